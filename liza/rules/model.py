@@ -1,0 +1,345 @@
+"""The board as frozen values.
+
+Every name here is a name in ``.liza/state.yaml``. Keys that are not named here belong to people: they survive every
+write and no rule reads them. A field at its default is left out of the file.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Clock(Protocol):
+    """Time as an argument. ``now`` is UTC in whole seconds; ``monotonic`` is seconds that stand still in sleep."""
+
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+
+class Status(StrEnum):
+    """Where a task stands; each arrow between two of them is a row in ``transitions.ARROWS``."""
+
+    DRAFT = "DRAFT"
+    UNCLAIMED = "UNCLAIMED"
+    CLAIMED = "CLAIMED"
+    READY_FOR_REVIEW = "READY_FOR_REVIEW"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    BLOCKED = "BLOCKED"
+    INTEGRATION_FAILED = "INTEGRATION_FAILED"
+    MERGED = "MERGED"
+    SUPERSEDED = "SUPERSEDED"
+    ABANDONED = "ABANDONED"
+
+
+FINAL = frozenset({Status.MERGED, Status.SUPERSEDED, Status.ABANDONED})
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Anything on the board."""
+
+
+class AlignmentNote(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    timestamp: datetime | None = None
+    event: str = ""
+    summary: str = ""
+
+
+class Goal(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    description: str = ""
+    spec_ref: str = ""
+    created: datetime | None = None
+    status: str
+    alignment_history: tuple[AlignmentNote, ...] = ()
+
+
+class Reservation(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Phase one of a claim: who is making the worktree, and how to prove that it died."""
+
+    agent: str
+    run: str
+    slot: str
+    host: str
+    boot: str
+    pid: int
+    start: str
+    expires: datetime
+    previous_run: str | None = None
+    """The run that owned a lapsed claim; undo puts it back."""
+
+
+class Merging(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration."""
+
+    candidate: str
+    expected: str
+    waiting: str | None = None
+
+
+class Answer(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    question: str
+    answer: str
+    by: str = ""
+    timestamp: datetime | None = None
+
+
+class Event(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a task's history; (event, run) is what makes a verb idempotent."""
+
+    time: datetime
+    event: str
+    agent: str | None = None
+    run: str | None = None
+    commit: str | None = None
+    detail: str | None = None
+
+
+class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    description: str = ""
+    status: Status
+    priority: int = 3
+    created: datetime | None = None
+    spec_ref: str = ""
+    done_when: str = ""
+    scope: str = ""
+    depends_on: tuple[str, ...] = ()
+    assigned_to: str | None = None
+    run: str | None = None
+    worktree: str | None = None
+    base_commit: str | None = None
+    lease_expires: datetime | None = None
+    reservation: Reservation | None = None
+    iteration: int = 0
+    idle_sessions: int = 0
+    reviews_without_verdict: int = 0
+    review_cycles_current: int = 0
+    review_cycles_total: int = 0
+    review_commit: str | None = None
+    reviewing_by: str | None = None
+    review_run: str | None = None
+    review_lease_expires: datetime | None = None
+    approved_by: str | None = None
+    merging: Merging | None = None
+    merge_commit: str | None = None
+    tested: bool | None = None
+    rejection_reason: str | None = None
+    blocked_reason: str | None = None
+    blocked_questions: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    attempted: tuple[str, ...] = ()
+    failed_by: tuple[str, ...] = ()
+    superseded_by: tuple[str, ...] = ()
+    supersedes: str | None = None
+    rescope_reason: str | None = None
+    integration_fix: bool = False
+    handoff_pending: bool = False
+    max_iterations: int | None = None
+    history: tuple[Event, ...] = ()
+
+
+class Agent(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are for readers; no rule reads them."""
+
+    role: str
+    status: str
+    runs: int = 0
+    run: str | None = None
+    current_task: str | None = None
+    lease_expires: datetime | None = None
+    heartbeat: datetime | None = None
+    terminal: str | None = None
+    program: str | None = None
+    iterations_total: int = 0
+    context_percent: int = 0
+
+
+class Planning(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """The planner's claim of a wake-up; ``fingerprint`` and ``count`` outlive it."""
+
+    run: str | None = None
+    trigger: str | None = None
+    ids: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    count: int = 0
+    lease_expires: datetime | None = None
+
+
+class Discovery(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    by: str = ""
+    during: str | None = None
+    description: str = ""
+    severity: str = "medium"
+    urgency: str = "deferred"
+    recommendation: str = ""
+    created: datetime | None = None
+    converted_to_task: str | None = None
+
+
+class Handoff(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    agent: str
+    run: str | None = None
+    timestamp: datetime | None = None
+    context_used: int | None = None
+    summary: str = ""
+    next_action: str = ""
+    approach: str | None = None
+    blockers: str | None = None
+    files_modified: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()
+
+
+class Anomaly(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    timestamp: datetime
+    task: str | None = None
+    reporter: str = ""
+    type: str
+    details: dict[str, Any] = {}
+
+
+class HumanNote(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    timestamp: datetime
+    message: str
+    recipient: str | None = msgspec.field(default=None, name="for")
+
+
+class SpecChange(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    timestamp: datetime
+    spec: str
+    change: str = ""
+    triggered_by: str = ""
+
+
+class SprintScope(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    planned: tuple[str, ...] = ()
+    stretch: tuple[str, ...] = ()
+
+
+class Timeline(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    started: datetime | None = None
+    deadline: datetime | None = None
+    checkpoint_at: datetime | None = None
+    ended: datetime | None = None
+
+
+class Sprint(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    id: str = "sprint-1"
+    goal_ref: str = "goal"
+    scope: SprintScope = SprintScope()
+    timeline: Timeline = Timeline()
+    status: str = "IN_PROGRESS"
+    metrics: dict[str, Any] = {}
+    retrospective: str | None = None
+
+
+class BreakerTrip(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    time: datetime
+    trigger: str
+    detail: str = ""
+    resolved: datetime | None = None
+
+
+class CircuitBreaker(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    last_check: datetime | None = None
+    status: str = "OK"
+    current_trigger: str | None = None
+    history: tuple[BreakerTrip, ...] = ()
+
+
+class Budget(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Ceilings; None is none. Money in dollars, wall time in seconds."""
+
+    money_per_task: float | None = None
+    money_per_sprint: float | None = None
+    tokens_per_task: int | None = None
+    tokens_per_sprint: int | None = None
+    seconds_per_task: int | None = None
+    seconds_per_sprint: int | None = None
+
+
+class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings. Durations are seconds, sizes are bytes."""
+
+    max_coder_iterations: int = 10
+    max_review_cycles: int = 5
+    heartbeat_interval: int = 60
+    lease_duration: int = 300
+    hung_after: int = 1800
+    poll_interval: int = 30
+    wait_interval: int = 30
+    ready_timeout: int | None = None
+    grace: int = 20
+    restart_after_handoff: float = 2.0
+    restart_after_crash: float = 5.0
+    integration_branch: str = "integration"
+    integration_command: str | None = None
+    integration_timeout: int = 1800
+    sandbox_setup: str | None = None
+    sandbox_setup_files: tuple[str, ...] = ()
+    sandbox_copy: tuple[str, ...] = ()
+    programs: dict[str, str] = {}
+    permissions: str = "confined"
+    budget: Budget = Budget()
+    delivery: dict[str, Any] = {}
+
+
+class State(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """The whole board at one revision."""
+
+    version: int
+    revision: int
+    goal: Goal
+    tasks: tuple[Task, ...] = ()
+    agents: dict[str, Agent] = {}
+    planning: Planning = Planning()
+    discovered: tuple[Discovery, ...] = ()
+    handoff: dict[str, Handoff] = {}
+    anomalies: tuple[Anomaly, ...] = ()
+    human_notes: tuple[HumanNote, ...] = ()
+    spec_changes: tuple[SpecChange, ...] = ()
+    sprint: Sprint = Sprint()
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    config: Config = Config()
+
+    def task(self, task_id: str) -> Task | None:
+        """The task of that id, or None."""
+        return next((task for task in self.tasks if task.id == task_id), None)
+
+    def with_task(self, changed: Task) -> State:
+        """The board with the task of ``changed.id`` replaced."""
+        tasks = tuple(changed if task.id == changed.id else task for task in self.tasks)
+        return msgspec.structs.replace(self, tasks=tasks)
+
+    def with_agent(self, agent_id: str, changed: Agent) -> State:
+        """The board with that agent added or replaced."""
+        return msgspec.structs.replace(self, agents={**self.agents, agent_id: changed})
+
+
+class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A process, named so that its death can be proved: same host, same boot, same pid and start time, or it is gone."""
+
+    host: str
+    boot: str
+    pid: int
+    start: str
+
+
+class Violation(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """One broken invariant: where, what was found, what was wanted."""
+
+    entry: str
+    field: str
+    found: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"{self.entry}: {self.field} is {self.found}, wanted {self.wanted}"

@@ -1,0 +1,157 @@
+"""Where everything lies, and what an id may look like. Pure: names, never the disk."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.rules.errors import Usage
+
+ROLES = ("planner", "coder", "code-reviewer")
+_AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
+_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
+
+HISTORY_REF = "refs/liza/blackboard"
+
+
+def agent_id(text: str) -> str:
+    """The agent id in ``text``; ``reviewer-1`` is understood as ``code-reviewer-1``. Raises Usage."""
+    name = re.sub(r"^(code_)?reviewer-", "code-reviewer-", text)
+    if not _AGENT.fullmatch(name):
+        raise Usage(
+            f"{text!r} is not an agent id: a role (planner, coder, code-reviewer), a dash and a number",
+            "liza agents",
+        )
+    return name
+
+
+def role_of(agent: str) -> str:
+    """``coder`` for ``coder-1``. Raises Usage."""
+    return agent_id(agent).rpartition("-")[0]
+
+
+def task_id(text: str) -> str:
+    """``text`` if it is a task id: it becomes a path and a ref, so it is kept plain. Raises Usage."""
+    if not _TASK.fullmatch(text):
+        raise Usage(
+            f"{text!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit",
+            "liza task list",
+        )
+    return text
+
+
+def run_id(agent: str, number: int) -> str:
+    """``coder-1.7``."""
+    return f"{agent}.{number}"
+
+
+def agent_of(run: str) -> str:
+    """``coder-1`` for ``coder-1.7``. Raises Usage."""
+    found = _RUN.fullmatch(run)
+    if not found:
+        raise Usage(f"{run!r} is not a run: an agent id, a dot and a number, such as coder-1.7", "liza agents")
+    return found.group(1)
+
+
+def branch_of(task: str) -> str:
+    """The branch that a task's work is on."""
+    return f"task/{task}"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The places of one crew below ``root``, the top of the person's own checkout."""
+
+    root: Path
+
+    @property
+    def liza(self) -> Path:
+        return self.root / ".liza"
+
+    @property
+    def state(self) -> Path:
+        return self.liza / "state.yaml"
+
+    @property
+    def state_lock(self) -> Path:
+        return self.liza / "state.yaml.lock"
+
+    @property
+    def journal(self) -> Path:
+        return self.liza / "log.yaml"
+
+    @property
+    def tx(self) -> Path:
+        return self.liza / "tx"
+
+    @property
+    def seal(self) -> Path:
+        return self.tx / "seal"
+
+    @property
+    def spool(self) -> Path:
+        return self.tx / "spool"
+
+    @property
+    def locks(self) -> Path:
+        return self.liza / "locks"
+
+    def supervisor_lock(self, agent: str) -> Path:
+        return self.locks / f"supervisor-{agent}.lock"
+
+    def task_lock(self, task: str) -> Path:
+        return self.locks / f"task-{task}.lock"
+
+    @property
+    def merge_lock(self) -> Path:
+        return self.liza / "merge.lock"
+
+    @property
+    def recorder_lock(self) -> Path:
+        return self.locks / "recorder.lock"
+
+    @property
+    def worktree_lock(self) -> Path:
+        return self.locks / "worktree-add.lock"
+
+    @property
+    def runs(self) -> Path:
+        return self.liza / "run"
+
+    def run(self, run: str) -> Path:
+        return self.runs / agent_of(run) / run
+
+    def signal(self, name: str) -> Path:
+        return self.liza / name
+
+    @property
+    def alerts(self) -> Path:
+        return self.liza / "alerts.log"
+
+    @property
+    def pins(self) -> Path:
+        return self.liza / "pins.json"
+
+    @property
+    def contracts(self) -> Path:
+        return self.liza / "contracts"
+
+    @property
+    def specs(self) -> Path:
+        return self.liza / "specs"
+
+    @property
+    def logs(self) -> Path:
+        return self.liza / "logs"
+
+    @property
+    def worktrees(self) -> Path:
+        return self.root / ".worktrees"
+
+    def slot(self, name: str) -> Path:
+        return self.worktrees / ".slots" / name
+
+    def link(self, task: str) -> Path:
+        return self.worktrees / task
