@@ -1,0 +1,112 @@
+"""A world under the test's control: HOME, git configuration, environment, clock and seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "liza", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors]
+)
+settings.load_profile("liza")
+
+REAL_HOME = Path(os.path.expanduser("~"))
+GIT_CONFIG = """\
+[user]
+\tname = Test Person
+\temail = test@example.invalid
+[init]
+\tdefaultBranch = main
+[core]
+\tfsync = none
+[gc]
+\tauto = 0
+"""
+
+
+class RealHomeTouched(AssertionError):
+    """A test reached for the HOME of the person who runs it."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _real_home_explodes() -> None:
+    """Opening anything for writing below the real HOME from this process ends the test."""
+    import sys
+
+    temp = Path(os.environ.get("TMPDIR", "/tmp"))
+
+    def guard(event: str, args: tuple[object, ...]) -> None:
+        if event != "open" or not isinstance(args[0], str | bytes | os.PathLike):
+            return
+        mode = args[1]
+        if not (isinstance(mode, str) and set(mode) & set("wax+")):
+            return
+        path = Path(os.fsdecode(os.path.abspath(args[0])))
+        dot_files = path.is_relative_to(REAL_HOME) and path.relative_to(REAL_HOME).parts[:1]
+        if dot_files and dot_files[0].startswith(".") and dot_files[0] not in _CACHES and not path.is_relative_to(temp):
+            raise RealHomeTouched(f"{path} is in the real HOME")
+
+    sys.addaudithook(guard)
+
+
+_CACHES = {".cache", ".pyenv", ".local", ".venv"}
+
+
+@pytest.fixture(autouse=True)
+def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_ or GIT_ in the environment."""
+    home = tmp_path_factory.mktemp("home")
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+
+class FakeClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+        self._monotonic = 1000.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def git(directory: Path, *words: str) -> str:
+    """git in a directory, as a person would run it; its output without the last newline."""
+    done = subprocess.run(["git", *words], cwd=directory, check=True, capture_output=True, text=True)
+    return done.stdout.rstrip("\n")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one commit on main."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "README.md").write_text("# A project\n")
+    git(root, "add", "README.md")
+    git(root, "commit", "-q", "-m", "first")
+    return root
