@@ -11,11 +11,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "liza", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors]
+    "liza",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
 )
 settings.load_profile("liza")
 
-REAL_HOME = Path(os.path.expanduser("~"))
+REAL_HOME = Path.home()
 GIT_CONFIG = """\
 [user]
 \tname = Test Person
@@ -46,7 +49,7 @@ def _real_home_explodes() -> None:
         mode = args[1]
         if not (isinstance(mode, str) and set(mode) & set("wax+")):
             return
-        path = Path(os.fsdecode(os.path.abspath(args[0])))
+        path = Path(os.fsdecode(args[0])).absolute()
         dot_files = path.is_relative_to(REAL_HOME) and path.relative_to(REAL_HOME).parts[:1]
         if dot_files and dot_files[0].startswith(".") and dot_files[0] not in _CACHES and not path.is_relative_to(temp):
             raise RealHomeTouched(f"{path} is in the real HOME")

@@ -1,22 +1,235 @@
-"""What must hold of a board at rest. Filled in below by the table of invariants."""
+"""What must hold of a board at rest. A message names the entry, the field, the value found and what is wanted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from liza.rules.model import State, Violation
+from liza.rules.errors import Usage
+from liza.rules.model import FINAL, Agent, State, Status, Task, Violation
+from liza.rules.paths import ROLES, agent_id, role_of, task_id
+
+S = Status
+GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
+SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
+AGENT_STATUSES = ("STARTING", "IDLE", "WORKING", "REVIEWING", "WAITING", "HANDOFF", "OFFLINE")
+_WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
 
 def of_entry(section: str, key: str, entry: Any, state: State) -> tuple[Violation, ...]:
-    """The invariants of one entry alone, given the config of ``state``."""
-    return ()
-
-
-def across(state: State) -> tuple[Violation, ...]:
-    """The invariants between tasks: unknown dependencies, cycles, dead ends, two tasks in one slot."""
-    return ()
+    """The invariants of one entry alone (a Task, an Agent …), given the config of ``state``."""
+    rule = _RULES.get(section)
+    return tuple(rule(key, entry)) if rule else ()
 
 
 def check(state: State) -> tuple[Violation, ...]:
     """Every violation on the board."""
+    found: list[Violation] = [
+        *of_entry("goal", "goal", state.goal, state),
+        *of_entry("sprint", "sprint", state.sprint, state),
+    ]
+    for task in state.tasks:
+        found += of_entry("tasks", task.id, task, state)
+    for name, agent in state.agents.items():
+        found += of_entry("agents", name, agent, state)
+    return (*found, *across(state))
+
+
+def across(state: State) -> tuple[Violation, ...]:
+    """The invariants between entries: ids twice, dependencies, cycles, one slot or agent in two claims."""
+    return (*_ids_twice(state), *_dependencies(state), *_cycles(state), *_shared(state))
+
+
+def cycle_through(state: State, start: str) -> tuple[str, ...]:
+    """The ids of a dependency cycle through ``start``; empty when there is none."""
+    by_id = {task.id: task for task in state.tasks}
+    path: list[str] = []
+    stack: list[tuple[str, int]] = [(start, 0)]
+    seen: set[str] = set()
+    while stack:
+        current, depth = stack.pop()
+        del path[depth:]
+        path.append(current)
+        task = by_id.get(current)
+        for wanted in task.depends_on if task else ():
+            if wanted == start:
+                return (*path, start)
+            if wanted not in seen:
+                seen.add(wanted)
+                stack.append((wanted, depth + 1))
     return ()
+
+
+def _task(key: str, task: Task) -> Iterator[Violation]:
+    yield from _id_form(key, task.id)
+    if not 1 <= task.priority <= 9:
+        yield Violation(entry=key, field="priority", found=str(task.priority), wanted="1 to 9")
+    for name in (
+        "iteration",
+        "idle_sessions",
+        "reviews_without_verdict",
+        "review_cycles_current",
+        "review_cycles_total",
+    ):
+        if getattr(task, name) < 0:
+            yield Violation(entry=key, field=name, found=str(getattr(task, name)), wanted="0 or more")
+    for status, names in _NEEDED.items():
+        if task.status is status:
+            yield from _missing(key, task, names)
+    if task.status not in (S.DRAFT, S.ABANDONED, S.SUPERSEDED):
+        yield from _missing(key, task, ("description", "done_when", "scope", "spec_ref"))
+    if task.reviewing_by is not None:
+        yield from _review(key, task)
+    if task.status in FINAL and task.worktree is not None:
+        yield Violation(entry=key, field="worktree", found=task.worktree, wanted=f"none, because it is {task.status}")
+    if task.merging is not None and task.status is not S.APPROVED:
+        yield Violation(
+            entry=key, field="merging", found=task.merging.candidate, wanted=f"none, because it is {task.status}"
+        )
+    if task.approved_by is not None and task.approved_by == task.assigned_to:
+        yield Violation(entry=key, field="approved_by", found=task.approved_by, wanted="somebody else than its author")
+    if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
+        yield Violation(
+            entry=key, field="reservation", found=task.reservation.run, wanted=f"none, because it is {task.status}"
+        )
+
+
+_NEEDED: dict[Status, tuple[str, ...]] = {
+    S.CLAIMED: ("assigned_to", "worktree", "base_commit", "lease_expires"),
+    S.READY_FOR_REVIEW: ("assigned_to", "worktree", "base_commit", "review_commit"),
+    S.APPROVED: ("assigned_to", "review_commit", "approved_by"),
+    S.REJECTED: ("assigned_to", "worktree", "review_commit", "rejection_reason"),
+    S.INTEGRATION_FAILED: ("assigned_to", "worktree", "review_commit"),
+    S.BLOCKED: ("blocked_reason", "blocked_questions"),
+    S.MERGED: ("merge_commit", "approved_by", "review_commit"),
+    S.SUPERSEDED: ("superseded_by", "rescope_reason"),
+}
+
+
+def _missing(key: str, task: Task, names: tuple[str, ...]) -> Iterator[Violation]:
+    for name in names:
+        if not getattr(task, name):
+            yield Violation(entry=key, field=name, found="missing", wanted=f"a value, because it is {task.status}")
+
+
+def _review(key: str, task: Task) -> Iterator[Violation]:
+    if task.status is not S.READY_FOR_REVIEW:
+        yield Violation(
+            entry=key, field="reviewing_by", found=str(task.reviewing_by), wanted=f"none, because it is {task.status}"
+        )
+    if task.reviewing_by == task.assigned_to:
+        yield Violation(
+            entry=key, field="reviewing_by", found=str(task.reviewing_by), wanted="somebody else than its author"
+        )
+    for name in ("review_run", "review_lease_expires"):
+        if getattr(task, name) is None:
+            yield Violation(entry=key, field=name, found="missing", wanted="a value, because it is under review")
+
+
+def _id_form(key: str, value: str) -> Iterator[Violation]:
+    try:
+        task_id(value)
+    except Usage as wrong:
+        yield Violation(entry=key, field="id", found=repr(value), wanted=wrong.message)
+
+
+def _agent(key: str, agent: Agent) -> Iterator[Violation]:
+    try:
+        name = agent_id(key)
+    except Usage as wrong:
+        yield Violation(entry=key, field="id", found=repr(key), wanted=wrong.message)
+        return
+    if agent.role.replace("_", "-") != role_of(name):
+        yield Violation(entry=key, field="role", found=agent.role, wanted=f"{role_of(name)}, one of {', '.join(ROLES)}")
+    if agent.status not in AGENT_STATUSES:
+        yield Violation(entry=key, field="status", found=agent.status, wanted=f"one of {', '.join(AGENT_STATUSES)}")
+    if agent.runs < 0:
+        yield Violation(entry=key, field="runs", found=str(agent.runs), wanted="0 or more")
+
+
+def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterator[Violation]]:
+    def rule(key: str, entry: Any) -> Iterator[Violation]:
+        if getattr(entry, field) not in allowed:
+            yield Violation(entry=key, field=field, found=getattr(entry, field), wanted=f"one of {', '.join(allowed)}")
+
+    return rule
+
+
+_RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
+    "tasks": _task,
+    "agents": _agent,
+    "goal": _one_of("status", GOAL_STATUSES),
+    "sprint": _one_of("status", SPRINT_STATUSES),
+    "circuit_breaker": _one_of("status", ("OK", "TRIGGERED")),
+}
+
+
+def _ids_twice(state: State) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for task in state.tasks:
+        if task.id in seen:
+            yield Violation(entry=task.id, field="id", found="there twice", wanted="one task of that id")
+        seen.add(task.id)
+
+
+def _dependencies(state: State) -> Iterator[Violation]:
+    known = {task.id for task in state.tasks}
+    for task in state.tasks:
+        for field, others in (("depends_on", task.depends_on), ("superseded_by", task.superseded_by)):
+            for other in others:
+                if other not in known:
+                    yield Violation(entry=task.id, field=field, found=other, wanted="a task that is on the board")
+
+
+def _cycles(state: State) -> Iterator[Violation]:
+    """One violation per task on a dependency cycle, found in one walk: a board may have thousands of tasks."""
+    wanted = {task.id: task.depends_on for task in state.tasks}
+    done: set[str] = set()
+    for start in wanted:
+        path: dict[str, None] = {}
+        stack = [(start, iter(wanted[start]))] if start not in done else []
+        path.update(dict.fromkeys([start] if stack else []))
+        while stack:
+            current, rest = stack[-1]
+            step = next((one for one in rest if one in wanted and one not in done), None)
+            if step is None:
+                stack.pop()
+                path.pop(current, None)
+                done.add(current)
+            elif step in path:
+                loop = [*list(path)[list(path).index(step) :], step]
+                yield Violation(
+                    entry=step, field="depends_on", found=" → ".join(loop), wanted="no task that waits for itself"
+                )
+                done.add(step)
+            else:
+                path[step] = None
+                stack.append((step, iter(wanted[step])))
+
+
+def _shared(state: State) -> Iterator[Violation]:
+    slots: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    runs: dict[str, str] = {}
+    for task in state.tasks:
+        if task.status in _WORKED_ON and task.worktree:
+            yield from _twice(slots, task.worktree, task.id, "worktree")
+        if task.status is S.CLAIMED and task.assigned_to:
+            yield from _twice(owners, task.assigned_to, task.id, "assigned_to")
+        if task.review_run:
+            yield from _twice(runs, task.review_run, task.id, "review_run")
+        for run in {task.run, task.review_run} - {None}:
+            agent, _, number = str(run).rpartition(".")
+            known = state.agents.get(agent)
+            if known is None or not number.isdigit() or int(number) > known.runs:
+                yield Violation(
+                    entry=task.id, field="run", found=str(run), wanted="a run that its agent's counter has reached"
+                )
+
+
+def _twice(seen: dict[str, str], value: str, task: str, field: str) -> Iterator[Violation]:
+    if value in seen:
+        yield Violation(
+            entry=task, field=field, found=f"{value}, which {seen[value]} has too", wanted="a value of its own"
+        )
+    seen.setdefault(value, task)

@@ -147,7 +147,7 @@ class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agent(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are for readers; no rule reads them."""
+    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are for readers alone."""
 
     role: str
     status: str
@@ -325,7 +325,7 @@ class State(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A process, named so that its death can be proved: same host, same boot, same pid and start time, or it is gone."""
+    """A process, named so that its death can be proved: host, boot, pid and start time."""
 
     host: str
     boot: str

@@ -1,0 +1,58 @@
+"""Fields that are rewritten for readers in every transaction. No rule reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from msgspec.structs import replace
+
+from liza.rules.model import Agent, State, Status
+
+S = Status
+_SHOWN = ("STARTING", "WAITING", "OFFLINE")
+
+
+def derive(state: State) -> State:
+    """The board with agents.status, agents.current_task and sprint.metrics as the tasks say."""
+    work = _work(state)
+    agents = {name: _agent(agent, work.get(name)) for name, agent in state.agents.items()}
+    return replace(state, agents=agents, sprint=replace(state.sprint, metrics=metrics(state)))
+
+
+def _work(state: State) -> dict[str, tuple[str, str | None]]:
+    work: dict[str, tuple[str, str | None]] = {}
+    if state.planning.run is not None:
+        work[state.planning.run.rpartition(".")[0]] = ("WORKING", None)
+    for task in state.tasks:
+        if task.status is S.CLAIMED and task.assigned_to:
+            work[task.assigned_to] = ("HANDOFF" if task.handoff_pending else "WORKING", task.id)
+        if task.reviewing_by:
+            work[task.reviewing_by] = ("REVIEWING", task.id)
+    return work
+
+
+def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
+    if work is None:
+        return replace(agent, status=agent.status if agent.status in _SHOWN else "IDLE", current_task=None)
+    return replace(agent, status=work[0], current_task=work[1])
+
+
+def metrics(state: State) -> dict[str, Any]:
+    """Counts over the sprint's tasks, for people and planners."""
+    counts = Counter(task.status for task in state.tasks)
+    verdicts = Counter(
+        event.event
+        for task in state.tasks
+        for event in task.history
+        if event.event in ("approve", "reject", "deadlock")
+    )
+    return {
+        "total": len(state.tasks),
+        "merged": counts[S.MERGED],
+        "in_progress": sum(counts[one] for one in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
+        "blocked": counts[S.BLOCKED],
+        "tries": sum(agent.iterations_total for agent in state.agents.values()),
+        "approved": verdicts["approve"],
+        "rejected": verdicts["reject"] + verdicts["deadlock"],
+    }

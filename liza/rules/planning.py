@@ -1,0 +1,135 @@
+"""What wakes a planner, and its claim of the wake-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from liza.rules.choose import occupation
+from liza.rules.errors import NotYours, Refused
+from liza.rules.model import FINAL, State, Status
+from liza.rules.paths import agent_of
+from liza.rules.taking import lease, next_run
+
+S = Status
+MOST_WAKES = 2
+FAILED_CODERS = 2
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A reason to plan: the same name, ids and facts have the same fingerprint."""
+
+    name: str
+    ids: tuple[str, ...]
+    facts: str
+
+    @property
+    def fingerprint(self) -> str:
+        return "|".join((self.name, *self.ids, self.facts))
+
+
+def triggers(state: State) -> tuple[Trigger, ...]:
+    """Every reason to plan that stands, the most urgent first."""
+    if state.goal.status != "IN_PROGRESS":
+        return ()
+    if not state.tasks:
+        return (Trigger("INITIAL_PLANNING", (), state.goal.description),)
+    found: list[Trigger] = []
+    urgent = [one for one in state.discovered if one.urgency == "immediate" and one.converted_to_task is None]
+    exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= FAILED_CODERS]
+    blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < FAILED_CODERS]
+    if urgent:
+        found.append(Trigger("IMMEDIATE_DISCOVERY", tuple(one.id for one in urgent), urgent[0].description))
+    if exhausted:
+        facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in exhausted)
+        found.append(Trigger("HYPOTHESIS_EXHAUSTION", tuple(task.id for task in exhausted), facts))
+    if blocked:
+        facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in blocked)
+        found.append(Trigger("BLOCKED_TASKS", tuple(task.id for task in blocked), facts))
+    found += _orphaned(state) + _complete(state)
+    return tuple(found)
+
+
+def _orphaned(state: State) -> list[Trigger]:
+    """Integration failures that no coder may mend any more."""
+    stuck = [
+        task for task in state.tasks if task.status is S.INTEGRATION_FAILED and len(task.failed_by) >= FAILED_CODERS
+    ]
+    if not stuck:
+        return []
+    return [Trigger("INTEGRATION_FAILED", tuple(task.id for task in stuck), "nobody may mend them any more")]
+
+
+def _complete(state: State) -> list[Trigger]:
+    if state.sprint.status != "IN_PROGRESS" or not all(task.status in FINAL for task in state.tasks):
+        return []
+    merged = sum(task.status is S.MERGED for task in state.tasks)
+    return [Trigger("SPRINT_COMPLETE", (), f"{merged} of {len(state.tasks)} merged")]
+
+
+def wake(state: State) -> Trigger | str:
+    """The trigger that a planner should be woken for now, or the reason why none is."""
+    standing = triggers(state)
+    if not standing:
+        return "nothing to plan"
+    first = standing[0]
+    if state.planning.run is not None:
+        return f"{state.planning.run} is planning {state.planning.trigger}"
+    if state.planning.fingerprint == first.fingerprint and state.planning.count >= MOST_WAKES:
+        return f"{first.name} stands unchanged after {MOST_WAKES} planning sessions: it waits for a person"
+    return first
+
+
+def claim_planning(state: State, agent: str, now: datetime) -> tuple[State, str]:
+    """``agent`` takes the wake-up that stands; its run. Raises Refused."""
+    trigger = wake(state)
+    if isinstance(trigger, str):
+        raise Refused(f"{agent} has nothing to plan: {trigger}", "liza status")
+    busy = occupation(state, agent)
+    if busy:
+        raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
+    state, run = next_run(state, agent)
+    known = state.planning
+    planning = replace(
+        known,
+        run=run,
+        trigger=trigger.name,
+        ids=trigger.ids,
+        fingerprint=trigger.fingerprint,
+        count=known.count + 1 if known.fingerprint == trigger.fingerprint else 1,
+        lease_expires=lease(state, now),
+    )
+    return replace(state, planning=planning), run
+
+
+def planning_over(state: State, run: str) -> State:
+    """The planner's session is over, with or without its word; unchanged where it is not this run's."""
+    if state.planning.run != run:
+        return state
+    over = replace(state.planning, run=None, trigger=None, ids=(), lease_expires=None)
+    return _close_goal(replace(state, planning=over), state.planning.trigger)
+
+
+def _close_goal(state: State, trigger: str | None) -> State:
+    """A planner that was asked whether the sprint is complete, and added nothing, has said yes."""
+    if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL for task in state.tasks):
+        return state
+    return replace(
+        state, goal=replace(state.goal, status="COMPLETED"), sprint=replace(state.sprint, status="COMPLETED")
+    )
+
+
+def planned(state: State, run: str) -> None:
+    """The fence for a planner's verbs. Raises NotYours."""
+    if state.planning.run != run:
+        raise NotYours(
+            f"{run} is not the planning run; {state.planning.run or 'nobody'} is. Stop at once", "liza status"
+        )
+
+
+def planner_of(state: State) -> str | None:
+    """Who plans now."""
+    return agent_of(state.planning.run) if state.planning.run else None

@@ -1,0 +1,148 @@
+"""The one place where a task's status changes: the table of arrows, and ``move`` that follows one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from liza.rules.errors import BoardInconsistent
+from liza.rules.model import FINAL, Event, State, Status, Task, Violation
+
+S = Status
+OPEN = frozenset(Status) - FINAL
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """``verb`` takes a task from any of ``sources`` to ``target``; ``cause`` says when, ``who`` may."""
+
+    verb: str
+    sources: frozenset[Status]
+    target: Status
+    who: str
+    cause: str
+
+
+def _arrow(verb: str, sources: Iterable[Status], target: Status, who: str, cause: str) -> Arrow:
+    return Arrow(verb, frozenset(sources), target, who, cause)
+
+
+ARROWS: tuple[Arrow, ...] = (
+    _arrow("edit", {S.DRAFT}, S.DRAFT, "planner, human", "still incomplete"),
+    _arrow("edit", {S.UNCLAIMED}, S.UNCLAIMED, "planner, human", "a text changed before anyone took it"),
+    _arrow("ready", {S.DRAFT}, S.UNCLAIMED, "planner, human", "an edit made it complete"),
+    _arrow(
+        "claim",
+        {S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED},
+        S.CLAIMED,
+        "supervisor, human",
+        "reserved, its worktree made, and confirmed; from CLAIMED only when lapsed and its session proved dead",
+    ),
+    _arrow("resume", {S.CLAIMED}, S.CLAIMED, "its supervisor", "the last session is over and the work is not"),
+    _arrow("stop", {S.CLAIMED}, S.CLAIMED, "its supervisor", "stopped on purpose; the same coder goes on later"),
+    _arrow("handoff", {S.CLAIMED}, S.CLAIMED, "its coder", "out of room: the work goes on in a fresh session"),
+    _arrow("submit", {S.CLAIMED}, S.READY_FOR_REVIEW, "its coder", "committed, clean, ahead of its base"),
+    _arrow(
+        "submit again", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its coder", "a later commit, no review under way"
+    ),
+    _arrow(
+        "block", {S.CLAIMED, S.REJECTED}, S.BLOCKED, "its coder, its supervisor", "a question, a limit, no progress"
+    ),
+    _arrow("claim review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "supervisor, human", "a reviewer takes it"),
+    _arrow("release review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its reviewer, supervisor, human", "no verdict"),
+    _arrow("give up review", {S.READY_FOR_REVIEW}, S.BLOCKED, "supervisor", "two reviews ended without a verdict"),
+    _arrow("approve", {S.READY_FOR_REVIEW}, S.APPROVED, "its reviewer, human", "the verdict on this very commit"),
+    _arrow("reject", {S.READY_FOR_REVIEW}, S.REJECTED, "its reviewer, human", "the verdict, with what is wrong"),
+    _arrow("deadlock", {S.READY_FOR_REVIEW}, S.BLOCKED, "its reviewer, human", "rejected max_review_cycles times"),
+    _arrow(
+        "merging", {S.APPROVED}, S.APPROVED, "supervisor, human", "a candidate was made, dropped, or waits for files"
+    ),
+    _arrow("merge", {S.APPROVED}, S.MERGED, "supervisor, human", "the tested candidate is integration's tip"),
+    _arrow(
+        "merge failed", {S.APPROVED}, S.INTEGRATION_FAILED, "supervisor", "a conflict, or red, on integration itself"
+    ),
+    _arrow("unblock", {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
+    _arrow("supersede", OPEN, S.SUPERSEDED, "planner, human", "other tasks take its place"),
+    _arrow("drop", OPEN, S.ABANDONED, "planner, human", "not wanted any more"),
+    _arrow("release", {S.CLAIMED}, S.UNCLAIMED, "human", "taken away from its coder, the work saved"),
+)
+
+_BY_VERB = {(arrow.verb, source): arrow for arrow in ARROWS for source in arrow.sources}
+_PAIRS = frozenset((source, arrow.target) for arrow in ARROWS for source in arrow.sources)
+_BIRTH = frozenset({S.DRAFT, S.UNCLAIMED})
+
+
+def allowed(verb: str, source: Status) -> bool:
+    """Whether ``verb`` leads anywhere from ``source``."""
+    return (verb, source) in _BY_VERB
+
+
+@dataclass(frozen=True)
+class Said:
+    """Who said a verb, and when: what a task's history keeps of it."""
+
+    now: datetime
+    by: str
+    run: str | None = None
+    commit: str | None = None
+    detail: str | None = None
+
+
+def move(task: Task, verb: str, said: Said, **changes: Any) -> Task:
+    """The task after ``verb``: its new status, ``changes``, and a line in its history.
+
+    Raises BoardInconsistent where the table has no such arrow: callers check their conditions first, so that a
+    person never sees this.
+    """
+    arrow = _BY_VERB.get((verb, task.status))
+    if arrow is None:
+        raise BoardInconsistent(
+            f"{task.id} is {task.status}: no arrow {verb!r} starts there", f"liza task show {task.id}"
+        )
+    if arrow.target in FINAL:
+        changes["worktree"] = None
+    return replace(remark(task, verb, said), status=arrow.target, **changes)
+
+
+def remark(task: Task, event: str, said: Said) -> Task:
+    """The task with one more line in its history and nothing else changed."""
+    line = Event(time=said.now, event=event, agent=said.by, run=said.run, commit=said.commit, detail=said.detail)
+    return replace(task, history=(*task.history, line))
+
+
+def has_said(task: Task, verb: str, run: str | None) -> bool:
+    """Whether ``run`` has done ``verb`` on this task already; a run that says it twice is answered `unchanged`."""
+    return run is not None and any(event.event == verb and event.run == run for event in task.history)
+
+
+def judge(before: State, after: State) -> tuple[Violation, ...]:
+    """Status changes between two boards that no arrow explains: "task-3 went CLAIMED to MERGED"."""
+    old = {task.id: task for task in before.tasks}
+    found: list[Violation] = []
+    for task in after.tasks:
+        known = old.pop(task.id, None)
+        if known is None:
+            if task.status not in _BIRTH:
+                found.append(
+                    Violation(entry=task.id, field="status", found=task.status, wanted="DRAFT or UNCLAIMED: it is new")
+                )
+        elif known.status is not task.status and (known.status, task.status) not in _PAIRS:
+            found.append(
+                Violation(
+                    entry=task.id,
+                    field="status",
+                    found=task.status,
+                    wanted=f"{known.status} or one of {_targets(known.status)}: it was {known.status}",
+                )
+            )
+    found += [Violation(entry=lost, field="id", found="gone", wanted="every task stays on the board") for lost in old]
+    return tuple(found)
+
+
+def _targets(source: Status) -> str:
+    targets = sorted({target for start, target in _PAIRS if start is source and target is not source})
+    return ", ".join(targets) or "none"
