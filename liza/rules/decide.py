@@ -1,0 +1,318 @@
+"""What a supervisor does next. Pure: the loop gathers a Situation, and carries out the one action that comes back.
+
+The decision looks at how things stand and never at which event woke the loop: an event that is lost, doubled or
+late changes nothing, and a supervisor that was killed and started again decides as if it had never been away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from liza.rules import choose, merging, planning
+from liza.rules.choose import Evidence, Limit, Nothing
+from liza.rules.model import State, Status, Task
+from liza.rules.paths import role_of
+
+S = Status
+CRASH_WINDOW = 300.0
+MOST_CRASHES_IN_WINDOW = 3
+LONGEST_BACKOFF = 300.0
+
+
+class Standing(StrEnum):
+    """How the session of a run stands."""
+
+    NEVER = "never started"
+    LIVING = "living"
+    OVER = "over"
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock."""
+
+    run: str
+    standing: Standing
+    ready: bool = False
+    since_start: float = 0.0
+    since_movement: float = 0.0
+    since_word: float | None = None
+    since_beat: float = 0.0
+    stopping: str | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything a supervisor knows when it decides."""
+
+    agent: str
+    state: State
+    now: datetime
+    evidence: Evidence = Evidence()
+    signals: tuple[str, ...] = ()
+    session: SessionFacts | None = None
+    job: str | None = None
+    leaving: bool = False
+    crashes: tuple[float, ...] = ()
+    rest: float = 0.0
+    ready_timeout: float = 60.0
+    merge_lock_free: bool = True
+    since_gap: float | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do; look again after ``seconds`` at the latest (None: the poll interval)."""
+
+    why: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Take this task in two phases."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class ClaimReview:
+    task: str
+
+
+@dataclass(frozen=True)
+class ClaimPlanning:
+    trigger: str
+
+
+@dataclass(frozen=True)
+class StartSession:
+    """Prepare the worktree, write the brief, start the program: the first session of this run."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Take the next run on the claim that is held."""
+
+    task: str
+    run: str
+
+
+@dataclass(frozen=True)
+class StopSession:
+    """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows."""
+
+    run: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Settle:
+    """The session is over: tell the board what came of it."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Renew:
+    """Heartbeat: extend what the run holds."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A limit of this supervisor's own task is reached."""
+
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Start a merger for the best approved task."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """Leaving: give back what is held."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class Exit:
+    code: int
+    why: str
+
+
+Action = (
+    Wait
+    | Claim
+    | ClaimReview
+    | ClaimPlanning
+    | StartSession
+    | Resume
+    | StopSession
+    | Settle
+    | Renew
+    | Block
+    | Merge
+    | LetGo
+    | Exit
+)
+
+
+def decide(at: Situation) -> Action:
+    """The next action of the supervisor of ``at.agent``: ABORT before leaving before the session before new work."""
+    leaving = at.leaving or "ABORT" in at.signals
+    if at.session is not None and at.session.standing is Standing.OVER:
+        return Settle(at.session.run)
+    if at.session is not None and at.session.standing is Standing.LIVING:
+        return _watch(at, at.session, leaving)
+    held = holding(at.state, at.agent)
+    if leaving:
+        return LetGo(held.run) if held else Exit(0, "stopped")
+    crash_loop = _crash_loop(at)
+    if crash_loop:
+        return crash_loop
+    if at.job is not None:
+        return Wait(at.job)
+    if held is not None:
+        return _go_on(at, held)
+    return _look_for_work(at)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
+
+    run: str
+    task: str | None
+    kind: str
+
+
+def holding(state: State, agent: str) -> Holding | None:
+    """What ``agent`` holds on the board; None when nothing."""
+    for task in state.tasks:
+        if task.status is S.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
+            return Holding(task.run, task.id, "work")
+        if task.reviewing_by == agent and task.review_run:
+            return Holding(task.review_run, task.id, "review")
+    if state.planning.run and planning.planner_of(state) == agent:
+        return Holding(state.planning.run, None, "planning")
+    return None
+
+
+def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
+    if session.stopping is not None:
+        return Wait(f"{session.run} is being stopped: {session.stopping}", 1.0)
+    if leaving:
+        return StopSession(session.run, "stop")
+    held = holding(at.state, at.agent)
+    if held is None or held.run != session.run:
+        if session.since_word is None:
+            return StopSession(session.run, "fenced")
+        left = at.state.config.grace - session.since_word
+        return StopSession(session.run, "over") if left <= 0 else Wait(f"{session.run} has said its last word", left)
+    if not session.ready and session.since_start > at.ready_timeout:
+        return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
+    if session.since_movement > at.state.config.hung_after:
+        return StopSession(session.run, f"hung: nothing moved for {session.since_movement:.0f} s")
+    beat = at.state.config.heartbeat_interval
+    if session.since_beat >= beat:
+        return Renew(session.run)
+    waits = [beat - session.since_beat]
+    if not session.ready:
+        waits.append(at.ready_timeout - session.since_start + 0.01)
+    return Wait(f"{session.run} is at work", min(waits))
+
+
+def _crash_loop(at: Situation) -> Action | None:
+    recent = [age for age in at.crashes if age <= CRASH_WINDOW]
+    if len(recent) >= MOST_CRASHES_IN_WINDOW:
+        return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes")
+    return None
+
+
+def _go_on(at: Situation, held: Holding) -> Action:
+    halted = _halted(at)
+    if halted:
+        return halted
+    if at.rest > 0:
+        return Wait("resting before the next session", at.rest)
+    if at.session is not None and at.session.run == held.run:
+        return StartSession(held.run)
+    if held.kind != "work":
+        return LetGo(held.run)
+    assert held.task is not None
+    task = at.state.task(held.task)
+    assert task is not None
+    limit = choose.limit_reached(at.state, task)
+    if limit and not _stopped_last(task):
+        return Block(held.task, limit)
+    return Resume(held.task, held.run)
+
+
+def _stopped_last(task: Task) -> bool:
+    return bool(task.history) and task.history[-1].event == "stop"
+
+
+def _halted(at: Situation) -> Wait | None:
+    for name in ("CHECKPOINT", "PAUSE"):
+        if name in at.signals:
+            return Wait(f"{name} stands; liza resume takes it away")
+    return None
+
+
+def _look_for_work(at: Situation) -> Action:
+    halted = _halted(at)
+    if halted:
+        return halted
+    ripe = merging.next_to_merge(at.state)
+    if ripe is not None and at.merge_lock_free:
+        return Merge(ripe.id)
+    if at.rest > 0:
+        return Wait("resting before the next session", at.rest)
+    role = role_of(at.agent)
+    if role == "planner":
+        trigger = planning.wake(at.state)
+        return Wait(trigger) if isinstance(trigger, str) else ClaimPlanning(trigger.name)
+    if role == "code-reviewer":
+        review = choose.choose_review(at.state, at.agent, at.evidence)
+        return Wait(review.why) if isinstance(review, Nothing) else ClaimReview(review.task.id)
+    return _coder(at)
+
+
+def _coder(at: Situation) -> Action:
+    pick = choose.choose(at.state, at.agent, at.now, at.evidence)
+    if isinstance(pick, Limit):
+        return Block(pick.task.id, pick.reason)
+    if isinstance(pick, Nothing):
+        return Wait(pick.why, _until_lapse(at))
+    if pick.task.status is S.CLAIMED and at.since_gap is not None:
+        held_back = at.state.config.lease_duration - at.since_gap
+        if held_back > 0:
+            return Wait("the machine slept: nothing is taken over for one lease", held_back)
+    return Claim(pick.task.id)
+
+
+def _until_lapse(at: Situation) -> float | None:
+    """When the next lease of another coder runs out, in seconds; None when none is standing."""
+    ends = [
+        (task.lease_expires - at.now).total_seconds() + 1.0
+        for task in at.state.tasks
+        if task.status is S.CLAIMED and task.lease_expires and task.lease_expires + timedelta(seconds=1) > at.now
+    ]
+    return max(min(ends), 0.5) if ends else None
+
+
+def backoff(crashes: int, first: float) -> float:
+    """Seconds to rest after the ``crashes``-th crash in a row: doubling from ``first``, at most five minutes."""
+    return float(min(first * 2.0 ** max(crashes - 1, 0), LONGEST_BACKOFF))
