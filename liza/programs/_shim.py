@@ -1,0 +1,237 @@
+"""The parent of a program: outlives the supervisor, and leaves the program's beginning and end behind in files.
+
+Run as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with the launch as JSON on its stdin: argv, cwd, env, and the path
+of what the program is to read.
+It imports the standard library only, and nothing of Liza: it may live longer than the installation that started it.
+
+- ``session.json``  host, boot, pid and start time of shim and child; there before the program's first instruction
+- ``exit.json``     code or signal, or the error that kept it from starting; there after all that it started is gone
+- ``output.log``    what the program said
+- LOCKFD            a lock held until the shim is gone, so that a run directory never holds two sessions
+"""
+# pathlib would double the time that this takes to start.
+# ruff: noqa: PTH104, PTH123, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+LAST_WORDS = 2.0  # seconds between TERM and KILL for what the program left running
+GONE = 5.0  # seconds after KILL before the end is reported all the same
+SUBREAPER, DEATH_SIGNAL = 36, 1
+DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTSTP)
+
+
+def main(run_dir: str, lock: int) -> None:
+    os.set_inheritable(lock, False)
+    launch = json.load(sys.stdin)
+    if os.fork():
+        os._exit(0)  # The starter's child ends here: the shim is nobody's zombie.
+    os.setsid()
+    os.chdir(run_dir)
+    stand_alone()
+    report = os.dup(1)
+    to_null(0, 1, 2)
+    prctl(SUBREAPER, 1)
+    child, go, failed = spawn(launch)
+    write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
+    os.write(go, b"go")
+    os.close(go)
+    error = read_all(failed)
+    with contextlib.suppress(OSError):  # The starter may be dead already; the files say the same.
+        os.write(report, error or b"started")
+    os.close(report)
+    forward(child)
+    status = wait_for(child)
+    strays = sweep()
+    write("exit.json", {**the_end(status, error.decode()), "strays": strays, "time": now()})
+
+
+def stand_alone() -> None:
+    """Neither a closed terminal nor a broken pipe nor Ctrl+C ends the shim."""
+    for name in DEAF_TO:
+        signal.signal(name, signal.SIG_IGN)
+
+
+def to_null(*handles: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for handle in handles:
+        os.dup2(null, handle)
+
+
+def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
+    """The program's process, waiting for a word; the pipe for that word; the pipe that tells why it could not start."""
+    heard, go = os.pipe()
+    failed, fail = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(heard)
+        os.close(fail)
+        with contextlib.suppress(OSError):  # The child says it too; whoever comes first.
+            os.setpgid(child, child)
+        return child, go, failed
+    try:
+        os.setpgid(0, 0)
+        prctl(DEATH_SIGNAL, signal.SIGKILL)
+        os.close(go)
+        if os.read(heard, 2) == b"go":
+            become(launch)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to hear it
+        os.write(fail, why(error, launch["argv"][0]).encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def why(error: BaseException, command: str) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or command}: {error.strerror}"
+    return f"{command}: {type(error).__name__}: {error}"
+
+
+def become(launch: dict[str, Any]) -> None:
+    for name in (*DEAF_TO, signal.SIGXFSZ):
+        signal.signal(name, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 1)
+    os.dup2(1, 2)
+    # Read and write: a FIFO that its reader also holds open for writing never ends.
+    os.dup2(os.open(launch["stdin"], os.O_RDWR if launch["stdin"].endswith("stdin.fifo") else os.O_RDONLY), 0)
+    os.chdir(launch["cwd"])
+    os.execvpe(launch["argv"][0], launch["argv"], launch["env"])
+
+
+def read_all(handle: int) -> bytes:
+    said = b""
+    while part := os.read(handle, 4096):
+        said += part
+    os.close(handle)
+    return said
+
+
+def forward(child: int) -> None:
+    """Who asks the shim to end asks the program; the shim ends after it."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+
+
+def wait_for(child: int) -> int:
+    """The child's status; orphans that came to the subreaper are reaped on the way."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return status
+
+
+def sweep() -> int:
+    """End what the program left running, so that nothing writes into its worktree any more; how many there were."""
+    strays = below(os.getpid())
+    for number, limit in ((signal.SIGTERM, LAST_WORDS), (signal.SIGKILL, GONE)):
+        for pid in below(os.getpid()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        if reap(limit):
+            break
+    return len(strays)
+
+
+def reap(limit: float) -> bool:
+    """Wait until no child is left, at most ``limit`` seconds; whether none is."""
+    end = time.monotonic() + limit
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return True
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        if hasattr(signal, "sigtimedwait"):
+            signal.sigtimedwait({signal.SIGCHLD}, left)
+        else:
+            return False
+
+
+def below(top: int) -> list[int]:
+    """Every descendant of ``top``; none where the system has no /proc."""
+    children: dict[str, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError):
+                    children.setdefault(fields_of(name)[1], []).append(int(name))
+    found: list[int] = []
+    ahead = list(children.get(str(top), []))
+    while ahead:
+        pid = ahead.pop()
+        found.append(pid)
+        ahead.extend(children.get(str(pid), []))
+    return found
+
+
+def fields_of(pid: int | str) -> list[str]:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2].decode().split()
+
+
+def who(pid: int) -> dict[str, str | int]:
+    """The process as Liza names it: host, boot, pid, start time."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+        start = fields_of(pid)[19]
+    except OSError:
+        boot = said_by("sysctl", "-n", "kern.boottime")
+        start = said_by("ps", "-o", "lstart=", "-p", str(pid))
+    return {"host": os.uname().nodename, "boot": boot, "pid": pid, "start": start}
+
+
+def said_by(*words: str) -> str:
+    import subprocess
+
+    return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
+
+
+def the_end(status: int, error: str) -> dict[str, int | str | None]:
+    if error:
+        return {"code": None, "signal": None, "error": error}
+    if os.WIFSIGNALED(status):
+        return {"code": None, "signal": os.WTERMSIG(status), "error": None}
+    return {"code": os.WEXITSTATUS(status), "signal": None, "error": None}
+
+
+def write(name: str, content: dict[str, Any]) -> None:
+    """Aside, synced, renamed: whoever sees the file sees all of it."""
+    with open(name + ".aside", "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(name + ".aside", name)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the group and the lock have to do."""
+    with contextlib.suppress(Exception):  # No ctypes, no libc, no such call: all the same.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

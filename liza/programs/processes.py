@@ -1,0 +1,216 @@
+"""Which process is which, whether it is dead, and how every process of a run is ended.
+
+A process is named by host, boot, pid and start time. Only what can be proved counts as dead: another host and a
+``/proc`` that hides its entries are unknown, and unknown is alive.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from liza.rules.model import Identity
+
+PROC = Path("/proc")
+_BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
+_ROUND = 0.25  # seconds that one round of killing waits for its dead
+
+
+def has_proc() -> bool:
+    """Whether this system shows its processes under ``/proc``."""
+    return _BOOT.exists()
+
+
+def host() -> str:
+    """The name of this machine."""
+    return os.uname().nodename
+
+
+@functools.cache
+def boot() -> str:
+    """A text that changes with every boot of this machine; empty where the system tells none."""
+    if has_proc():
+        return _BOOT.read_text().strip()
+    return _said_by("sysctl", "-n", "kern.boottime")
+
+
+def identity() -> Identity:
+    """This process."""
+    found = identity_of(os.getpid())
+    if found is None:
+        raise OSError("this process cannot see itself in the process table")
+    return found
+
+
+def identity_of(pid: int) -> Identity | None:
+    """The process that has ``pid`` now; None when there is none, or only its zombie."""
+    start = _start_of(pid)
+    return None if start is None else Identity(host=host(), boot=boot(), pid=pid, start=start)
+
+
+def proved_dead(process: Identity) -> bool | None:
+    """True: it is gone. False: it lives. None: that cannot be known from here, and it counts as alive."""
+    if process.host != host() or not boot():
+        return None
+    if process.boot != boot():
+        return True
+    start = _start_of(process.pid)
+    if start is not None:
+        return start != process.start
+    return None if _hidden(process.pid) else True
+
+
+def alive(process: Identity) -> bool:
+    """Whether the process must be treated as living: proved alive, or not provable."""
+    return proved_dead(process) is not True
+
+
+def _start_of(pid: int) -> str | None:
+    if not has_proc():
+        said = _said_by("ps", "-o", "stat=,lstart=", "-p", str(pid))
+        state, _, start = said.partition(" ")
+        return None if not said or state.startswith("Z") else start.strip()
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of ``/proc/<pid>/stat`` after the command's name, which may itself hold blanks and brackets."""
+    try:
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a pid without a readable entry is in use all the same (``hidepid``), and not by a zombie."""
+    fields = _stat(pid)
+    if fields is not None:
+        return fields[0] not in (b"Z", b"X")
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # Ours, and yet without an entry: it goes this moment, or took the pid only now.
+    return False
+
+
+def _said_by(*words: str) -> str:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def with_run(run: str, root: Path) -> tuple[int, ...]:
+    """The pids whose environment names this run of this crew, without this process. Empty where there is no ``/proc``.
+
+    Programs put their tools into sessions and groups of their own; the environment is what those inherit.
+    """
+    wanted = {f"LIZA_RUN={run}".encode(), f"LIZA_ROOT={root}".encode()}
+    found = []
+    for pid in _pids():
+        # A process of another user, or one that went meanwhile, is not of this run as far as can be seen.
+        with suppress(OSError):
+            if wanted <= set((PROC / str(pid) / "environ").read_bytes().split(b"\0")):
+                found.append(pid)
+    return tuple(found)
+
+
+def below(process: Identity) -> tuple[int, ...]:
+    """The pids of every descendant of a living process; with a subreaper on top nothing escapes by orphaning itself."""
+    if proved_dead(process) is not False:
+        return ()
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields is not None and fields[0] not in (b"Z", b"X"):
+            children.setdefault(int(fields[1]), []).append(pid)
+    return tuple(_descendants(children, process.pid))
+
+
+def _descendants(children: dict[int, list[int]], top: int) -> Iterable[int]:
+    ahead = list(children.get(top, []))
+    while ahead:
+        pid = ahead.pop()
+        yield pid
+        ahead.extend(children.get(pid, []))
+
+
+def _pids() -> tuple[int, ...]:
+    if not has_proc():
+        return ()
+    return tuple(int(at.name) for at in PROC.iterdir() if at.name.isdigit() and int(at.name) != os.getpid())
+
+
+def kill_run(run: str, root: Path, limit: float = 5.0) -> tuple[int, ...]:
+    """KILL every process of the run until none is found; the pids that were still there after ``limit`` seconds."""
+    return kill_all(lambda: with_run(run, root), limit)
+
+
+def kill_all(find: Callable[[], Iterable[int]], limit: float = 5.0) -> tuple[int, ...]:
+    """KILL what ``find`` finds, again and again, for it may fork meanwhile; what is left after ``limit`` seconds."""
+    end = time.monotonic() + limit
+    while True:
+        found = tuple(find())
+        if not found or time.monotonic() >= end:
+            return found
+        handles = [handle for handle in map(_kill, found) if handle is not None]
+        try:
+            _await_all(handles, _ROUND)
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+
+def _kill(pid: int) -> int | None:
+    """KILL by a handle, so that a reused pid is never hit twice; the handle, which becomes readable at its death."""
+    with suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            os.kill(pid, signal.SIGKILL)
+            return None
+        handle = os.pidfd_open(pid)
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return handle
+    return None
+
+
+def _await_all(handles: list[int], limit: float) -> None:
+    end = time.monotonic() + limit
+    for handle in handles:
+        readable(handle, max(0.0, end - time.monotonic()))
+
+
+def handle_on(process: Identity) -> int | None:
+    """A file descriptor that becomes readable when the process ends; the caller closes it.
+
+    None when the process is gone, or the system has no such thing.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return None
+    # The pid may have changed hands before it was opened; from here on it cannot.
+    if identity_of(process.pid) == process:
+        return handle
+    os.close(handle)
+    return None
+
+
+def readable(handle: int, limit: float) -> bool:
+    """Wait until the descriptor is readable or closed at the other end, at most ``limit`` seconds."""
+    waiter = select.poll()
+    waiter.register(handle, select.POLLIN)
+    return bool(waiter.poll(max(0, int(limit * 1000))))

@@ -1,0 +1,188 @@
+"""The directory of a run: what was asked, what the program was told, how far it came, how it ended.
+
+``.liza/run/<agent>/<run>/`` is written whole files at a time, so that whoever watches it sees all of a fact or nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from liza.programs import aside
+from liza.rules.errors import LizaError, Usage
+from liza.rules.model import Entry
+from liza.rules.paths import Paths, agent_of
+
+WORDS = ("0", "1", "42")
+T = TypeVar("T")
+
+
+class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning."""
+
+    agent: str
+    run: str
+    kind: str
+    started: datetime
+    task: str | None = None
+    program: str = ""
+    worktree: str = ""
+    commit: str | None = None
+
+
+class Sentinel(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``ready``: this run has read its brief, and what showed it."""
+
+    time: datetime
+    evidence: str
+
+
+class Halt(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``stopped``: somebody ended the session on purpose, so that its end is no crash."""
+
+    time: datetime
+    reason: str
+
+
+class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``brief.json``: where the block stands, relative to the worktree; ``created`` if no file was there before."""
+
+    file: str
+    created: bool = False
+
+
+class RunDir:
+    """One run's directory. Reading what is not there yet gives None; what is there and unreadable raises."""
+
+    def __init__(self, paths: Paths, run: str) -> None:
+        self.run = run
+        self.agent = agent_of(run)
+        self.path = paths.run(run)
+
+    def create(self, record: Record) -> None:
+        """Make the directory, for this user's eyes only, with its record. Repeatable."""
+        for directory in (self.path.parent.parent, self.path.parent, self.path):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._put("run.json", record)
+
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    def record(self) -> Record | None:
+        return self._get("run.json", Record)
+
+    def mark_ready(self, now: datetime, evidence: str) -> bool:
+        """Leave the sentinel; the first one stays. Whether this was the first."""
+        return aside.write_first(self.path / "ready", msgspec.json.encode(Sentinel(time=now, evidence=evidence)))
+
+    def is_ready(self) -> bool:
+        return self.ready() is not None
+
+    def ready(self) -> Sentinel | None:
+        return self._get("ready", Sentinel)
+
+    def ready_time(self) -> datetime | None:
+        found = self.ready()
+        return found.time if found else None
+
+    def say(self, word: str) -> None:
+        """Leave the closing word, which outranks the exit code: 0 go on, 1 failed, 42 start again. Raises Usage."""
+        if word not in WORDS:
+            raise Usage(f"{word!r} is not a closing word: 0 (done), 1 (failed) or 42 (start again)", "liza exit 0")
+        aside.write(self.path / "word", f"{word}\n".encode())
+
+    def word(self) -> str | None:
+        found = _bytes(self.path / "word")
+        if found is None:
+            return None
+        word = found.decode(errors="replace").strip()
+        if word not in WORDS:
+            raise LizaError(f"{self.path / 'word'} holds {word!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
+        return word
+
+    def note_stop(self, now: datetime, reason: str) -> None:
+        """Say, before the session is ended, that it is ended on purpose."""
+        self._put("stopped", Halt(time=now, reason=reason))
+
+    def stopped(self) -> Halt | None:
+        return self._get("stopped", Halt)
+
+    def write_brief(self, assignment: str, beacon: dict[str, str], prompt: str, block: str) -> None:
+        """assignment.md, beacon.json, prompt and the block as it was composed, for ``liza ready`` to print again."""
+        for name, text in (("assignment.md", assignment), ("prompt", prompt), ("block.md", block)):
+            aside.write(self.path / name, text.encode())
+        self._put("beacon.json", beacon)
+
+    @property
+    def assignment(self) -> Path:
+        return self.path / "assignment.md"
+
+    def block(self) -> str | None:
+        """The brief as the instructions file was to hold it."""
+        found = _bytes(self.path / "block.md")
+        return None if found is None else found.decode()
+
+    def note_brief_file(self, written: BriefFile) -> None:
+        self._put("brief.json", written)
+
+    def brief_file(self) -> BriefFile | None:
+        return self._get("brief.json", BriefFile)
+
+    @property
+    def output(self) -> Path:
+        return self.path / "output.log"
+
+    def tail(self, size: int = 4096) -> str:
+        """The last ``size`` bytes that the program said; empty while it said nothing."""
+        try:
+            with self.output.open("rb") as file:
+                file.seek(0, 2)
+                file.seek(max(0, file.tell() - size))
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def moved(self) -> float | None:
+        """When the program last said something, in seconds since the epoch; None before its first output."""
+        try:
+            status = self.output.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_mtime if status.st_size else None
+
+    def _put(self, name: str, value: object) -> None:
+        aside.write(self.path / name, msgspec.json.encode(value) + b"\n")
+
+    def _get(self, name: str, kind: type[T]) -> T | None:
+        return read(self.path / name, kind)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """The fact in ``path``, None where there is none. Raises LizaError when it is there and cannot be read."""
+    found = _bytes(path)
+    if found is None:
+        return None
+    try:
+        return msgspec.json.decode(found, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def runs_of(paths: Paths, agent: str) -> tuple[str, ...]:
+    """The runs of an agent that have a directory, oldest first."""
+    try:
+        names = [entry.name for entry in (paths.runs / agent).iterdir() if entry.is_dir()]
+    except FileNotFoundError:
+        return ()
+    numbered = [name for name in names if name.startswith(f"{agent}.") and name.rpartition(".")[2].isdigit()]
+    return tuple(sorted(numbered, key=lambda name: int(name.rpartition(".")[2])))
