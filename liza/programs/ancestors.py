@@ -1,0 +1,28 @@
+"""The environments of the processes that this one descends from: what they were born with, and cannot take back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def environs() -> Iterator[dict[str, str]]:
+    """The environment at birth of each ancestor that may be read, nearest first. Nothing where there is no /proc."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            block = (PROC / str(pid) / "environ").read_bytes()
+            parent = _parent(pid)
+        except OSError:
+            # Gone meanwhile, or another user's: whatever started that one is not of a session of ours.
+            return
+        yield dict(pair.partition("=")[::2] for pair in block.decode(errors="replace").split("\0") if "=" in pair)
+        pid = parent
+
+
+def _parent(pid: int) -> int:
+    """The parent's pid. The name in the second field may hold spaces and brackets, so fields count from its end."""
+    return int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])

@@ -1,0 +1,30 @@
+"""What a verb answers: the same shape for people, for agents and for `--json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from liza.rules.model import State
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now."""
+
+    result: str
+    task: str | None = None
+    status: str | None = None
+    next: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        said = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
+        return {**said, **self.more}
+
+
+def answer(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Answer:
+    """The answer of a verb that took the board from ``before`` to ``after``."""
+    status = found.status.value if task and (found := after.task(task)) else None
+    return Answer("unchanged" if after == before else "changed", task, status, next_step, more)

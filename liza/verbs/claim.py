@@ -1,0 +1,104 @@
+"""claim: take a task in two phases, so that a claimed task always has its worktree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from liza.board.lock import Lock
+from liza.programs import processes
+from liza.rules import choose, taking
+from liza.rules.choose import Evidence, Pick
+from liza.rules.errors import Refused
+from liza.rules.model import State
+from liza.rules.paths import agent_id, role_of
+from liza.rules.paths import task_id as checked_task_id
+from liza.verbs.answer import Answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+
+_PREPARE_LIMIT = 120.0
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A task that is now ``run``'s, with its worktree made, until ``lease`` at the least."""
+
+    task: str
+    run: str
+    slot: str
+    lease: datetime | None
+
+
+def claim(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
+    """A person, or a script, claims for an agent; an agent that the board does not know is registered. Raises Refused."""
+    human_or(crew, planner=False)
+    agent = agent_id(agent)
+    if role_of(agent) == "code-reviewer":
+        from liza.verbs.review import claim_review
+
+        return claim_review(crew, agent, task_id)
+    done = take(crew, agent, task_id)
+    until = f"{done.lease:%H:%M:%SZ}" if done.lease else "its end"
+    step = f"cd {crew.paths.link(done.task)}; liza submit when it is committed"
+    more = {"run": done.run, "worktree": str(crew.paths.slot(done.slot)), "lease_expires": _stamp(done.lease)}
+    return Answer("changed", done.task, "CLAIMED", f"{step} (lease until {until})", more)
+
+
+def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
+    """Reserve, prepare, confirm, and lay the worktree out. Raises Refused; what bears this run is undone then."""
+    if task_id is not None:
+        checked_task_id(task_id)
+    run, task, slot, evidence = _reserve(crew, agent, task_id)
+    try:
+        with Lock(crew.paths.task_lock(task)).acquire(timeout=_PREPARE_LIMIT):
+            done = _prepare_and_confirm(crew, agent, Claimed(task, run, slot, None), evidence)
+            crew.worktrees.finish(slot, task, run)
+    except BaseException:
+        _undo(crew, agent, Claimed(task, run, slot, None))
+        raise
+    return done
+
+
+def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[str, str, str, Evidence]:
+    evidence = crew.evidence(crew.board.read())
+    now = crew.clock.now()
+    with crew.change(agent, "reserve", task_id) as tx:
+        state = taking.register(tx.state, agent)
+        wanted = task_id or _pick(state, agent, now, evidence)
+        slot = choose.free_slot(state, taking.find(state, wanted))
+        taker = taking.Taker(agent, processes.identity())
+        tx.state, run = taking.reserve(state, wanted, taker, slot, now, evidence)
+    return run, wanted, slot, evidence
+
+
+def _pick(state: State, agent: str, now: datetime, evidence: Evidence) -> str:
+    chosen = choose.choose(state, agent, now, evidence)
+    if isinstance(chosen, Pick):
+        return chosen.task.id
+    raise Refused(f"nothing for {agent} to claim: {getattr(chosen, 'why', None) or chosen.reason}", "liza task list")  # type: ignore[union-attr]
+
+
+def _prepare_and_confirm(crew: Crew, agent: str, at: Claimed, evidence: Evidence) -> Claimed:
+    before = crew.board.read()
+    task = taking.find(before, at.task)
+    lapsed = task.reservation.previous_run if task.reservation and task.status == "CLAIMED" else None
+    if lapsed:
+        # Its session is proved dead; what that session had started may still be running.
+        processes.kill_run(lapsed, crew.paths.root)
+    prepared = crew.worktrees.prepare(at.slot, at.task, at.run, salvage_as=lapsed or task.run)
+    with crew.change(agent, "claim", at.task) as tx:
+        tx.state = taking.confirm(tx.state, at.task, at.run, prepared.base, crew.clock.now(), evidence)
+    return Claimed(at.task, at.run, at.slot, taking.find(tx.state, at.task).lease_expires)
+
+
+def _undo(crew: Crew, agent: str, at: Claimed) -> None:
+    with crew.change(agent, "undo", at.task) as tx:
+        tx.state = taking.undo(tx.state, at.task, at.run)
+        confirmed = taking.find(tx.state, at.task).run == at.run
+    if not confirmed:
+        crew.worktrees.undo(at.slot, at.task, at.run)
+
+
+def _stamp(when: datetime | None) -> str | None:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ") if when else None

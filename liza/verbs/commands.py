@@ -1,0 +1,68 @@
+"""Running the project's own commands: its set-up and its tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command of the project ended; ``code`` is None when it was ended at its time limit."""
+
+    code: int | None
+    seconds: float
+    log: Path
+
+    @property
+    def green(self) -> bool:
+        return self.code == 0
+
+    def tail(self, lines: int = 20) -> str:
+        """The last lines that the command said."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def run(command: str, directory: Path, log: Path, limit: float) -> Outcome:
+    """Run a shell command in ``directory``, its output to ``log``; at the limit its whole group is ended.
+
+    Raises OSError where the log cannot be written.
+    """
+    import time
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+            start_new_session=True,
+        )
+        try:
+            code: int | None = process.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end_group(process)
+    return Outcome(code, time.monotonic() - began, log)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_"))}
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Nothing that the command started outlives it: a test server left behind would break the next run."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        process.wait()

@@ -1,0 +1,113 @@
+"""One crew: the board, the repository, the programs and the clock that verbs bring together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from liza.board.lock import Lock
+from liza.board.store import Board, Transaction
+from liza.programs.rundir import RunDir
+from liza.repo.pins import Pins
+from liza.repo.runner import Git
+from liza.repo.worktrees import Worktrees
+from liza.rules.choose import Evidence
+from liza.rules.derived import derive
+from liza.rules.errors import NoCrew
+from liza.rules.model import Clock, State, Status, Task
+from liza.rules.paths import Paths
+from liza.verbs import sessions
+
+
+class SystemClock:
+    """The machine's clock: UTC in whole seconds, and seconds that stand still while the machine sleeps."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC).replace(microsecond=0)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Crew:
+    """What every verb is given. Opening one reads nothing."""
+
+    paths: Paths
+    clock: Clock
+
+    @cached_property
+    def board(self) -> Board:
+        return Board(self.paths, self.clock)
+
+    @cached_property
+    def git(self) -> Git:
+        """git at the root of the person's checkout, with what may be executed pinned."""
+        pins = Pins.load(self.paths.pins) if self.paths.pins.exists() else None
+        return Git(self.paths.root, pins)
+
+    @cached_property
+    def worktrees(self) -> Worktrees:
+        return Worktrees(self.paths, self.git)
+
+    @contextmanager
+    def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:
+        """A transaction whose fields for readers are rewritten with whatever the verb changed."""
+        with self.board.transaction(actor, event, task=task) as tx:
+            yield tx
+            if tx.state is not tx.before:
+                tx.state = derive(tx.state)
+
+    def run_dir(self, run: str) -> RunDir:
+        return RunDir(self.paths, run)
+
+    def slot_of(self, task: Task) -> Path:
+        """The worktree of a task. Raises NoCrew where it has none."""
+        if task.worktree is None:
+            raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
+        return self.paths.slot(task.worktree)
+
+    def supervised(self, agent: str) -> bool:
+        """Whether a supervisor of ``agent`` lives: its lock is held."""
+        path = self.paths.supervisor_lock(agent)
+        if not path.exists():
+            return False
+        lock = Lock(path)
+        if lock.try_acquire():
+            lock.release()
+            return False
+        return True
+
+    def evidence(self, state: State) -> Evidence:
+        """What `choose` cannot read off the board: who is offline, and which sessions are proved over."""
+        asked = [task for task in state.tasks if task.status in _ASKED and task.run]
+        owners = {task.assigned_to for task in asked if task.assigned_to}
+        return Evidence(
+            offline=frozenset(agent for agent in owners if not self.supervised(agent)),
+            dead=frozenset(task.run for task in asked if task.run and sessions.over(self.run_dir(task.run))),
+        )
+
+
+_ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
+
+
+def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
+    """The crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
+    named = os.environ.get("LIZA_ROOT")
+    if named:
+        return _crew(Path(named), clock)
+    here = (start or Path.cwd()).absolute()
+    for directory in (here, *here.parents):
+        if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
+            return _crew(directory, clock)
+    raise NoCrew(f"there is no .liza in {here} or above it", 'liza init "what you want to have"')
+
+
+def _crew(root: Path, clock: Clock | None) -> Crew:
+    return Crew(Paths(root), clock or SystemClock())

@@ -1,0 +1,86 @@
+"""handoff: out of room; the work goes on in a fresh session. Also how a planner ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from liza.rules import planning, reviewing, working
+from liza.rules.model import AlignmentNote, Handoff
+from liza.rules.paths import role_of
+from liza.verbs.answer import Answer, answer
+from liza.verbs.caller import RunCaller, run_caller, task_of
+from liza.verbs.crew import Crew
+from liza.verbs.ends import said_last
+
+RESTART = "stop now: a fresh session goes on"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the next session is told."""
+
+    summary: str
+    next_action: str = ""
+    approach: str | None = None
+    blockers: str | None = None
+    files: Sequence[str] = ()
+    steps: Sequence[str] = ()
+
+
+def handoff(crew: Crew, note: Note) -> Answer:
+    """Leave the work, the review or the planning to a fresh session. Raises Usage, NotYours."""
+    caller = run_caller(crew)
+    role = role_of(caller.agent)
+    if role == "planner":
+        return _planner(crew, caller, note)
+    if role == "code-reviewer":
+        return _reviewer(crew, caller, note)
+    return _coder(crew, caller, note)
+
+
+def _coder(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+    task = task_of(caller)
+    now = crew.clock.now()
+    entry = Handoff(
+        agent=caller.agent,
+        run=caller.run,
+        timestamp=now,
+        summary=note.summary,
+        next_action=note.next_action,
+        approach=note.approach,
+        blockers=note.blockers,
+        files_modified=tuple(note.files),
+        next_steps=tuple(note.steps),
+    )
+    with crew.change(caller.run, "handoff", task) as tx:
+        tx.state = working.handoff(tx.state, task, caller.run, entry, now)
+    said_last(crew, caller.run, "42")
+    return answer(tx.before, tx.state, task, RESTART)
+
+
+def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+    task = task_of(caller)
+    with crew.change(caller.run, "handoff", task) as tx:
+        reviewing.reviewed(tx.state, task, caller.run)
+        tx.state = reviewing.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
+    said_last(crew, caller.run, "42")
+    return answer(tx.before, tx.state, task, RESTART)
+
+
+def _planner(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+    with crew.change(caller.run, "handoff") as tx:
+        if tx.state.planning.run != caller.run and _noted(tx.state.goal.alignment_history, caller.run):
+            return Answer("unchanged", None, None, "stop now")
+        planning.planned(tx.state, caller.run)
+        over = planning.planning_over(tx.state, caller.run)
+        line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
+        tx.state = replace(over, goal=replace(over.goal, alignment_history=(*over.goal.alignment_history, line)))
+    said_last(crew, caller.run, "0")
+    return answer(tx.before, tx.state, None, "stop now")
+
+
+def _noted(lines: Sequence[AlignmentNote], run: str) -> bool:
+    return any(line.event == run for line in lines)

@@ -1,0 +1,171 @@
+"""merge: bring an approved and tested commit into integration. Only supervisors and people say this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from liza.board.lock import Lock
+from liza.repo import merges, sandbox
+from liza.rules import merging, taking
+from liza.rules.errors import MergeConflict, Refused
+from liza.rules.model import Merging, State, Task
+from liza.rules.transitions import Said
+from liza.verbs import commands
+from liza.verbs.answer import Answer, answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+
+SLOT = "merge"
+
+
+@dataclass(frozen=True)
+class Red:
+    """The candidate does not stand: a conflict, or the tests. ``detail`` is what its coder must know."""
+
+    detail: str
+
+
+def merge(crew: Crew, task_id: str | None = None) -> Answer:
+    """Merge the named, or the best, APPROVED task. Raises Refused, GitFailed."""
+    by = human_or(crew, planner=False)
+    lock = Lock(crew.paths.merge_lock)
+    if not lock.try_acquire():
+        raise Refused("another merge is under way", "liza status")
+    try:
+        settle_dead_merger(crew, by)
+        offer_again(crew, by)
+        before = crew.board.read()
+        task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before)
+        if task is None:
+            raise Refused("no task is approved and waits to be merged", "liza task list")
+        _merge_one(crew, by, task)
+        return _told(before, crew.board.read(), task.id)
+    finally:
+        lock.release()
+
+
+def _told(before: State, after: State, task_id: str) -> Answer:
+    task = taking.find(after, task_id)
+    if task.merging and task.merging.waiting:
+        step = f"commit or put away {task.merging.waiting} in your checkout; it is then merged by itself"
+    elif task.merge_commit:
+        step = f"git log --first-parent {after.config.integration_branch}"
+    else:
+        step = f"liza task show {task_id}"
+    return answer(before, after, task_id, step, merge_commit=task.merge_commit, tested=task.tested)
+
+
+def settle_dead_merger(crew: Crew, by: str) -> None:
+    """What a merger left that died: its candidate is in integration, so the task is MERGED, or its attempt is dropped.
+
+    The merge lock is held by the caller: whoever began those merges is gone.
+    """
+    for task in crew.board.read().tasks:
+        if task.merging is None or task.merging.waiting:
+            continue
+        if merges.contains(crew.git, _branch(crew), task.merging.candidate):
+            _merged(crew, by, task, task.merging)
+        else:
+            with crew.change(by, "merging", task.id) as tx:
+                tx.state = merging.dropped(tx.state, task.id)
+
+
+def offer_again(crew: Crew, by: str) -> None:
+    """Tested candidates that waited for a person's files: the same candidate, nothing tested again."""
+    for task in crew.board.read().tasks:
+        if task.merging is None or not task.merging.waiting:
+            continue
+        _advance(crew, by, task, task.merging)
+
+
+def _merge_one(crew: Crew, by: str, task: Task) -> None:
+    while True:
+        expected = crew.git.out("rev-parse", "--verify", f"refs/heads/{_branch(crew)}")
+        made = _candidate(crew, task, expected)
+        if isinstance(made, Red):
+            _failed(crew, by, task, made)
+            return
+        with crew.change(by, "merging", task.id) as tx:
+            tx.state = merging.begin(tx.state, task.id, made)
+        red = _test(crew, task, made)
+        if red is not None:
+            _failed(crew, by, task, red)
+            return
+        if _advance(crew, by, task, made):
+            return
+
+
+def _candidate(crew: Crew, task: Task, expected: str) -> Merging | Red:
+    assert task.review_commit is not None
+    title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
+    try:
+        candidate = merges.candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
+    except MergeConflict as conflict:
+        return Red(f"conflict with {_branch(crew)} in {', '.join(conflict.files)}")
+    return Merging(candidate=candidate, expected=expected)
+
+
+def _test(crew: Crew, task: Task, made: Merging) -> Red | None:
+    """None when the candidate is green, or no command is configured."""
+    config = crew.board.read().config
+    if not config.integration_command:
+        return None
+    crew.worktrees.detach(SLOT, made.candidate, f"merge-{task.id}")
+    red = set_up(crew, SLOT)
+    if red:
+        return Red(red)
+    log = crew.paths.logs / f"merge-{task.id}.log"
+    done = commands.run(config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout)
+    if done.green:
+        return None
+    how = "did not end in time" if done.code is None else f"exit {done.code}"
+    return Red(f"{config.integration_command}: {how} on the merge with {_branch(crew)}\n{done.tail(12)}")
+
+
+def set_up(crew: Crew, slot: str) -> str | None:
+    """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
+    config = crew.board.read().config
+    place = crew.paths.slot(slot)
+    sandbox.copy(crew.paths.root, place, config.sandbox_copy)
+    if not config.sandbox_setup or not sandbox.setup_due(place, config.sandbox_setup, config.sandbox_setup_files):
+        return None
+    log = crew.paths.logs / f"setup-{slot}.log"
+    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout)
+    if not done.green:
+        return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
+    sandbox.mark_setup_done(place, config.sandbox_setup, config.sandbox_setup_files)
+    return None
+
+
+def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
+    """Offer the candidate to integration; whether this attempt is at its end."""
+    done = merges.advance(crew.git, _branch(crew), made.candidate, made.expected)
+    if done.moved:
+        _merged(crew, by, task, made)
+        return True
+    with crew.change(by, "merging", task.id) as tx:
+        if done.waiting:
+            tx.state = merging.waiting(tx.state, task.id, done.files)
+        else:
+            tx.state = merging.dropped(tx.state, task.id)
+    return done.waiting
+
+
+def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
+    tested = bool(crew.board.read().config.integration_command)
+    with crew.change(by, "merge", task.id) as tx:
+        tx.state = merging.merged(tx.state, task.id, Said(now=crew.clock.now(), by=by, commit=made.candidate), tested)
+    if task.worktree:
+        crew.worktrees.clear(task.worktree, task.id, task.run)
+    merges.drop_candidate(crew.git, task.id)
+
+
+def _failed(crew: Crew, by: str, task: Task, red: Red) -> None:
+    with crew.change(by, "merge failed", task.id) as tx:
+        said = Said(now=crew.clock.now(), by=by, commit=task.review_commit, detail=red.detail)
+        tx.state = merging.failed(tx.state, task.id, said)
+    merges.drop_candidate(crew.git, task.id)
+
+
+def _branch(crew: Crew) -> str:
+    return crew.board.read().config.integration_branch

@@ -1,0 +1,46 @@
+"""submit: the coder's work is committed and goes to review."""
+
+from __future__ import annotations
+
+from liza.repo import brief_filter
+from liza.rules import taking, working
+from liza.rules.errors import NotYours
+from liza.rules.model import Status, Task
+from liza.rules.working import Work
+from liza.verbs.answer import Answer, answer
+from liza.verbs.caller import run_caller, task_of
+from liza.verbs.crew import Crew
+from liza.verbs.ends import said_last
+
+NEXT = "stop now: a reviewer takes it from here"
+
+
+def submit(crew: Crew) -> Answer:
+    """What stands at HEAD of the run's worktree is to be reviewed. Raises Refused, NotYours."""
+    caller = run_caller(crew)
+    task_id = task_of(caller)
+    task = taking.find(crew.board.read(), task_id)
+    if task.run != caller.run and not any(event.run == caller.run for event in task.history):
+        raise NotYours(f"You no longer own this task: {caller.run} asks for {task_id}. Stop at once", "liza task list")
+    work = look(crew, task) if task.run == caller.run and task.status in _OPEN else Work(task.review_commit or "", True)
+    with crew.change(caller.run, "submit", task_id) as tx:
+        tx.state = working.submit(tx.state, task_id, caller.run, work, crew.clock.now())
+    said_last(crew, caller.run, "0")
+    return answer(tx.before, tx.state, task_id, NEXT, commit=work.head)
+
+
+_OPEN = (Status.CLAIMED, Status.READY_FOR_REVIEW)
+
+
+def look(crew: Crew, task: Task) -> Work:
+    """The worktree as `submit` must know it. Raises NoCrew, GitFailed."""
+    slot = crew.slot_of(task)
+    git = crew.git.at(slot)
+    head = git.out("rev-parse", "HEAD")
+    assert task.worktree is not None
+    return Work(
+        head=head,
+        ahead=git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
+        dirty=crew.worktrees.dirty(task.worktree),
+        stray=brief_filter.strays(slot),
+    )

@@ -1,0 +1,172 @@
+"""task add · edit · unblock · supersede · drop · release: what planners and people make of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from liza.board.document import load_tasks
+from liza.programs import processes, session
+from liza.repo.salvage import salvage
+from liza.rules import shaping, taking
+from liza.rules.errors import Usage
+from liza.rules.model import State, Status
+from liza.rules.shaping import Asked, Wanted
+from liza.rules.transitions import Said
+from liza.verbs.answer import Answer, answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+
+_NAMES = {
+    "desc": "description",
+    "done": "done_when",
+    "spec": "spec_ref",
+    "depends": "depends_on",
+}
+
+
+def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
+    """Put tasks on the board, all or none. Raises Refused, Usage."""
+    if not wanted:
+        raise Usage("no task was given", "liza task add --help")
+    by = human_or(crew, planner=True)
+    specs = _specs(crew, [one.spec_ref for one in wanted if one.spec_ref])
+    with crew.change(by, "add", wanted[0].id if len(wanted) == 1 else None) as tx:
+        tx.state = shaping.add(tx.state, wanted, _asked(crew, by, specs))
+    ids = [one.id for one in wanted]
+    drafts = [task_id for task_id in ids if _status(tx.state, task_id) is Status.DRAFT]
+    step = f"liza task show {drafts[0]}" if drafts else "liza up"
+    return answer(tx.before, tx.state, ids[0], step, tasks=ids, drafts=drafts)
+
+
+def parse_file(text: str) -> tuple[Wanted, ...]:
+    """The tasks of a `task add --file`: YAML, one mapping or a list of them, in the board's field names. Raises Usage."""
+    found: list[Wanted] = []
+    for number, entry in enumerate(load_tasks(text), 1):
+        named = {_NAMES.get(name, name): value for name, value in entry.items()}
+        unknown = sorted(set(named) - _FIELDS)
+        if unknown:
+            raise Usage(
+                f"task {number}: {unknown[0]!r} is no field; they are {', '.join(sorted(_FIELDS))}",
+                "liza task add --help",
+            )
+        found.append(_wanted(number, named))
+    return tuple(found)
+
+
+_FIELDS = frozenset(
+    {"id", "description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations", "draft"}
+)
+
+
+def _wanted(number: int, named: dict[str, object]) -> Wanted:
+    try:
+        depends = named.pop("depends_on", None)
+        if isinstance(depends, str):
+            depends = [one.strip() for one in depends.split(",") if one.strip()]
+        numbers = {
+            name: int(str(named.pop(name))) for name in ("priority", "max_iterations") if named.get(name) is not None
+        }
+        draft = str(named.pop("draft", "false")).lower() == "true"
+        texts = {name: str(value) for name, value in named.items() if value is not None}
+        return Wanted(draft=draft, depends_on=None if depends is None else tuple(map(str, depends)), **texts, **numbers)  # type: ignore[arg-type, call-overload]
+    except (TypeError, ValueError) as wrong:
+        raise Usage(f"task {number} is malformed: {wrong}", "liza task add --help") from wrong
+
+
+def edit(crew: Crew, wanted: Wanted) -> Answer:
+    """Change the text of a task that nobody holds. Raises Refused, Usage."""
+    by = human_or(crew, planner=True)
+    known = taking.find(crew.board.read(), wanted.id)
+    specs = _specs(crew, [wanted.spec_ref or known.spec_ref])
+    with crew.change(by, "edit", wanted.id) as tx:
+        tx.state = shaping.edit(tx.state, wanted, _asked(crew, by, specs))
+    return answer(tx.before, tx.state, wanted.id, f"liza task show {wanted.id}")
+
+
+def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Answer:
+    """Answer what a BLOCKED task asks. Raises Refused, Usage."""
+    by = human_or(crew, planner=True)
+    with crew.change(by, "unblock", task_id) as tx:
+        tx.state = shaping.unblock(tx.state, task_id, answers, Said(now=crew.clock.now(), by=by))
+    return answer(tx.before, tx.state, task_id, "a coder takes it up; liza status")
+
+
+@dataclass(frozen=True)
+class Successors:
+    """What takes a superseded task's place: new tasks, and tasks that are on the board already."""
+
+    new: tuple[Wanted, ...] = ()
+    existing: tuple[str, ...] = ()
+
+
+def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> Answer:
+    """Other tasks take the place of this one. Raises Refused, Usage."""
+    by = human_or(crew, planner=True)
+    specs = _specs(crew, [one.spec_ref for one in by_tasks.new if one.spec_ref])
+    asked = Asked(Said(now=crew.clock.now(), by=by, detail=because), specs)
+    with crew.change(by, "supersede", task_id) as tx:
+        tx.state = shaping.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, asked)
+    end_work(crew, tx.before, task_id)
+    return answer(tx.before, tx.state, task_id, "liza status")
+
+
+def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Answer:
+    """A task is not wanted any more; its work is saved. Raises Refused, Usage."""
+    by = human_or(crew, planner=True)
+    with crew.change(by, "drop", task_id) as tx:
+        said = Said(now=crew.clock.now(), by=by, detail=why or None)
+        tx.state = shaping.drop(tx.state, task_id, said, dependants)
+    end_work(crew, tx.before, task_id)
+    return answer(tx.before, tx.state, task_id, "liza status")
+
+
+def release(crew: Crew, task_id: str) -> Answer:
+    """Take a task away from its coder: fence, end the session, save the work, then UNCLAIMED. Raises Refused."""
+    by = human_or(crew, planner=False)
+    with crew.change(by, "fence", task_id) as tx:
+        tx.state = taking.fence(tx.state, task_id, crew.clock.now())
+    end_work(crew, tx.before, task_id)
+    with crew.change(by, "release", task_id) as done:
+        done.state = taking.release(done.state, task_id, crew.clock.now(), by)
+    return answer(tx.before, done.state, task_id, f"liza task show {task_id}")
+
+
+def end_work(crew: Crew, before: State, task_id: str) -> None:
+    """End the session that was at work on the task, and save what its worktree holds."""
+    task = before.task(task_id)
+    if task is None or task.run is None:
+        return
+    for run in filter(None, (task.run, task.review_run)):
+        directory = crew.run_dir(run)
+        if directory.exists():
+            directory.note_stop(crew.clock.now(), "fenced")
+            session.stop(directory.path, run, crew.paths.root, grace=2.0)
+        processes.kill_run(run, crew.paths.root)
+    if task.worktree and crew.paths.slot(task.worktree).is_dir():
+        salvage(crew.git.at(crew.paths.slot(task.worktree)), task_id, task.run)
+
+
+def _asked(crew: Crew, by: str, specs: frozenset[str]) -> Asked:
+    return Asked(Said(now=crew.clock.now(), by=by), specs)
+
+
+def _specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
+    """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. An anchor after # is a reader's."""
+    branch = crew.board.read().config.integration_branch
+    return frozenset(ref for ref in refs if ref and _spec_exists(crew, branch, ref.partition("#")[0]))
+
+
+def _spec_exists(crew: Crew, branch: str, path: str) -> bool:
+    pure = PurePosixPath(path)
+    if not path or pure.is_absolute() or ".." in pure.parts:
+        return False
+    if pure.is_relative_to(".liza/specs"):
+        return (crew.paths.root / path).is_file()
+    return crew.git.ok("cat-file", "-e", f"{branch}:{path}")
+
+
+def _status(state: State, task_id: str) -> Status | None:
+    task = state.task(task_id)
+    return task.status if task else None

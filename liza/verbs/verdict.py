@@ -1,0 +1,54 @@
+"""verdict approve · verdict reject: the judgement that binds."""
+
+from __future__ import annotations
+
+import os
+
+from liza.rules import reviewing, taking
+from liza.rules.errors import Refused, Usage
+from liza.rules.paths import role_of
+from liza.verbs.answer import Answer, answer
+from liza.verbs.caller import human_or, run_caller, task_of
+from liza.verbs.crew import Crew
+from liza.verbs.ends import said_last
+
+
+def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Answer:
+    """A reviewer's run judges the commit of its brief; a person names the task. Raises Refused, NotYours, Usage."""
+    if word not in ("approve", "reject"):
+        raise Usage(f"{word!r} is no verdict: approve or reject", 'liza verdict approve "what you ran and saw"')
+    if not reason.strip():
+        raise Usage("a verdict needs words: what you ran and saw, or what is wrong", f'liza verdict {word} "…"')
+    if task_id is not None and not os.environ.get("LIZA_RUN"):
+        return _by_person(crew, word, reason, task_id, commit)
+    return _by_run(crew, word, reason, task_id)
+
+
+def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
+    caller = run_caller(crew)
+    if role_of(caller.agent) != "code-reviewer":
+        raise Refused(f"{caller.agent} is no code-reviewer: nobody judges their own work", "liza ready")
+    task = task_of(caller)
+    if task_id not in (None, task):
+        raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
+    record = crew.run_dir(caller.run).record()
+    commit = (
+        record.commit
+        if record and record.commit
+        else crew.git.at(crew.paths.slot(caller.agent)).out("rev-parse", "HEAD")
+    )
+    with crew.change(caller.run, word, task) as tx:
+        judge = reviewing.approve if word == "approve" else reviewing.reject
+        tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
+    said_last(crew, caller.run, "0")
+    return answer(tx.before, tx.state, task, "stop now")
+
+
+def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Answer:
+    by = human_or(crew, planner=False)
+    seen = commit or taking.find(crew.board.read(), task_id).review_commit or ""
+    full = crew.git.out("rev-parse", "--verify", "--end-of-options", f"{seen}^{{commit}}") if seen else ""
+    with crew.change(by, word, task_id) as tx:
+        judge = reviewing.approve if word == "approve" else reviewing.reject
+        tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)
+    return answer(tx.before, tx.state, task_id, f"liza merge {task_id}" if word == "approve" else "liza status")
