@@ -91,7 +91,8 @@ def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
 
 def why(error: BaseException, command: str) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or command}: {error.strerror}"
+        name = error.filename if isinstance(error.filename, str) else command
+        return f"{name}: {error.strerror}"
     return f"{command}: {type(error).__name__}: {error}"
 
 

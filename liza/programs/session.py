@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from liza.programs import aside, processes, rundir
 from liza.rules.errors import Refused
@@ -105,7 +105,7 @@ def _start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
     return NotStarted(reason=said or complaint or f"the shim left no session in {run_dir}")
 
 
-def _shim(run_dir: Path, lock: int, launch: Mapping[str, object]) -> tuple[str, str]:
+def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
     """What the shim says of its start, and its complaint if it could not even do that."""
     words = [sys.executable, "-I", "-S", str(SHIM), str(run_dir), str(lock)]
     with subprocess.Popen(
@@ -113,7 +113,7 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, object]) -> tuple[str, 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PATH": os.environ.get("PATH", os.defpath)},
+        env=_shim_env(launch["env"]),
         pass_fds=(lock,),
         text=True,
     ) as shim:
@@ -123,6 +123,12 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, object]) -> tuple[str, 
             shim.kill()
             return f"the shim did not answer within {START_LIMIT:.0f} s", ""
     return said.strip(), complaint.strip().rpartition("\n")[2]
+
+
+def _shim_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Little, and the run under other names: what bears the run itself is ended with it, and the shim has to report."""
+    run = {name.replace("LIZA_", processes.SHIM_PREFIX): env[name] for name in ("LIZA_RUN", "LIZA_ROOT") if name in env}
+    return {"PATH": os.environ.get("PATH", os.defpath), **run}
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""The environment of a session, by allow-list: what a program needs, what its row names, and who it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from liza.programs.preset import Preset
+from liza.rules.paths import agent_of
+
+ALLOWED = (
+    # the person and the machine
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR",
+    "TMPDIR", "TMP", "TEMP", "XDG_*",
+    # the way out
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    # the person's git, but no repository: that is the one it stands in
+    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_*", "GIT_COMMITTER_*",
+    # where tool chains lie
+    "JAVA_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "GOPROXY", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR",
+    "PNPM_HOME", "VOLTA_HOME", "PYENV_ROOT", "ASDF_*", "MISE_*", "UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache",
+)  # fmt: skip
+UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat", "PAGER": "cat"}
+
+
+def compose(
+    preset: Preset, outside: Mapping[str, str], *, run: str, task: str | None, root: Path, liza: Path
+) -> dict[str, str]:
+    """The environment of one session. ``liza`` is the absolute path of the command: its directory comes first on PATH.
+
+    Nobody sits at a session, so nothing in it may ask or page. Keys that the row does not name stay outside.
+    """
+    patterns = (*ALLOWED, *preset.env_allow)
+    env = {name: value for name, value in outside.items() if _any(name, patterns)}
+    env.update(UNATTENDED)
+    env.update(preset.env)
+    env["PATH"] = f"{liza.parent}:{env['PATH']}" if env.get("PATH") else f"{liza.parent}:/usr/local/bin:/usr/bin:/bin"
+    env.update(LIZA_AGENT_ID=agent_of(run), LIZA_RUN=run, LIZA_ROOT=str(root))
+    env.pop("LIZA_TASK", None)
+    return env if task is None else {**env, "LIZA_TASK": task}
+
+
+def _any(name: str, patterns: tuple[str, ...]) -> bool:
+    return not name.startswith("LIZA_") and any(fnmatchcase(name, pattern) for pattern in patterns)

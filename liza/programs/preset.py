@@ -1,0 +1,93 @@
+"""What a row of ``presets.toml`` says: how to start, brief, watch and understand one agent program."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from liza.rules.model import Entry
+
+Prompt = Literal["arg", "stdin", "none"]
+
+
+class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to start it. ``args`` follow the command, ``before_prompt`` stands between all options and the prompt.
+
+    ``prompt``: the prompt is the last argument, the whole stdin, or not given at all. ``output`` names the form of what
+    it prints, for reading usage out of it.
+    """
+
+    args: tuple[str, ...] = ()
+    prompt: Prompt = "arg"
+    before_prompt: tuple[str, ...] = ()
+    output: str = "text"
+
+
+class Permissions(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Arguments for the two answers to "may it do whatever you can?": ``confined`` is no, ``bypass`` is yes."""
+
+    confined: tuple[str, ...] = ()
+    bypass: tuple[str, ...] = ()
+
+
+class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """How an earlier conversation is gone on with: by a ``flag`` among the options, a ``subcommand`` first, or not."""
+
+    style: Literal["flag", "subcommand", "none"] = "none"
+    id: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+    fork: tuple[str, ...] = ()
+
+
+class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True, rename={"pass_": "pass"}):
+    """Where the program takes hooks from. ``informational`` ones are texts that it may read, and run nothing."""
+
+    provider: str = ""
+    file: str = ""
+    pass_: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    informational: bool = False
+
+
+class Dialog(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A text on the screen that means: a person has to answer. ``kind``: trust, login, permissions."""
+
+    kind: str
+    match: str
+
+
+class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """One agent program. Times are seconds. ``exit_codes``: what a code of its own means as one of Liza's words.
+
+    ``command`` and ``args`` may be empty only for a program whose command a person gives.
+    """
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
+    install: str = ""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    env_allow: tuple[str, ...] = ()
+    process_names: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ("AGENTS.md",)
+    creates: str = ""
+    config_dir_env: str = ""
+    session_id_env: str = ""
+    add_dirs: tuple[str, ...] = ()
+    ready_prompt: str = ""
+    ready_timeout: int = 60
+    login_signs: tuple[str, ...] = ()
+    interactive: Mode = Mode()
+    headless: Mode = Mode()
+    permissions: Permissions = Permissions()
+    resume: ResumeStyle = ResumeStyle()
+    hooks: Hooks = Hooks()
+    dialogs: tuple[Dialog, ...] = ()
+    exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
+
+    @property
+    def created_file(self) -> str:
+        """The instructions file to make where the project has none."""
+        return self.creates or next(iter(self.instructions), "")
