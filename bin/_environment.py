@@ -1,0 +1,160 @@
+"""Make the private environment that ``bin/liza``, ``bin/liza-agent`` and ``bin/test`` run in.
+
+``_environment.py ROOT ENV_DIR WHAT``: ROOT is the checkout, ENV_DIR is ``ROOT/.liza-venv/<checksum of pyproject.toml>``
+and WHAT is ``run`` or ``test``. Standard library only: nothing is installed yet when this runs.
+
+An environment cannot be moved, so it is made in place, under a lock that the system lets go of when its holder dies.
+The stamp is written last: without it the environment never happened and the next start makes it again. A changed
+pyproject.toml gets an environment of its own beside the old one, so that what still runs in the old one keeps its files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+KEPT = 2
+"""How many environments stay: the one in use and the one before it."""
+
+MISSING, REFUSED = 5, 1
+
+
+class CannotGoOn(Exception):
+    """What is wrong, what to do about it, and the exit code."""
+
+    def __init__(self, what: str, advice: str, code: int) -> None:
+        super().__init__(what)
+        self.what, self.advice, self.code = what, advice, code
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"liza: {line}\n")
+    sys.stderr.flush()
+
+
+def check_tools(uv: str | None) -> None:
+    """Raises CannotGoOn where git is missing, or where Python cannot make an environment."""
+    if shutil.which("git") is None:
+        raise CannotGoOn("git is not installed", "Debian, Ubuntu: sudo apt install git", MISSING)
+    without = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if uv is None and without:
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        raise CannotGoOn(
+            f"this Python ({sys.executable}) has no {' and no '.join(without)}, so it cannot make an environment",
+            f"Debian, Ubuntu: sudo apt install {package} (or python3-venv)",
+            MISSING,
+        )
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Hold the lock of ``.liza-venv``; say so when another process has it."""
+    try:
+        home.mkdir(exist_ok=True)
+        handle = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as why:
+        advice = "clone to a place that you can write to, or install it: uv tool install, pipx install"
+        raise CannotGoOn(f"{home} cannot be written: {why.strerror}", advice, MISSING) from why
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is making the environment; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def dev_tools(root: Path) -> list[str]:
+    """The dev group of pyproject.toml. Read here, because older pips know no groups."""
+    table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return [tool for tool in table.get("dependency-groups", {}).get("dev", []) if isinstance(tool, str)]
+
+
+def run(argv: Sequence[str | Path], root: Path) -> None:
+    """One step. Its output is shown only when it fails. Raises CannotGoOn."""
+    environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONNOUSERSITE": "1"}
+    for name in ("PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [str(word) for word in argv], cwd=root, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    if done.returncode != 0:
+        sys.stderr.write(done.stdout[-4000:])
+        step = " ".join(str(word) for word in argv[:4])
+        advice = "is the package index reachable? Its settings are pip's or uv's own; then run the same command again"
+        raise CannotGoOn(f"setting up failed in: {step} … (exit {done.returncode})", advice, REFUSED)
+
+
+def make(root: Path, env_dir: Path, what: str, uv: str | None) -> None:
+    """Make ``env_dir`` from nothing, or add the dev tools to a finished one; the stamp comes last."""
+    finished = is_for(env_dir / "stamp-run", root) and (env_dir / "bin" / "python").exists()
+    if not finished and env_dir.exists():
+        shutil.rmtree(env_dir)
+    python = env_dir / "bin" / "python"
+    # The interpreter's real file: a link through a version manager may point elsewhere tomorrow.
+    interpreter = Path(sys.executable).resolve()
+    if uv is None:
+        create: list[str | Path] = [interpreter, "-I", "-m", "venv", env_dir]
+        install: list[str | Path] = [python, "-I", "-m", "pip", "install", "-q"]
+    else:
+        create = [uv, "venv", "-q", "--python", interpreter, env_dir]
+        install = [uv, "pip", "install", "-q", "--python", python]
+    tools = dev_tools(root) if what == "test" else []
+    if not finished:
+        run(create, root)
+    run([*install, "-e", root, *tools], root)
+    for name in ("run", what):
+        write_stamp(env_dir / f"stamp-{name}", root)
+
+
+def is_for(stamp: Path, root: Path) -> bool:
+    return stamp.is_file() and stamp.read_text(encoding="utf-8").rstrip("\n") == str(root)
+
+
+def write_stamp(stamp: Path, root: Path) -> None:
+    aside = stamp.with_suffix(".new")
+    aside.write_text(f"{root}\n", encoding="utf-8")
+    aside.rename(stamp)
+
+
+def forget_old(home: Path, current: Path) -> None:
+    """Keep the newest environments; a pyproject.toml of long ago does not come back often."""
+    current.touch()
+    made = sorted((path for path in home.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for path in made[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def main(root: Path, env_dir: Path, what: str) -> None:
+    uv = shutil.which("uv")
+    check_tools(uv)
+    with only_one(env_dir.parent):
+        if is_for(env_dir / f"stamp-{what}", root) and (env_dir / "bin" / "python").exists():
+            return  # another process made it while this one waited
+        tools = " and the test tools" if what == "test" else ""
+        say(f"making a private Python environment{tools} in {env_dir} (once; some seconds)")
+        make(root, env_dir, what, uv)
+        forget_old(env_dir.parent, env_dir)
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    except CannotGoOn as why:
+        say(f"{why.what}\n  {why.advice}")
+        sys.exit(why.code)
+    except KeyboardInterrupt:
+        say("stopped; the same command starts again where nothing was finished")
+        sys.exit(128 + signal.SIGINT)
