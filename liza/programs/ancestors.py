@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
+SHIM_PREFIX = "LIZA_SHIM_"
+"""A shim bears its run under names of its own, for what bears it under the usual ones is ended with the run."""
 
 
 def environs() -> Iterator[dict[str, str]]:
@@ -19,7 +21,8 @@ def environs() -> Iterator[dict[str, str]]:
         except OSError:
             # Gone meanwhile, or another user's: whatever started that one is not of a session of ours.
             return
-        yield dict(pair.partition("=")[::2] for pair in block.decode(errors="replace").split("\0") if "=" in pair)
+        pairs = (pair.partition("=") for pair in block.decode(errors="replace").split("\0") if "=" in pair)
+        yield {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, _, value in pairs}
         pid = parent
 
 

@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from liza.rules.model import Identity
 
 PROC = Path("/proc")
 _BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
-SHIM_PREFIX = "LIZA_SHIM_"
 _ROUND = 0.25  # seconds that one round of killing waits for its dead
 
 
@@ -125,25 +124,6 @@ def with_run(run: str, root: Path) -> tuple[int, ...]:
             if wanted <= set((PROC / str(pid) / "environ").read_bytes().split(b"\0")):
                 found.append(pid)
     return tuple(found)
-
-
-def ancestor_environs() -> Iterator[dict[str, str]]:
-    """The environments that this process' ancestors were started with, the nearest first.
-
-    What a process says of itself can be unset; what its ancestors were started with cannot. A shim keeps its run under
-    names of its own, so as not to be ended with it, and is shown here under the usual ones. Empty without ``/proc``.
-    """
-    pid = os.getppid()
-    while pid > 1 and (fields := _stat(pid)) is not None:
-        with suppress(OSError):
-            yield _environ(pid)
-        pid = int(fields[1])
-
-
-def _environ(pid: int) -> dict[str, str]:
-    pairs = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
-    found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-    return {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, value in found.items()}
 
 
 def below(process: Identity) -> tuple[int, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -58,6 +59,7 @@ class RunDir:
     """One run's directory. Reading what is not there yet gives None; what is there and unreadable raises."""
 
     def __init__(self, paths: Paths, run: str) -> None:
+        self._paths = paths
         self.run = run
         self.agent = agent_of(run)
         self.path = paths.run(run)
@@ -130,6 +132,12 @@ class RunDir:
 
     def brief_file(self) -> BriefFile | None:
         return self._get("brief.json", BriefFile)
+
+    def earlier(self) -> Iterator[RunDir]:
+        """The other runs of this crew that have a directory, whoever's they are."""
+        for directory in sorted(self.path.parent.parent.glob("*/*")):
+            if directory != self.path and (directory / "run.json").is_file():
+                yield RunDir(self._paths, directory.name)
 
     @property
     def output(self) -> Path:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from liza.programs import aside, processes, rundir
+from liza.programs.ancestors import SHIM_PREFIX
 from liza.rules.errors import Refused
 from liza.rules.model import Entry, Identity
 
@@ -56,7 +57,7 @@ class Starting(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Vanished(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """The shim is proved dead and left no end: killed, or the machine went down. Its program died with it."""
+    """Shim and program are proved dead and no end was left: killed, or the machine went down."""
 
     shim: Identity
     child: Identity
@@ -127,7 +128,7 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str
 
 def _shim_env(env: Mapping[str, str]) -> dict[str, str]:
     """Little, and the run under other names: what bears the run itself is ended with it, and the shim has to report."""
-    run = {name.replace("LIZA_", processes.SHIM_PREFIX): env[name] for name in ("LIZA_RUN", "LIZA_ROOT") if name in env}
+    run = {name.replace("LIZA_", SHIM_PREFIX): env[name] for name in ("LIZA_RUN", "LIZA_ROOT") if name in env}
     return {"PATH": os.environ.get("PATH", os.defpath), **run}
 
 
@@ -156,7 +157,7 @@ def look(run_dir: Path) -> Look:
     living = rundir.read(run_dir / "session.json", Living)
     if living is None:
         return Starting() if _held(run_dir) else ended(run_dir) or Never()
-    if processes.alive(living.shim):
+    if processes.alive(living.shim) or processes.alive(living.child):
         return living
     # Its last act was the rename; it may have come between the two looks.
     return ended(run_dir) or Vanished(shim=living.shim, child=living.child)
@@ -177,7 +178,8 @@ def _held(run_dir: Path) -> bool:
 
 def wait_fd(living: Living) -> int | None:
     """A descriptor that becomes readable when the session is over; None when it is, or the system has none."""
-    return processes.handle_on(living.shim)
+    handle = processes.handle_on(living.shim)
+    return processes.handle_on(living.child) if handle is None else handle
 
 
 def wait(run_dir: Path, limit: float) -> Look:

@@ -1,0 +1,82 @@
+"""All that a brief is made of. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from liza.rules.model import State, Task
+from liza.rules.paths import agent_of, role_of
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that a brief says. ``liza`` is the absolute path of the command, ``assignment`` that of the long text.
+
+    ``task`` is None for a planner; ``trigger``, ``ids`` and ``facts`` are its wake-up.
+    """
+
+    state: State
+    run: str
+    now: datetime
+    root: Path
+    liza: Path
+    worktree: Path
+    assignment: Path
+    task: Task | None = None
+    integration_tip: str = ""
+    set_up: bool = False
+    trigger: str = ""
+    ids: tuple[str, ...] = ()
+    facts: str = ""
+
+    @property
+    def agent(self) -> str:
+        return agent_of(self.run)
+
+    @property
+    def role(self) -> str:
+        return role_of(self.agent)
+
+    @property
+    def liza_word(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.quote(str(self.liza))
+
+    @property
+    def work(self) -> Task:
+        """The task. A coder's or a reviewer's brief cannot be written without one."""
+        if self.task is None:
+            raise ValueError(f"{self.run} has no task to be briefed on")
+        return self.task
+
+    @property
+    def rejection(self) -> tuple[str, str] | None:
+        """Who rejected the work last, and why; None when nobody did."""
+        reason = self.task.rejection_reason if self.task else None
+        if not reason:
+            return None
+        by = [event.agent for event in self.work.history if event.event in ("reject", "deadlock")]
+        return (by[-1] if by and by[-1] else "the reviewer"), reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people wrote to this agent, to its role, to its task, or to everyone; the newest last."""
+        mine = {None, "", self.agent, self.role, self.task.id if self.task else self.agent}
+        return tuple(note.message for note in self.state.human_notes if note.recipient in mine)
+
+    @property
+    def tests(self) -> str:
+        return self.state.config.integration_command or ""
+
+
+def sprint_state(at: Context) -> str:
+    """How many tasks stand where, the tip of integration, and what was found and not yet triaged."""
+    counts = Counter(task.status.value for task in at.state.tasks)
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no tasks"
+    tip = f" · {at.state.config.integration_branch} {at.integration_tip[:12]}" if at.integration_tip else ""
+    found = sum(one.converted_to_task is None for one in at.state.discovered)
+    return f"{told}{tip} · {found} {'discovery' if found == 1 else 'discoveries'} not yet triaged"

@@ -1,0 +1,73 @@
+"""What the end of a session means. Pure: the word of the run before its exit code, and never a 0 as proof of work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from liza.programs.session import Ended, Vanished, described
+
+
+@dataclass(frozen=True)
+class Finished:
+    """It ended well, and more work can be looked for. ``idle``: it said nothing final and moved nothing."""
+
+    idle: bool
+
+
+@dataclass(frozen=True)
+class HandedOff:
+    """It wants a fresh session on the same claim. ``idle``: nothing was committed and nothing was said."""
+
+    idle: bool
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """It failed, and why: worth a pause, and a count."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NeverRan:
+    """The program could not be started at all: trying again will not help before a person did something."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Halted:
+    """It was ended on purpose; no fault of the program."""
+
+    reason: str
+
+
+Outcome = Finished | HandedOff | Crashed | NeverRan | Halted
+
+
+def outcome(
+    end: Ended | Vanished, word: str | None, codes: Mapping[str, str], moved: bool, stopped: str | None = None
+) -> Outcome:
+    """What came of a session that is over.
+
+    ``word`` is what the run left, ``codes`` what the program's own exit codes mean (a vendor may use 42 for something
+    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was.
+    """
+    if isinstance(end, Ended) and end.error is not None:
+        return NeverRan(end.error)
+    if word is not None:
+        return _meant(word, f"said {word}", idle=False)
+    if stopped is not None:
+        return Halted(stopped)
+    if isinstance(end, Vanished):
+        return Crashed("it vanished without an end: killed from outside, or the machine went down")
+    if end.signal is not None:
+        return Crashed(described(end))
+    return _meant(codes.get(str(end.code), str(end.code)), described(end), idle=not moved)
+
+
+def _meant(word: str, what: str, *, idle: bool) -> Outcome:
+    if word == "0":
+        return Finished(idle)
+    return HandedOff(idle) if word == "42" else Crashed(what)
