@@ -1,0 +1,152 @@
+"""The one start path: lay the worktree out, write the brief, then start the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.programs import brief, environment, presets, session, startup
+from liza.programs.preset import Preset
+from liza.programs.rundir import Record, RunDir
+from liza.repo import brief_filter, sandbox
+from liza.rules import planning, taking
+from liza.rules.decide import Holding, holding
+from liza.rules.errors import NotYours
+from liza.rules.model import State, Task
+from liza.rules.paths import agent_of
+from liza.verbs.crew import Crew
+from liza.verbs.liza_path import liza_path
+
+
+@dataclass(frozen=True)
+class SetUpDue:
+    """The worktree is laid out, and the project's set-up has to run in it first."""
+
+    run: str
+    slot: str
+    command: str
+
+
+class Launcher:
+    """Starts sessions of one agent with one program. ``environ`` is the supervisor's own."""
+
+    def __init__(self, crew: Crew, preset: Preset, environ: Mapping[str, str]) -> None:
+        self.crew = crew
+        self.preset = preset
+        self.environ = dict(environ)
+
+    def start(self, run: str) -> session.Living | session.NotStarted | SetUpDue:
+        """Start the first session of ``run``. Raises NotYours where the run holds nothing any more, LizaError else."""
+        state = self.crew.board.read()
+        held = holding(state, agent_of(run))
+        if held is None or held.run != run:
+            raise NotYours(f"{run} holds nothing any more", f"liza agents {agent_of(run)}")
+        slot = self._lay_out(state, held)
+        due = self._set_up_due(state, run, slot)
+        if due is not None:
+            return due
+        directory = self.crew.run_dir(run)
+        place = self.crew.paths.slot(slot)
+        directory.create(self._record(held, place))
+        prompt = self._write_brief(state, held, directory, place)
+        command = startup.command(
+            self.preset,
+            startup.mode(self.preset, interactive=False),
+            prompt,
+            state.config.permissions,
+            (self.crew.paths.liza, self.crew.paths.root / ".git"),
+            liza_path(),
+        )
+        argv = (str(presets.need(self.preset)), *command.argv[1:])
+        return session.start(directory.path, argv, place, self._environment(held), command.stdin_text)
+
+    def _lay_out(self, state: State, held: Holding) -> str:
+        """The slot of what is held, standing where the run's work begins. Raises GitFailed."""
+        worktrees = self.crew.worktrees
+        agent = agent_of(held.run)
+        if held.kind == "planning":
+            tip = self.crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}")
+            worktrees.detach(agent, tip, held.run)
+            return agent
+        task = taking.find(state, held.task or "")
+        if held.kind == "review":
+            assert task.review_commit is not None
+            worktrees.detach(agent, task.review_commit, held.run)
+            return agent
+        assert task.worktree is not None
+        if not self.crew.paths.slot(task.worktree).is_dir():
+            worktrees.prepare(task.worktree, task.id, held.run, salvage_as=None)
+            worktrees.finish(task.worktree, task.id, held.run)
+        worktrees.own(task.worktree, task.id, held.run)
+        return task.worktree
+
+    def _set_up_due(self, state: State, run: str, slot: str) -> SetUpDue | None:
+        config = state.config
+        place = self.crew.paths.slot(slot)
+        sandbox.copy(self.crew.paths.root, place, config.sandbox_copy)
+        if not config.sandbox_setup or not sandbox.setup_due(place, config.sandbox_setup, config.sandbox_setup_files):
+            return None
+        return SetUpDue(run, slot, config.sandbox_setup)
+
+    def set_up_done(self, slot: str) -> None:
+        """The set-up command ended well in ``slot``."""
+        config = self.crew.board.read().config
+        if config.sandbox_setup:
+            sandbox.mark_setup_done(self.crew.paths.slot(slot), config.sandbox_setup, config.sandbox_setup_files)
+
+    def _record(self, held: Holding, place: Path) -> Record:
+        agent = agent_of(held.run)
+        return Record(
+            agent=agent,
+            run=held.run,
+            kind=held.kind,
+            started=self.crew.clock.now(),
+            task=held.task,
+            program=self.preset.name,
+            worktree=str(place),
+            commit=self.crew.worktrees.head(place.name),
+        )
+
+    def _write_brief(self, state: State, held: Holding, directory: RunDir, place: Path) -> str:
+        """The brief where the program reads it; the prompt for its command line."""
+        text = brief.compose(self._context(state, held, directory, place))
+        directory.write_brief(text.assignment, text.facts, text.prompt, text.block)
+        names = self.preset.instructions
+        brief_filter.bind(self.crew.git, held.run, names)
+        written = brief.write(place, self.preset, directory, text.block)
+        if written.file is None:
+            return f"{text.prompt}\n\n{text.block}"
+        brief_filter.settle_index(self.crew.git.at(place), written.file)
+        return text.prompt
+
+    def _context(self, state: State, held: Holding, directory: RunDir, place: Path) -> brief.Context:
+        task: Task | None = state.task(held.task) if held.task else None
+        trigger = next((one for one in planning.triggers(state) if one.name == state.planning.trigger), None)
+        branch = state.config.integration_branch
+        return brief.Context(
+            state=state,
+            run=held.run,
+            now=self.crew.clock.now(),
+            root=self.crew.paths.root,
+            liza=liza_path(),
+            worktree=place,
+            assignment=directory.assignment,
+            task=task,
+            integration_tip=self.crew.git.out("rev-parse", f"refs/heads/{branch}"),
+            set_up=bool(state.config.sandbox_setup),
+            trigger=state.planning.trigger or "",
+            ids=state.planning.ids,
+            facts=trigger.facts if trigger else "",
+        )
+
+    def _environment(self, held: Holding) -> dict[str, str]:
+        return environment.compose(
+            self.preset, self.environ, run=held.run, task=held.task, root=self.crew.paths.root, liza=liza_path()
+        )
+
+    def tool_environment(self, run: str) -> dict[str, str]:
+        """The environment of the set-up: the session's, so that what it starts can be found and ended."""
+        return environment.compose(
+            self.preset, self.environ, run=run, task=None, root=self.crew.paths.root, liza=liza_path()
+        )

@@ -1,0 +1,277 @@
+"""The loop of one supervisor: gather, decide, carry out, wait for an event. Everything clever is in `rules.decide`."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.board import events
+from liza.programs import session
+from liza.programs.preset import Preset
+from liza.rules import taking, working
+from liza.rules import decide as rules
+from liza.rules.errors import LizaError, LockTimeout, NotYours, Refused
+from liza.rules.planning import claim_planning, planning_over
+from liza.rules.reviewing import release_review
+from liza.supervisor import jobs, launch
+from liza.supervisor.launch import Launcher, SetUpDue
+from liza.supervisor.memory import Memory
+from liza.supervisor.settle import STOPPED, settle
+from liza.supervisor.situation import gather, unsettled
+from liza.verbs import claim, record, review
+from liza.verbs.crew import Crew
+from liza.verbs.liza_path import liza_words
+
+TRY_AGAIN = 1.0
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The event of a signal: stop politely, or, said twice, firmly."""
+
+    firm: bool
+
+
+class Supervisor:
+    """One agent's supervisor. ``events`` is where watches, children and signals post; ``say`` hears each step."""
+
+    def __init__(self, crew: Crew, agent: str, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self.crew = crew
+        self.agent = agent
+        self.preset = preset
+        self.say = say
+        self.launcher = Launcher(crew, preset, environ)
+        self.events: queue.Queue[object] = queue.Queue()
+        steady = crew.clock.monotonic()
+        self.memory = Memory(started=steady, wall=crew.clock.now(), steady=steady)
+        self.watch = events.watch(crew.paths, (crew.paths.runs / agent,))
+
+    def run(self) -> rules.Exit:
+        """Until there is a reason to leave. Raises LizaError for what no retry can mend."""
+        self.watch.put_into(self.events)
+        try:
+            while True:
+                action = self._next()
+                if isinstance(action, rules.Exit):
+                    return action
+                self._carry_out(action)
+        finally:
+            self.watch.close()
+            if self.memory.job is not None:
+                self.memory.job.stop()
+
+    def _next(self) -> rules.Action:
+        self._take_events()
+        timeout = self.crew.board.read().config.ready_timeout or self.preset.ready_timeout
+        return rules.decide(gather(self.crew, self.agent, self.memory, timeout))
+
+    def _carry_out(self, action: rules.Action) -> None:
+        try:
+            self._do(action)
+        except (Refused, LockTimeout) as refusal:
+            # Another was quicker, or the board moved on since it was read: look again.
+            self._say(f"{type(action).__name__.lower()}: {refusal.message}")
+            self._wait(TRY_AGAIN)
+
+    def _do(self, action: rules.Action) -> None:
+        match action:
+            case rules.Wait(why, seconds):
+                self._idle(why, seconds)
+            case rules.Claim(task):
+                done = claim.take(self.crew, self.agent, task)
+                self._say(f"{task}, claimed as {done.run}")
+            case rules.ClaimReview(task):
+                review.claim_review(self.crew, self.agent, task)
+                self._say(f"{task}, taken for review")
+            case rules.ClaimPlanning(trigger):
+                with self.crew.change(self.agent, "plan") as tx:
+                    tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now())
+                self._say(f"woken: {trigger}")
+            case rules.StartSession(run):
+                self._start(run)
+            case rules.Resume(task, run):
+                with self.crew.change(self.agent, "resume", task) as tx:
+                    tx.state, _ = taking.resume(tx.state, task, run, self.crew.clock.now())
+            case rules.StopSession(run, why):
+                self._stop(run, why)
+            case rules.Settle(run):
+                self._settle(run)
+            case rules.Renew(run):
+                self._renew(run)
+            case rules.Block(task, reason):
+                with self.crew.change(self.agent, "block", task) as tx:
+                    tx.state = working.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
+                self._say(f"{task} blocked: {reason}")
+            case rules.Merge(task):
+                self._merge(task)
+            case rules.LetGo(run):
+                self._let_go(run)
+            case _:
+                raise AssertionError(action)
+
+    def _start(self, run: str) -> None:
+        """The one start path. What keeps a program from starting counts as a crash, with its true reason."""
+        try:
+            started = self.launcher.start(run)
+        except NotYours:
+            return
+        except LizaError as error:
+            self._crash(run, error.message)
+            return
+        if isinstance(started, SetUpDue):
+            self._set_up(started)
+        elif isinstance(started, session.NotStarted):
+            self._say(f"{run} did not start: {started.reason}")
+        else:
+            self._say(f"{run} started ({self.preset.name})")
+
+    def _set_up(self, due: SetUpDue) -> None:
+        order = jobs.Order(
+            name=f"set-up {due.slot}",
+            words=["/bin/sh", "-c", due.command],
+            directory=self.crew.paths.slot(due.slot),
+            log=self.crew.paths.logs / f"setup-{due.slot}.log",
+            env=self.launcher.tool_environment(due.run),
+        )
+        self.memory.job = jobs.start(order, self.events.put)
+        self._say(f"set-up in {due.slot}: {due.command}")
+
+    def _merge(self, task: str) -> None:
+        self.memory.merge_tried = (self.crew.board.read().revision, task)
+        order = jobs.Order(
+            name=f"merge {task}",
+            words=[*liza_words(), "merge", "--json"],
+            directory=self.crew.paths.root,
+            log=self.crew.paths.logs / f"merger-{self.agent}.log",
+            env=self.launcher.environ,
+        )
+        self.memory.job = jobs.start(order, self.events.put)
+
+    def _stop(self, run: str, why: str) -> None:
+        directory = self.crew.run_dir(run)
+        directory.note_stop(self.crew.clock.now(), why)
+        grace = 1.0 if self.memory.firm else float(min(self.crew.board.read().config.grace, 10))
+        self._say(f"stopping {run}: {why}")
+        session.stop(directory.path, run, self.crew.paths.root, 0.5 if why in ("over", "fenced") else grace)
+
+    def _settle(self, run: str) -> None:
+        directory = self.crew.run_dir(run)
+        came = settle(self.crew, directory, self.preset)
+        self.memory.session = None
+        steady = self.crew.clock.monotonic()
+        config = self.crew.board.read().config
+        if came.kind == "crashed":
+            self.memory.crashed(steady)
+            self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, config.restart_after_crash)
+        elif came.kind == "handed off":
+            self.memory.rest_until = steady + config.restart_after_handoff
+        if came.kind in ("finished", "handed off"):
+            self.memory.crashes_in_a_row = 0
+        self._say(f"{run} {came.kind}: {came.why}" if came.kind == "crashed" else f"{run} {came.kind}")
+        events.ring(self.crew.paths, self.agent)
+
+    def _crash(self, run: str, why: str) -> None:
+        """A session that could not even be prepared."""
+        steady = self.crew.clock.monotonic()
+        self.memory.crashed(steady)
+        first = self.crew.board.read().config.restart_after_crash
+        self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, first)
+        self._say(f"{run} crashed before it began: {why}")
+        held = rules.holding(self.crew.board.read(), self.agent)
+        if held is not None and held.kind == "work" and held.task is not None:
+            with self.crew.change(self.agent, "crash", held.task) as tx:
+                now = self.crew.clock.now()
+                tx.state = working.session_over(
+                    tx.state, held.task, held.run, event="crash", detail=why, moved=False, now=now
+                )
+
+    def _renew(self, run: str) -> None:
+        with self.crew.board.renewal(self.agent) as tx:
+            tx.state = taking.renew(tx.state, run, self.crew.clock.now())
+        if self.memory.session is not None:
+            self.memory.session.beat = self.crew.clock.monotonic()
+
+    def _let_go(self, run: str) -> None:
+        """Give back what is held and has no session: work is stopped and stays its coder's, the rest is free again."""
+        state = self.crew.board.read()
+        held = rules.holding(state, self.agent)
+        if held is None:
+            return
+        now = self.crew.clock.now()
+        with self.crew.change(self.agent, STOPPED, held.task) as tx:
+            if held.kind == "planning":
+                tx.state = planning_over(tx.state, run)
+            elif held.kind == "review" and held.task is not None:
+                tx.state = release_review(tx.state, held.task, run, now)
+            elif held.task is not None:
+                tx.state = taking.stop(tx.state, held.task, run, now)
+
+    def _idle(self, why: str, seconds: float | None) -> None:
+        self._tell_ready()
+        if record.record(self.crew):
+            # Committing took a moment in which an event may have come; it is in the queue.
+            pass
+        self._wait(seconds)
+
+    def _tell_ready(self) -> None:
+        known = self.memory.session
+        directory = unsettled(self.crew, self.agent)
+        if known is None or known.told_ready or directory is None or directory.run != known.run:
+            return
+        if directory.is_ready():
+            known.told_ready = True
+            self._say(f"{known.run} ready after {self.crew.clock.monotonic() - known.started:.1f} s")
+
+    def _wait(self, seconds: float | None) -> None:
+        poll = float(self.crew.board.read().config.poll_interval)
+        try:
+            self._take(self.events.get(timeout=poll if seconds is None else min(seconds, poll)))
+        except queue.Empty:
+            return
+
+    def _take_events(self) -> None:
+        """Everything that came meanwhile; one look answers all of it."""
+        while True:
+            try:
+                self._take(self.events.get_nowait())
+            except queue.Empty:
+                return
+
+    def _take(self, event: object) -> None:
+        if isinstance(event, Leave):
+            self.memory.leaving, self.memory.firm = True, event.firm or self.memory.firm
+        elif isinstance(event, jobs.JobEnded) and self.memory.job is not None:
+            self._job_over(self.memory.job, event)
+
+    def _job_over(self, job: jobs.Job, event: jobs.JobEnded) -> None:
+        self.memory.job = None
+        if job.name.startswith("set-up "):
+            slot = job.name.removeprefix("set-up ")
+            if event.code == 0:
+                self.launcher.set_up_done(slot)
+                return
+            held = rules.holding(self.crew.board.read(), self.agent)
+            self._crash(held.run if held else self.agent, f"set-up failed with exit {event.code}: {job.tail(300)}")
+        elif event.code not in (0, 1):
+            self._say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")
+
+    def _say(self, text: str) -> None:
+        if text != self.memory.last_said:
+            self.memory.last_said = text
+            self.say(text)
+
+
+def standard_error(agent: str) -> Callable[[str], None]:
+    """Say each step as a line ``agent  step``."""
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{agent}  {text}\n")
+        sys.stderr.flush()
+
+    return say
+
+
+__all__ = ["Leave", "Path", "Supervisor", "launch", "standard_error"]

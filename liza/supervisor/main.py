@@ -1,0 +1,91 @@
+"""liza-agent: one supervisor, from its lock to its last word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from liza.board import events
+from liza.board.lock import Lock
+from liza.programs import presets
+from liza.rules import taking
+from liza.rules.errors import LockTimeout, Refused
+from liza.rules.model import State
+from liza.rules.paths import agent_id, role_of
+from liza.supervisor.loop import Leave, Supervisor
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+from liza.verbs.record import record
+from liza.verbs.recover import recover
+
+TAKE_LOCK = 2.0  # seconds: somebody who only looks whether it is free holds it for a moment
+
+
+def supervise(crew: Crew, agent: str, program: str | None, say: Callable[[str], None]) -> int:
+    """Run the supervisor of ``agent`` until it is stopped; its exit code. Raises Refused for a second one."""
+    human_or(crew, planner=False)
+    agent = agent_id(agent)
+    choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
+    presets.need(choice.preset)
+    lock = _only_one(crew, agent)
+    try:
+        _sign(crew, agent, "IDLE", choice.spec)
+        for settled in recover(crew, agent):
+            say(settled.what)
+        supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say)
+        _hear_signals(supervisor)
+        left = supervisor.run()
+        _sign(crew, agent, "OFFLINE", choice.spec)
+        record(crew)
+    finally:
+        lock.release()
+        events.ring(crew.paths, agent)
+    say(left.why)
+    return left.code
+
+
+def _only_one(crew: Crew, agent: str) -> Lock:
+    lock = Lock(crew.paths.supervisor_lock(agent))
+    try:
+        lock.acquire(timeout=TAKE_LOCK)
+    except LockTimeout as held:
+        raise Refused(f"{agent} has a supervisor already: {held.message}", f"liza agents {agent}") from held
+    return lock
+
+
+def _sign(crew: Crew, agent: str, status: str, program: str) -> None:
+    """On or off duty, as readers see it."""
+    with crew.change(agent, "start" if status == "IDLE" else "leave") as tx:
+        state = taking.register(tx.state, agent)
+        tx.state = _signed(state, agent, status, program, crew)
+
+
+def _signed(state: State, agent: str, status: str, program: str, crew: Crew) -> State:
+    now = crew.clock.now()
+    until = taking.lease(state, now) if status == "IDLE" else now
+    known = state.agents[agent]
+    changed = replace(known, status=status, program=program, terminal=_terminal(), heartbeat=now, lease_expires=until)
+    return state.with_agent(agent, changed)
+
+
+def _terminal() -> str:
+    try:
+        return os.ttyname(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return "unknown"
+
+
+def _hear_signals(supervisor: Supervisor) -> None:
+    """Ctrl+C, TERM and HUP become events; the second one means firmly."""
+    said = {"times": 0}
+
+    def hear(number: int, frame: object) -> None:
+        said["times"] += 1
+        supervisor.events.put(Leave(firm=said["times"] > 1))
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hear)

@@ -1,0 +1,55 @@
+"""What a supervisor remembers between two looks. All of it may be lost: a new supervisor sees the same files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from liza.rules.decide import CRASH_WINDOW
+from liza.supervisor.jobs import Job
+
+
+@dataclass
+class SessionMemory:
+    """When things of one session were first seen; seconds of the steady clock."""
+
+    run: str
+    started: float
+    moved: float
+    beat: float
+    traces: tuple[object, ...] = ()
+    looked: float = 0.0
+    word: float | None = None
+    told_ready: bool = False
+
+
+@dataclass
+class Memory:
+    """One supervisor's own: nothing here is a fact about the crew."""
+
+    started: float
+    wall: datetime
+    steady: float
+    leaving: bool = False
+    firm: bool = False
+    crashes: list[float] = field(default_factory=list)
+    crashes_in_a_row: int = 0
+    rest_until: float = 0.0
+    gap_at: float | None = None
+    session: SessionMemory | None = None
+    job: Job | None = None
+    last_said: str = ""
+    merge_tried: tuple[int, str] | None = None
+
+    def crashed(self, steady: float) -> None:
+        """Count a crash, and forget those that no window holds any more."""
+        self.crashes = [one for one in self.crashes if steady - one <= CRASH_WINDOW] + [steady]
+        self.crashes_in_a_row += 1
+
+    def notice_gap(self, wall: datetime, steady: float, lease: float) -> bool:
+        """Whether the machine slept since the last look: the wall went on and the steady clock did not."""
+        slept = (wall - self.wall).total_seconds() - (steady - self.steady) > lease / 2
+        self.wall, self.steady = wall, steady
+        if slept:
+            self.gap_at = steady
+        return slept

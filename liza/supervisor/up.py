@@ -1,0 +1,116 @@
+"""up: a crew of supervisors in one terminal, or, detached, without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from liza.programs import presets
+from liza.rules.errors import Refused
+from liza.rules.paths import role_of
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+from liza.verbs.liza_path import liza_words
+
+Say = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """How large a crew, and which program it runs (None: as the tables say)."""
+
+    planners: int = 1
+    coders: int = 1
+    reviewers: int = 1
+    program: str | None = None
+    detached: bool = False
+
+    def agents(self) -> tuple[str, ...]:
+        """The ids of the crew's agents, planners first."""
+        counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
+        return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
+
+
+def up(crew: Crew, options: UpOptions, say: Say) -> int:
+    """Start the supervisors that are not there yet. In a terminal: until Ctrl+C, or until all have left.
+
+    The exit code is the worst of theirs. Raises Missing when a program is not installed, Refused when all live already.
+    """
+    human_or(crew, planner=False)
+    _refuse_early(crew, options)
+    wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
+    if not wanted:
+        raise Refused(f"{', '.join(options.agents())} run already", "liza status")
+    children = [_start(crew, agent, options) for agent in wanted]
+    if options.detached:
+        for agent in wanted:
+            say(agent, f"started; liza logs {agent} -f")
+        return 0
+    return _stay(children, wanted, say)
+
+
+def _refuse_early(crew: Crew, options: UpOptions) -> None:
+    """A program that is not there stops `up` at once, and not in the third supervisor's log."""
+    table = presets.load(crew.paths)
+    config = crew.board.read().config
+    for agent in options.agents():
+        presets.need(presets.choose(options.program, os.environ, role_of(agent), config, table).preset)
+
+
+def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
+    words = [*liza_words(), "_agent", agent, *(["--program", options.program] if options.program else [])]
+    crew.paths.logs.mkdir(parents=True, exist_ok=True)
+    if options.detached:
+        with (crew.paths.logs / f"{agent}.log").open("ab") as log:
+            return subprocess.Popen(
+                words, cwd=crew.paths.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, text=True
+            )
+    # In a group of its own: Ctrl+C reaches this process alone, which then asks each supervisor once.
+    return subprocess.Popen(
+        words,
+        cwd=crew.paths.root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+        text=True,
+        errors="replace",
+    )
+
+
+def _stay(children: Sequence[subprocess.Popen[str]], agents: Sequence[str], say: Say) -> int:
+    readers = [threading.Thread(target=_relay, args=(child, say), daemon=True) for child in children]
+    asked = {"times": 0}
+
+    def stop(number: int, frame: object) -> None:
+        asked["times"] += 1
+        if asked["times"] == 1:
+            say("", f"stopping {len(agents)} agents… (again: at once)")
+        for child in children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    for reader in readers:
+        reader.start()
+    codes = [child.wait() for child in children]
+    for reader in readers:
+        reader.join()
+    say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
+    return max((abs(code) for code in codes), default=0) and 1
+
+
+def _relay(child: subprocess.Popen[str], say: Say) -> None:
+    assert child.stderr is not None
+    for line in child.stderr:
+        agent, _, text = line.rstrip("\n").partition("  ")
+        say(agent, text)
+
+
+__all__ = ["UpOptions", "sys", "up"]

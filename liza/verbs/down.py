@@ -1,0 +1,122 @@
+"""down: end the crew's supervisors; with purge, take everything of Liza out of the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.board.lock import Lock, holder_of
+from liza.programs import processes, rundir, session
+from liza.repo import brief_filter, exclude
+from liza.repo.survey import survey
+from liza.rules.errors import Refused
+from liza.rules.paths import HISTORY_REF
+from liza.verbs.answer import Answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+from liza.verbs.init import IGNORED
+
+PATIENCE = 40.0
+SHORT = 8.0
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What went, and what stayed because it is nowhere else."""
+
+    gone: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def down(crew: Crew, *, now: bool = False) -> Answer:
+    """Stop every supervisor, politely or at once, and wait until they are gone. Raises Refused for one that stays."""
+    human_or(crew, planner=False)
+    stopped = []
+    for lock in sorted(crew.paths.locks.glob("supervisor-*.lock")):
+        agent = lock.name.removeprefix("supervisor-").removesuffix(".lock")
+        if crew.supervised(agent):
+            _stop(crew, agent, now=now)
+            stopped.append(agent)
+    ended = _end_orphans(crew)
+    result = "changed" if stopped or ended else "unchanged"
+    return Answer(result, None, None, "liza up", {"stopped": stopped, "sessions_ended": ended})
+
+
+def _stop(crew: Crew, agent: str, *, now: bool) -> None:
+    path = crew.paths.supervisor_lock(agent)
+    held = holder_of(path)
+    if held is None:
+        raise Refused(f"the supervisor of {agent} holds its lock and cannot be named", f"fuser {path}")
+    with suppress(ProcessLookupError):
+        os.kill(held.pid, signal.SIGTERM)
+        if now:
+            os.kill(held.pid, signal.SIGTERM)
+    lock = Lock(path)
+    lock.acquire(timeout=SHORT if now else PATIENCE)
+    lock.release()
+
+
+def _end_orphans(crew: Crew) -> list[str]:
+    """Sessions whose supervisor was killed live on to be adopted; with the whole crew down nobody will."""
+    ended = []
+    for directory in sorted(crew.paths.runs.glob("*/*")):
+        if not directory.is_dir() or not rundir.is_run(directory.name):
+            continue
+        if isinstance(session.look(directory), session.Living | session.Starting):
+            crew.run_dir(directory.name).note_stop(crew.clock.now(), "stop")
+            session.stop(directory, directory.name, crew.paths.root, grace=2.0)
+            ended.append(directory.name)
+        processes.kill_run(directory.name, crew.paths.root)
+    return ended
+
+
+def purge(crew: Crew) -> Purged:
+    """Stop the crew and leave the repository as it was before init. Commits that are nowhere else keep their branch.
+
+    Raises Refused, GitFailed.
+    """
+    down(crew)
+    found = survey(crew.paths.root)
+    made = _made(crew.paths.liza / "made.json")
+    crew.worktrees.remove_all()
+    brief_filter.remove(crew.git)
+    exclude.remove(crew.git, IGNORED)
+    gone, kept = _branches(crew, made, found.branch)
+    if not kept:
+        _refs(crew, HISTORY_REF)
+        _refs(crew, "refs/liza/candidates")
+        _refs(crew, "refs/liza/pins")
+    shutil.rmtree(crew.paths.liza)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(crew.paths.worktrees)
+    return Purged(tuple(gone), tuple(kept))
+
+
+def _made(path: Path) -> str | None:
+    return json.loads(path.read_text())["branch"] if path.exists() else None
+
+
+def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[str], list[str]]:
+    """Liza's branches go when every commit of theirs is on a branch of the person's."""
+    mine = crew.git.out("for-each-ref", "--format=%(refname)", "refs/heads/task/", "refs/liza/salvage/").split()
+    if made is not None and made != current:
+        mine.append(f"refs/heads/{made}")
+    others = [ref for ref in crew.git.out("for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/", "refs/tags/").split() if ref not in mine]
+    gone, kept = [], []
+    for ref in mine:
+        if crew.git.out("rev-list", "-n1", ref, "--not", *others):
+            kept.append(ref)
+        else:
+            crew.git.out("update-ref", "-d", ref)
+            gone.append(ref)
+    return gone, kept
+
+
+def _refs(crew: Crew, prefix: str) -> None:
+    for ref in crew.git.out("for-each-ref", "--format=%(refname)", prefix).split():
+        crew.git.out("update-ref", "-d", ref)

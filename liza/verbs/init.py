@@ -1,0 +1,222 @@
+"""init: make a repository ready for a crew. Whatever can be refused is refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from liza.programs import presets
+from liza.repo import brief_filter, exclude
+from liza.repo.pins import Pins
+from liza.repo.runner import Git
+from liza.repo.survey import Survey, survey
+from liza.repo.worktrees import Worktrees
+from liza.rules.errors import Missing, Refused
+from liza.rules.paths import Paths
+from liza.verbs import commands, detect, texts
+from liza.verbs.answer import Answer
+from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.merge import SLOT, set_up
+from liza.verbs.record import record
+
+IGNORED = ("/.liza/", "/.worktrees/")
+Say = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What a person says to `liza init`; None means "find out"."""
+
+    goal: str | None = None
+    spec: str | None = None
+    test: str | None = None
+    setup: str | None = None
+    no_test: bool = False
+    accept_red: bool = False
+    budget: float | None = None
+    permissions: str = "confined"
+    program: str | None = None
+    integration_branch: str = "integration"
+
+
+def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
+    """Goal, branch, baseline, board. ``say`` hears each fact as it is known. Raises Missing, Refused."""
+    found = fit(directory)
+    crew = Crew(Paths(found.root), SystemClock())
+    if crew.paths.state.exists():
+        raise Refused(f"{found.root} has a crew already", "liza status")
+    goal, spec = _goal(crew.git, options)
+    tip = _integration(crew.git, options.integration_branch, found)
+    try:
+        _lay_ground(crew, options, tip, say)
+        if spec is None:
+            spec = ".liza/specs/goal.md"
+            (crew.paths.specs / "goal.md").write_text(f"# {goal}\n\nSay here what must be true when this is done.\n")
+            say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
+        command, setup = _baseline(crew, options, tip, say)
+        say("programs", f"{options.program or presets.default()} for all roles, permissions {options.permissions}")
+        crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()))
+    except BaseException:
+        take_out(crew, found, tip)
+        raise
+    record(crew)
+    return Answer("changed", None, None, "liza up", {"root": str(found.root), "integration": tip, "tested": bool(command)})
+
+
+def fit(directory: Path) -> Survey:
+    """The repository, if a crew can work in it. Raises Missing, Refused: the one thing that is wrong."""
+    found = survey(directory)
+    if found.bare:
+        raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
+    if found.worktree_of is not None:
+        raise Refused(f"{directory} is a linked worktree of {found.worktree_of}", f"cd {found.worktree_of}")
+    if found.head is None:
+        raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
+    if found.branch is None:
+        raise Refused(f"HEAD is detached at {found.head[:12]}; integration should start from a branch", "git switch main")
+    if found.identity is None:
+        raise Missing(
+            "git has no identity; commits need a name and an address",
+            'git config --global user.name "You"; git config --global user.email you@example.org',
+        )
+    return found
+
+
+def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
+    if options.spec is not None:
+        if not git.ok("cat-file", "-e", f"HEAD:{options.spec}"):
+            raise Refused(
+                f"{options.spec} is not committed; agents see only what is", f"git add {options.spec} && git commit"
+            )
+        return options.goal or f"What {options.spec} says", options.spec
+    if not (options.goal or "").strip():
+        raise Refused("a crew needs a goal: a sentence, or a committed spec", 'liza init "what you want to have"')
+    return str(options.goal).strip(), None
+
+
+def _integration(git: Git, branch: str, found: Survey) -> str:
+    """Where integration starts: HEAD; or where it stands, if it holds all of HEAD. Raises Refused when they parted."""
+    assert found.head is not None
+    if not git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
+        return found.head
+    tip = git.out("rev-parse", f"refs/heads/{branch}")
+    if git.ok("merge-base", "--is-ancestor", found.head, tip):
+        return tip
+    if git.ok("merge-base", "--is-ancestor", tip, found.head):
+        raise Refused(f"the branch {branch} is behind {found.branch}", f"git branch -f {branch} {found.branch}")
+    raise Refused(
+        f"the branch {branch} exists and has parted from {found.branch}",
+        f'git branch -m {branch} {branch}-old, or: liza init "…" --integration-branch NAME',
+    )
+
+
+def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
+    for directory in (crew.paths.liza, crew.paths.locks, crew.paths.logs, crew.paths.specs):
+        directory.mkdir(exist_ok=True)
+    crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
+    exclude.add(crew.git, IGNORED)
+    texts.lay(crew.paths)
+    branch = options.integration_branch
+    made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    if made:
+        crew.git.out("branch", "--no-track", branch, tip)
+    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
+    brief_filter.install(crew.git)
+    Pins.take(crew.git).save(crew.paths.pins)
+    say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
+
+
+def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str | None, detect.Detected | None]:
+    """Set-up and tests, once, on integration as it is. Raises Refused when they are red."""
+    found = detect.tests(crew.paths.root)
+    command = None if options.no_test else options.test or (found.command if found else None)
+    setup = detect.Detected(options.setup, ()) if options.setup else detect.set_up(crew.paths.root)
+    if command is None:
+        say("baseline", "no test command known: merges will be recorded as untested; --test CMD says one")
+        return None, setup
+    Worktrees(crew.paths, crew.git).detach(SLOT, tip, "merge-baseline")
+    place = crew.paths.slot(SLOT)
+    if setup is not None:
+        done = commands.run(setup.command, place, crew.paths.logs / "baseline-setup.log", 1800)
+        if not done.green:
+            raise Refused(f"set-up fails on integration: {setup.command}\n{done.tail()}", "liza init … --setup CMD")
+        say("set-up", f"{setup.command}: {done.seconds:.0f} s ok")
+    done = commands.run(command, place, crew.paths.logs / "baseline-tests.log", 1800)
+    if not done.green and not options.accept_red:
+        raise Refused(f"the tests are red on integration: {command}\n{done.tail()}", "mend them, or: liza init … --accept-red")
+    say("baseline", f"{command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
+    return command, setup
+
+
+def _board(
+    goal: str,
+    spec: str,
+    options: InitOptions,
+    command: str | None,
+    setup: detect.Detected | None,
+    now: datetime,
+) -> str:
+    """The first board. JSON strings are YAML strings, so whatever a person said is quoted safely."""
+    lines = [
+        "# The board of this crew. People and agents may edit it while they hold the lock:",
+        "#   liza edit      or      flock .liza/state.yaml.lock $EDITOR .liza/state.yaml",
+        "version: 1",
+        "revision: 1",
+        "goal:",
+        '  id: "goal"',
+        f"  description: {json.dumps(goal, ensure_ascii=False)}",
+        f"  spec_ref: {json.dumps(spec, ensure_ascii=False)}",
+        f'  created: "{now:%Y-%m-%dT%H:%M:%SZ}"',
+        "  status: IN_PROGRESS",
+        "tasks: []",
+        "agents: {}",
+        "discovered: []",
+        "handoff: {}",
+        "anomalies: []",
+        "human_notes: []",
+        "spec_changes: []",
+        "sprint:",
+        '  id: "sprint-1"',
+        '  goal_ref: "goal"',
+        "  timeline:",
+        f'    started: "{now:%Y-%m-%dT%H:%M:%SZ}"',
+        "  status: IN_PROGRESS",
+        "circuit_breaker:",
+        "  status: OK",
+        "config:",
+        "  max_coder_iterations: 10",
+        "  max_review_cycles: 5",
+        "  heartbeat_interval: 60    # seconds",
+        "  lease_duration: 300       # seconds",
+        f"  integration_branch: {json.dumps(options.integration_branch)}",
+        f"  integration_command: {json.dumps(command, ensure_ascii=False)}",
+        f"  permissions: {options.permissions}",
+    ]
+    if setup is not None:
+        lines.append(f"  sandbox_setup: {json.dumps(setup.command, ensure_ascii=False)}")
+        lines.append(f"  sandbox_setup_files: {json.dumps(list(setup.because))}")
+    if options.program is not None:
+        lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
+    if options.budget is not None:
+        lines += ["  budget:", f"    money_per_sprint: {options.budget}"]
+    return "\n".join(lines) + "\n"
+
+
+def take_out(crew: Crew, found: Survey, tip: str) -> None:
+    """Leave the repository as it was before init: what this crew made goes, what holds work of its own stays."""
+    Worktrees(crew.paths, crew.git).remove_all()
+    brief_filter.remove(crew.git)
+    exclude.remove(crew.git, IGNORED)
+    made = crew.paths.liza / "made.json"
+    branch = json.loads(made.read_text())["branch"] if made.exists() else None
+    if branch and crew.git.out("rev-parse", f"refs/heads/{branch}") == tip and found.branch != branch:
+        crew.git.out("update-ref", "-d", f"refs/heads/{branch}", tip)
+    if crew.paths.liza.exists():
+        shutil.rmtree(crew.paths.liza)
+
+
+__all__ = ["Git", "InitOptions", "fit", "init", "set_up", "take_out"]

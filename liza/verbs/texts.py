@@ -1,0 +1,27 @@
+"""The contracts and specs that agents read, laid into the crew's own directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from liza.rules.errors import Missing
+from liza.rules.paths import Paths
+
+_PACKED = Path(__file__).parent.parent / "_texts"
+_CHECKOUT = Path(__file__).parent.parent.parent
+
+
+def source(name: str) -> Path:
+    """Where ``contracts`` or ``specs`` lie: in the package, or in the checkout it runs from. Raises Missing."""
+    for place in (_PACKED / name, _CHECKOUT / name):
+        if place.is_dir():
+            return place
+    raise Missing(f"this installation of Liza has no {name}", "pip install --force-reinstall liza")
+
+
+def lay(paths: Paths) -> None:
+    """Put the contracts into .liza/contracts and the specs that they point at into .liza/specs. Repeatable."""
+    shutil.copytree(source("contracts"), paths.contracts, dirs_exist_ok=True)
+    for part in ("architecture", "protocols"):
+        shutil.copytree(source("specs") / part, paths.specs / part, dirs_exist_ok=True)
