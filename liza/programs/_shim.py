@@ -15,6 +15,7 @@ It imports the standard library only, and nothing of Liza: it may live longer th
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -90,6 +91,8 @@ def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def why(error: BaseException, command: str) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return f"{command}: the system cannot run this file; a script needs a first line such as #!/bin/sh"
     if isinstance(error, OSError) and error.strerror:
         name = error.filename if isinstance(error.filename, str) else command
         return f"{name}: {error.strerror}"

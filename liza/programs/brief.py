@@ -150,7 +150,7 @@ def reviewer_brief(at: Context) -> Brief:
         f"ROUND {round_} of {at.state.config.max_review_cycles}{last}",
         *_notes(at),
         f"{tests} Check each clause of DONE WHEN by an act, not by reading.",
-        "Look for: scope left, tests weakened, errors swallowed, claims without evidence. Taste is no ground to reject.",
+        "Look for: scope left, tests weakened, errors swallowed, claims without evidence. Taste is no ground.",
         "END in exactly one of these ways, then stop:",
         '  liza verdict approve "what you ran and saw"',
         '  liza verdict reject  "1. file:line what is wrong, how you saw it, what would satisfy you  2. …"'
@@ -174,7 +174,8 @@ def planner_brief(at: Context) -> Brief:
         f"NOW  {sprint_state(at)}",
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
         "command can show false.",
-        "  liza task add --file - <<YAML   a list of: id, description, done_when, scope, spec_ref, priority, depends_on",
+        "  liza task add --file - <<YAML      a list, all or none: id, description, done_when, scope, spec_ref, priority,",
+        "                                     depends_on",
         '  liza task unblock ID --answer "…"  only if you know; else leave it to the person',
         '  liza task supersede ID --file - --because "root cause"     after two coders failed, the only way',
         '  liza task edit ID … · liza task drop ID "why"',

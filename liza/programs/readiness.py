@@ -1,4 +1,4 @@
-"""How far a session has come: ready by evidence, still starting, or not going to be ready, and why. Pure but ``gather``.
+"""How far a session has come: ready by evidence, still starting, or not going to be ready, and why.
 
 A time-out proves nothing by itself; it only ends the waiting, and what was seen until then says what it was.
 """
@@ -155,5 +155,5 @@ def gather(run_dir: RunDir, preset: Preset, since_start: float, timeout: float) 
         sentinel=run_dir.ready(),
         tail=run_dir.tail(),
         login_signs=preset.login_signs,
-        dialogs=preset.dialogs,
+        # No dialogs: they need a screen, and what a program prints without one may merely speak of them.
     )
