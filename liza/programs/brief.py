@@ -1,14 +1,12 @@
-"""What a program reads first: who it is, what to do, how to end. The texts are pure; ``write`` lays them down."""
+"""What a program reads first: who it is, what to do, how to end. The texts are pure; ``write`` lays the block down."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from liza.programs import assignment, instructions
+from liza.programs import assignment
 from liza.programs.context import Context, sprint_state
-from liza.programs.preset import Preset
-from liza.programs.rundir import RunDir
+from liza.programs.instructions import Written, take_away, write
 from liza.programs.wording import BEGIN, END, line, lines
 from liza.rules.paths import branch_of
 
@@ -38,32 +36,6 @@ class Brief:
     beacon: str
     prompt: str
     facts: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Written:
-    """``file``: where the block stands, relative to the worktree; None: nowhere, and ``reason`` says why. ``prompt`` is
-    the one to start with: without a file it brings the whole block."""
-
-    file: str | None
-    reason: str | None
-    prompt: str
-
-
-def write(worktree: Path, preset: Preset, run_dir: RunDir, brief: Brief) -> Written:
-    """Lay the brief down: all of it into the run's directory, the block into the program's instructions file.
-
-    Raises OSError when the disk says no.
-    """
-    run_dir.write_brief(brief.assignment, brief.facts, brief.prompt, brief.block)
-    file, reason = instructions.write(worktree, preset, run_dir, brief.block)
-    if file is None:
-        brief = replace(brief, prompt=f"{brief.prompt}\n\n{brief.block}")
-        run_dir.write_brief(brief.assignment, brief.facts, brief.prompt, brief.block)
-    return Written(file, reason, brief.prompt)
-
-
-take_away = instructions.take_away
 
 
 def compose(at: Context) -> Brief:
@@ -174,8 +146,8 @@ def planner_brief(at: Context) -> Brief:
         f"NOW  {sprint_state(at)}",
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
         "command can show false.",
-        "  liza task add --file - <<YAML      a list, all or none: id, description, done_when, scope, spec_ref, priority,",
-        "                                     depends_on",
+        "  liza task add --file - <<YAML      a list, all or none, of: id, description, done_when, scope, spec_ref,",
+        "                                     priority, depends_on",
         '  liza task unblock ID --answer "…"  only if you know; else leave it to the person',
         '  liza task supersede ID --file - --because "root cause"     after two coders failed, the only way',
         '  liza task edit ID … · liza task drop ID "why"',

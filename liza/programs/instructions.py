@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from liza.programs.preset import Preset
@@ -18,30 +19,38 @@ from liza.programs.wording import strip_block, strip_blocks
 NEW_FILE = 0o644
 
 
+@dataclass(frozen=True)
+class Written:
+    """``file``: where the block stands, relative to the worktree. None: nowhere, ``reason`` says why, and the block has
+    to go with the prompt."""
+
+    file: str | None
+    reason: str | None = None
+
+
 class _Unsuitable(Exception):
     """The instructions file cannot hold the block."""
 
 
-def write(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> tuple[str | None, str | None]:
+def write(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> Written:
     """Put the block into the first of the preset's files that exists, else into a new one; it replaces older blocks.
 
-    The file it stands in, relative to the worktree, or None and the reason. Nothing outside the worktree is ever
-    written. Raises OSError when the disk says no.
+    Nothing outside the worktree is ever written. Raises OSError when the disk says no.
     """
     worktree = worktree.resolve()
     named = next((name for name in preset.instructions if os.path.lexists(worktree / name)), preset.created_file)
     if not named:
-        return None, f"{preset.name} reads no instructions file"
+        return Written(None, f"{preset.name} reads no instructions file")
     try:
         target = _target(worktree, named)
     except _Unsuitable as error:
-        return None, str(error)
+        return Written(None, str(error))
     relative = str(target.relative_to(worktree))
     old = target.read_bytes() if target.exists() else None
     created = old is None or (not strip_blocks(old) and strip_blocks(old) != old and _was_created(run_dir, relative))
     run_dir.note_brief_file(BriefFile(file=relative, created=created))
     _replace(target, block.encode() + strip_blocks(old or b""), run_dir)
-    return relative, None
+    return Written(relative)
 
 
 def take_away(worktree: Path, run_dir: RunDir) -> str | None:

@@ -35,8 +35,8 @@ def line(text: str, limit: int, where: str) -> str:
 
 
 def strip_blocks(data: bytes) -> bytes:
-    """``data`` without its complete blocks: from a begin mark at a line's start through the newline after the end mark
-    of the same run. A block that lost its end is left alone, for nobody can tell where it ended."""
+    """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run and
+    the one line end after it. A mark without its partner is text, and stays. Git's clean filter has the same rule."""
     return _BLOCK.sub(b"", data)
 
 
@@ -46,6 +46,7 @@ def strip_block(data: bytes, run: str) -> bytes:
 
 
 _BLOCK = re.compile(
-    rb"^<!-- liza:begin run=(?P<run>[^ \r\n]+) -->\r?\n(?:.*\n)*?<!-- liza:end run=(?P=run) -->\r?(?:\n|\Z)",
-    re.MULTILINE,
+    rb"^<!-- liza:begin run=(?P<run>[A-Za-z-]*[A-Za-z][A-Za-z-]*-[0-9]+\.[0-9]+) -->.*?"
+    rb"<!-- liza:end run=(?P=run) -->(?:\r?\n)?",
+    re.MULTILINE | re.DOTALL,
 )
