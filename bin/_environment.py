@@ -5,7 +5,7 @@ and WHAT is ``run`` or ``test``. Standard library only: nothing is installed yet
 
 An environment cannot be moved, so it is made in place, under a lock that the system lets go of when its holder dies.
 The stamp is written last: without it the environment never happened and the next start makes it again. A changed
-pyproject.toml gets an environment of its own beside the old one, so that what still runs in the old one keeps its files.
+pyproject.toml gets an environment of its own beside the old one: what still runs in the old one keeps its files.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
+def lacking() -> list[str]:
+    """What this Python lacks to make an environment by itself; Debian packs it apart."""
+    return [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+
+
 def check_tools(uv: str | None) -> None:
-    """Raises CannotGoOn where git is missing, or where Python cannot make an environment."""
+    """Raises CannotGoOn where git is missing, or where nothing can make an environment."""
     if shutil.which("git") is None:
         raise CannotGoOn("git is not installed", "Debian, Ubuntu: sudo apt install git", MISSING)
-    without = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    without = lacking()
     if uv is None and without:
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         raise CannotGoOn(
@@ -93,13 +98,19 @@ def run(argv: Sequence[str | Path], root: Path) -> None:
     if done.returncode != 0:
         sys.stderr.write(done.stdout[-4000:])
         step = " ".join(str(word) for word in argv[:4])
-        advice = "is the package index reachable? Its settings are pip's or uv's own; then run the same command again"
+        advice = "its last words are above; which package index is asked is set as for pip and uv everywhere"
         raise CannotGoOn(f"setting up failed in: {step} … (exit {done.returncode})", advice, REFUSED)
 
 
+def is_made(root: Path, env_dir: Path, what: str) -> bool:
+    stamp = env_dir / f"stamp-{what}"
+    made_for = stamp.read_text(encoding="utf-8").rstrip("\n") if stamp.is_file() else None
+    return made_for == str(root) and (env_dir / "bin" / "python").exists()
+
+
 def make(root: Path, env_dir: Path, what: str, uv: str | None) -> None:
-    """Make ``env_dir`` from nothing, or add the dev tools to a finished one; the stamp comes last."""
-    finished = is_for(env_dir / "stamp-run", root) and (env_dir / "bin" / "python").exists()
+    """Make ``env_dir`` from nothing, or add the test tools to a finished one; the stamp comes last."""
+    finished = is_made(root, env_dir, "run")
     if not finished and env_dir.exists():
         shutil.rmtree(env_dir)
     python = env_dir / "bin" / "python"
@@ -117,10 +128,6 @@ def make(root: Path, env_dir: Path, what: str, uv: str | None) -> None:
     run([*install, "-e", root, *tools], root)
     for name in ("run", what):
         write_stamp(env_dir / f"stamp-{name}", root)
-
-
-def is_for(stamp: Path, root: Path) -> bool:
-    return stamp.is_file() and stamp.read_text(encoding="utf-8").rstrip("\n") == str(root)
 
 
 def write_stamp(stamp: Path, root: Path) -> None:
@@ -141,11 +148,18 @@ def main(root: Path, env_dir: Path, what: str) -> None:
     uv = shutil.which("uv")
     check_tools(uv)
     with only_one(env_dir.parent):
-        if is_for(env_dir / f"stamp-{what}", root) and (env_dir / "bin" / "python").exists():
+        if is_made(root, env_dir, what):
             return  # another process made it while this one waited
-        tools = " and the test tools" if what == "test" else ""
-        say(f"making a private Python environment{tools} in {env_dir} (once; some seconds)")
-        make(root, env_dir, what, uv)
+        task = "adding the test tools to" if is_made(root, env_dir, "run") else "making"
+        say(f"{task} a private Python environment, {env_dir} (once; some seconds)")
+        try:
+            make(root, env_dir, what, uv)
+        except CannotGoOn as why:
+            if uv is None or lacking():
+                raise
+            # uv does not read pip's settings: an index that only pip knows of is found on the second try.
+            say(f"{why.what}; trying again with venv and pip")
+            make(root, env_dir, what, None)
         forget_old(env_dir.parent, env_dir)
 
 
