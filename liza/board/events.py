@@ -1,0 +1,170 @@
+"""What the file system tells: typed events in a queue, and one-second looking where it cannot tell.
+
+Watches lie on directories, because files are replaced by rename. They are armed when ``watch`` returns, so whoever
+reads the board after that misses nothing. An event is a hint to look; it carries no state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.polling import PollingObserver
+
+from liza.board.signals import SIGNALS
+from liza.rules.paths import Paths
+
+POLL: Final = 1.0
+"""Seconds between two looks where the system cannot tell of changes."""
+_LOOKS: Final = frozenset(("opened", "closed_no_write"))
+
+
+@dataclass(frozen=True)
+class BoardChanged:
+    """The board may be another one now."""
+
+
+@dataclass(frozen=True)
+class SignalChanged:
+    """PAUSE, CHECKPOINT or ABORT was raised or taken down."""
+
+
+@dataclass(frozen=True)
+class FileChanged:
+    """A file in one of the extra directories was written, renamed or removed."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class WatchLost:
+    """Changes may have been missed: read again. ``polling`` says that from now on there is looking, not telling."""
+
+    reason: str
+    polling: bool
+
+
+Happening = BoardChanged | SignalChanged | FileChanged | WatchLost
+
+
+class Watch:
+    """The watches of one process. Close it, or use it in a ``with``."""
+
+    def __init__(self, paths: Paths, extra_dirs: Iterable[Path]) -> None:
+        self._paths = paths
+        self._extra = [path.resolve() for path in extra_dirs]
+        self._queues: list[queue.Queue[Happening]] = []
+        self._guard = threading.RLock()
+        self._closed = False
+        self._observer: BaseObserver | None = None
+        self._early: list[Happening] = []
+        self.is_polling = False
+        self._arm(Observer)
+
+    def put_into(self, target: queue.Queue[Happening]) -> None:
+        """Posts every event from now on, and what happened since the watches were armed, to ``target``."""
+        with self._guard:
+            self._queues.append(target)
+            early, self._early = self._early, []
+        for happening in early:
+            target.put(happening)
+
+    def rearm(self, reason: str = "asked for") -> None:
+        """Lays the watches anew and posts WatchLost: what happened in between may have been missed."""
+        with self._guard:
+            if not self._closed:
+                self._disarm()
+                self._arm(Observer)
+        self._post(WatchLost(reason, self.is_polling))
+
+    def close(self) -> None:
+        """Ends the watching."""
+        with self._guard:
+            self._closed = True
+            self._disarm()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _arm(self, kind: object) -> None:
+        directories = [self._paths.liza.resolve(), *self._extra]
+        for path in directories:
+            path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._observer = _observing(Observer(), directories, self._told)
+            self.is_polling = False
+        except OSError as error:
+            self._observer = _observing(PollingObserver(timeout=POLL), directories, self._told)
+            self.is_polling = True
+            self._post(WatchLost(f"{os.strerror(error.errno or 0)}: looking every {POLL:g} s", True))
+
+    def _disarm(self) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            if threading.current_thread() is not self._observer:
+                self._observer.join()
+            self._observer = None
+
+    def _told(self, event: FileSystemEvent) -> None:
+        if event.event_type in _LOOKS:
+            return
+        for raw in {event.src_path, event.dest_path} - {""}:
+            self._file(Path(os.fsdecode(raw)), event)
+
+    def _file(self, path: Path, event: FileSystemEvent) -> None:
+        home = self._paths.liza.resolve()
+        if event.event_type == "deleted" and (path == home or path in self._extra):
+            threading.Thread(target=self.rearm, args=(f"{path} went away",), daemon=True).start()
+        elif path.parent == home and path.name == self._paths.state.name:
+            self._post(BoardChanged())
+        elif path.parent == home and path.name in SIGNALS:
+            self._post(SignalChanged())
+        elif path.parent in self._extra and not event.is_directory:
+            self._post(FileChanged(path))
+
+    def _post(self, happening: Happening) -> None:
+        with self._guard:
+            targets = list(self._queues)
+            if not targets and happening not in self._early:
+                self._early.append(happening)
+        for target in targets:
+            target.put(happening)
+
+
+class _Handler(FileSystemEventHandler):
+    def __init__(self, told: object) -> None:
+        self._told = told
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        with contextlib.suppress(queue.Full):
+            self._told(event)  # type: ignore[operator]
+
+
+def _observing(observer: BaseObserver, directories: Iterable[Path], told: object) -> BaseObserver:
+    """The observer, started, with a watch on each directory. Raises OSError where the system has none to give."""
+    handler = _Handler(told)
+    try:
+        for path in directories:
+            observer.schedule(handler, str(path), recursive=False)
+        observer.start()
+    except OSError:
+        observer.stop()
+        raise
+    return observer
+
+
+def watch(paths: Paths, extra_dirs: Iterable[Path] = ()) -> Watch:
+    """Arms the watches over the board, the signals and ``extra_dirs`` (made where missing) and returns."""
+    return Watch(paths, extra_dirs)

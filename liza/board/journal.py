@@ -1,0 +1,131 @@
+"""The journal: one entry a revision, appended, never rewritten.
+
+Each entry is one line of YAML that is JSON too, so that its tail is read without the rest. A line of its own says
+``void`` after an entry whose revision never came to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from liza.board import files
+
+_STEP: Final = 8192
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
+    """What one revision did. ``sha256`` is that of the board after it; ``void`` names a revision that never was."""
+
+    revision: int = 0
+    time: str = ""
+    actor: str = ""
+    event: str = ""
+    task: str | None = None
+    from_: str | None = None
+    to: str | None = None
+    sha256: str = ""
+    diff: str | None = None
+    alerts: tuple[str, ...] = ()
+    overwrote: tuple[int, ...] = ()
+    void: int | None = None
+
+
+def line(record: Record) -> bytes:
+    """A record as it stands in the file."""
+    return b"- " + json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
+
+
+def _record(text: bytes) -> Record | None:
+    if not text.startswith(b"- "):
+        return None
+    try:
+        return msgspec.json.decode(text[2:], type=Record)
+    except msgspec.DecodeError:
+        return None
+
+
+def append(path: Path, record: Record) -> None:
+    """Appends a record and waits for the disk; what a crash left half written becomes a comment first."""
+    _mend(path)
+    files.append(path, line(record))
+
+
+def _mend(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        size = os.fstat(descriptor).st_size
+        if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n":
+            return
+        start = next(_lines_backwards(descriptor, size))[0]
+        torn = os.pread(descriptor, size - start, start)
+        os.pwrite(descriptor, b"# torn: " + torn + b"\n", start)
+    finally:
+        os.close(descriptor)
+
+
+def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Where each line starts and what it says, from the last."""
+    end, held = size, b""
+    while end > 0:
+        start = max(0, end - _STEP)
+        held = os.pread(descriptor, end - start, start) + held
+        end = start
+        lines = held.split(b"\n")
+        lines = [text + b"\n" for text in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+        place = start + len(held)
+        for text in reversed(lines[1:] if start else lines):
+            place -= len(text)
+            yield place, text
+        held = lines[0]
+
+
+def newest(path: Path) -> Iterator[Record]:
+    """Records from the newest to the oldest, those that never came to be left out. A missing file has none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    voided: set[int] = set()
+    try:
+        for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
+            record = _record(text)
+            if record is None:
+                continue
+            if record.void is not None:
+                voided.add(record.void)
+            elif record.revision in voided:
+                voided.discard(record.revision)
+            else:
+                yield record
+    finally:
+        os.close(descriptor)
+
+
+def highest(path: Path) -> int:
+    """The highest revision that was ever written down, void or not; 0 for none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
+            record = _record(text)
+            if record is not None:
+                return record.revision or record.void or 0
+    finally:
+        os.close(descriptor)
+    return 0
+
+
+def last(path: Path) -> Record | None:
+    """The newest record that came to be."""
+    return next(newest(path), None)

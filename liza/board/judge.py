@@ -1,0 +1,94 @@
+"""Which violations a change adds. An old one is an alarm, not an obstacle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from liza.board.document import SECTIONS
+from liza.board.splitter import LISTS, TABLES
+from liza.rules import invariants
+from liza.rules.model import State, Task, Violation
+
+_BETWEEN: Final = ("id", "status", "depends_on", "superseded_by", "worktree", "reservation")
+"""Fields of a task that invariants between tasks look at."""
+
+
+def added(before: State, after: State) -> tuple[Violation, ...]:
+    """The violations of ``after`` that ``before`` does not have, looking only at what changed."""
+    if before.config != after.config:
+        return beyond(before, after)
+    old: list[Violation] = []
+    new: list[Violation] = []
+    between = False
+    for section, key, was, now in changed(before, after):
+        if was is not None:
+            old += invariants.of_entry(section, key, was, before)
+        if now is not None:
+            new += invariants.of_entry(section, key, now, after)
+        between = between or (section == "tasks" and _matters(was, now))
+    if between:
+        old += invariants.across(before)
+        new += invariants.across(after)
+    return _beyond(old, new)
+
+
+def every(state: State) -> tuple[Violation, ...]:
+    """Every violation on a board."""
+    return invariants.check(state)
+
+
+def beyond(before: State, after: State) -> tuple[Violation, ...]:
+    """The violations of ``after`` that ``before`` does not have, looking at everything."""
+    return _beyond(invariants.check(before), invariants.check(after))
+
+
+def _matters(was: Task | None, now: Task | None) -> bool:
+    return was is None or now is None or any(getattr(was, name) != getattr(now, name) for name in _BETWEEN)
+
+
+def _beyond(old: Iterable[Violation], new: Iterable[Violation]) -> tuple[Violation, ...]:
+    """The violations in ``new`` that stand for something ``old`` did not have, whatever value was found."""
+    known = Counter((one.entry, one.field, one.wanted) for one in old)
+    found = []
+    for one in new:
+        name = one.entry, one.field, one.wanted
+        if known[name] > 0:
+            known[name] -= 1
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def changed(before: State, after: State) -> Iterator[tuple[str, str, Any, Any]]:
+    """Section, key, entry before and entry after of everything that differs; None where there is none."""
+    for section in SECTIONS:
+        was, now = getattr(before, section), getattr(after, section)
+        if was is now or section in ("version", "revision"):
+            continue
+        if section in LISTS:
+            yield from _changed_rows(section, was, now)
+        elif section in TABLES:
+            for key in was.keys() | now.keys():
+                if was.get(key) != now.get(key):
+                    yield section, key, was.get(key), now.get(key)
+        elif was != now:
+            yield section, section, was, now
+
+
+def _changed_rows(section: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[tuple[str, str, Any, Any]]:
+    if len(was) == len(now) and all(a is b or _name(a, 0) == _name(b, 0) for a, b in zip(was, now, strict=True)):
+        for i, (a, b) in enumerate(zip(was, now, strict=True)):
+            if a is not b and a != b:
+                yield section, _name(a, i), a, b
+        return
+    old = {_name(entry, i): entry for i, entry in enumerate(was)}
+    new = {_name(entry, i): entry for i, entry in enumerate(now)}
+    for key in dict.fromkeys([*old, *new]):
+        if old.get(key) != new.get(key):
+            yield section, key, old.get(key), new.get(key)
+
+
+def _name(entry: Any, place: int) -> str:
+    return str(getattr(entry, "id", place))

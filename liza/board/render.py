@@ -1,0 +1,148 @@
+"""Plain values as lines of YAML, the way a person would have typed them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_PROSE: Final = re.compile(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")
+_WORD_KEYS: Final = frozenset(("status", "role", "type", "severity", "urgency", "event", "permissions")) | {
+    "trigger",
+    "integration_branch",
+    "current_trigger",
+}
+_PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", "next_action", "approach")) | {
+    "message",
+    "change",
+    "recommendation",
+    "reason",
+    "detail",
+    "rejection_reason",
+    "blocked_reason",
+    "rescope_reason",
+    "retrospective",
+    "integration_command",
+    "sandbox_setup",
+}
+_NOT_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
+_SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a file is typed: its line ending, and how far items stand right of their key."""
+
+    newline: str = "\n"
+    offset: int = 2
+
+
+def quoted(text: str) -> str:
+    """``text`` in double quotes."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_escaped(letter) for letter in text) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in _SHORT:
+        return _SHORT[letter]
+    if letter.isprintable():
+        return letter
+    number = ord(letter)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def scalar(value: Any, key: str = "") -> str:
+    """A scalar on one line. Strings are quoted, but for words and prose under keys that hold such."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _float(value)
+    if not isinstance(value, str):
+        return str(value)
+    if key in _WORD_KEYS and _WORD.fullmatch(value) and value.lower() not in _NOT_WORDS:
+        return value
+    if key in _PROSE_KEYS and _PROSE.fullmatch(value):
+        return value
+    return quoted(value)
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return ".nan"
+    if value in (float("inf"), float("-inf")):
+        return ".inf" if value > 0 else "-.inf"
+    return repr(value)
+
+
+def _is_block(text: str) -> bool:
+    """Whether a string of several lines can stand as a block scalar and be read back as it was."""
+    lines = text.removesuffix("\n").split("\n")
+    return (
+        len(lines) > 1
+        and bool(lines[0])
+        and bool(lines[-1])
+        and not lines[0][0].isspace()
+        and all(line.isprintable() and line == line.rstrip() for line in lines)
+    )
+
+
+def is_inline(value: Any) -> bool:
+    """Whether the value is written on the line of its key."""
+    return not value if isinstance(value, dict | list) else not (isinstance(value, str) and _is_block(value))
+
+
+def flow(value: list[Any], key: str) -> str:
+    """A list of scalars between brackets; words that a bracket or comma could split are quoted."""
+    return "[" + ", ".join(quoted(item) if isinstance(item, str) else scalar(item, key) for item in value) + "]"
+
+
+def after_colon(value: Any, key: str, column: int, style: Style) -> list[str]:
+    """The lines of a value whose key stands at ``column``: first what follows the colon, then whole lines."""
+    if isinstance(value, dict):
+        return ["", *mapping(value, column + 2, style)] if value else [" {}"]
+    if isinstance(value, list):
+        return ["", *sequence(value, key, column + style.offset, style)] if value else [" []"]
+    if is_inline(value):
+        return [f" {scalar(value, key)}"]
+    mark = "|" if value.endswith("\n") else "|-"
+    return [f" {mark}", *(" " * (column + 2) * bool(line) + line for line in value.removesuffix("\n").split("\n"))]
+
+
+def pair(key: str, value: Any, column: int, style: Style) -> list[str]:
+    """The lines of a key and its value, without line endings."""
+    first, *rest = after_colon(value, key, column, style)
+    name = key if _WORD.fullmatch(key) and key.lower() not in _NOT_WORDS else quoted(key)
+    return [f"{' ' * column}{name}:{first}", *rest]
+
+
+def mapping(value: dict[str, Any], column: int, style: Style) -> list[str]:
+    """The lines of a mapping that is not empty."""
+    return [line for key, item in value.items() for line in pair(key, item, column, style)]
+
+
+def sequence(value: list[Any], key: str, column: int, style: Style) -> list[str]:
+    """The lines of a sequence that is not empty, its dashes at ``column``."""
+    return [line for item_ in value for line in item(item_, key, column, style)]
+
+
+def item(value: Any, key: str, column: int, style: Style) -> list[str]:
+    """The lines of one item of a sequence."""
+    dash = " " * column + "-"
+    if isinstance(value, dict) and value:
+        first, *rest = mapping(value, column + 2, style)
+        return [f"{dash} {first.lstrip(' ')}", *rest]
+    if isinstance(value, list) and value:
+        return [f"{dash} {flow(value, key)}"] if all(is_inline(part) for part in value) else _nested(value, dash, style)
+    first, *rest = after_colon(value, key, column, style)
+    return [f"{dash}{first}", *rest]
+
+
+def _nested(value: list[Any], dash: str, style: Style) -> list[str]:
+    column = len(dash) + 1
+    first, *rest = sequence(value, "", column, style)
+    return [f"{dash} {first.lstrip(' ')}", *rest]

@@ -1,0 +1,43 @@
+"""The seal: which bytes the last writer found, and which it was about to leave."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from liza.board import files
+
+
+class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same
+    as of the bytes before."""
+
+    revision: int
+    before: str
+    after: str
+    renewed: tuple[tuple[str, str], ...] = ()
+    renewed_before: tuple[tuple[str, str], ...] = ()
+
+    def undone(self) -> Seal:
+        """The seal of the bytes before: what it announced never happened."""
+        return Seal(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
+
+
+def sha(data: bytes) -> str:
+    """The sha256 of bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(path: Path) -> Seal | None:
+    """The seal in a file; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Seal)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def write(path: Path, seal: Seal) -> None:
+    """Replaces the seal in one step."""
+    files.swap(path, msgspec.json.encode(seal) + b"\n")

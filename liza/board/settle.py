@@ -1,0 +1,255 @@
+"""The start of a transaction: what was left by a crash or by an edit from outside is settled before anything else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from liza.board import changes, document, journal, judge, outside, seal, steps
+from liza.board.document import RESTORE, Document
+from liza.board.journal import Record
+from liza.board.seal import Seal, sha
+from liza.board.spool import Spool, SpoolItem
+from liza.board.values import time_text
+from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError
+from liza.rules.model import Clock, State
+from liza.rules.paths import Paths
+
+STILL: Final = 0.5
+"""Seconds for which size, time and sha of an edited board must stand still before it counts."""
+_PATIENCE: Final = 10.0
+_TORN_READS: Final = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The board under its lock: what it means, its bytes' sha, and the seal that fits it."""
+
+    document: Document
+    data: bytes
+    digest: str
+    seal: Seal
+
+
+class _Unsettled(Exception):
+    """An edit from outside that may still be going on."""
+
+
+class Settler:
+    """Reads the board, remembers what it read, and settles what it finds under the lock."""
+
+    def __init__(self, paths: Paths, clock: Clock, spool: Spool) -> None:
+        self._paths, self._clock, self._spool = paths, clock, spool
+        self._data, self._digest = b"", ""
+        self._document: Document | None = None
+        self.alerts: list[tuple[str, str, datetime]] = []
+        self.is_broken = False
+        """Whether the last reading under the lock found a board whose end is missing."""
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def found(self) -> bytes:
+        """The bytes of the board. Raises BoardUnreadable where there are none."""
+        try:
+            return self._paths.state.read_bytes()
+        except FileNotFoundError:
+            raise BoardUnreadable(f"{document.NAME} is gone", RESTORE) from None
+        except OSError as error:
+            raise BoardUnreadable(f"{document.NAME}: {error.strerror}", RESTORE) from None
+
+    def digest(self, data: bytes) -> str:
+        """The sha256 of bytes; free for those that were read last."""
+        return self._digest if self._document is not None and data == self._data else sha(data)
+
+    def document(self, data: bytes) -> Document:
+        """What bytes mean, parsing what is new in them only. Raises BoardUnreadable, BoardTooNew."""
+        if self._document is not None and data == self._data:
+            return self._document
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise BoardUnreadable(f"{document.NAME}:{line}: not UTF-8: {error.reason}", RESTORE) from None
+        made = document.read(text, known=self._document)
+        self.remember(data, sha(data), made)
+        return made
+
+    def remember(self, data: bytes, digest: str, made: Document) -> None:
+        """Keeps what the newest bytes mean."""
+        self._data, self._digest, self._document = data, digest, made
+
+    # ── under the lock ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def entered(self, held: Callable[[], AbstractContextManager[None]]) -> Iterator[Standing]:
+        """The settled board with the lock held; while an edit settles down, the lock is let go."""
+        seen: tuple[int, int, str] | None = None
+        torn = 0
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            with held():
+                found = self._fingerprint()
+                try:
+                    self.is_broken = False
+                    standing = self.settled(accepted=found == seen, patient=torn < _TORN_READS)
+                except _Unsettled as unsettled:
+                    torn += bool(unsettled.args)
+                else:
+                    yield standing
+                    return
+            if time.monotonic() > limit:
+                raise BoardInconsistent(f"{document.NAME} keeps changing outside its lock", "liza lock -- CMD")
+            seen = found
+            time.sleep(STILL)  # stillness is a time, and no event tells it
+
+    def _fingerprint(self) -> tuple[int, int, str]:
+        data = self.found()
+        stat = self._paths.state.stat()
+        return stat.st_size, stat.st_mtime_ns, self.digest(data)
+
+    def settled(self, accepted: bool, patient: bool) -> Standing:
+        """The board after settling. Raises BoardUnreadable, BoardTooNew, BoardInconsistent, and _Unsettled."""
+        data = self.found()
+        digest = self.digest(data)
+        sealed = seal.read(self._paths.seal)
+        last = journal.last(self._paths.journal)
+        if sealed is None and last is not None and last.sha256 == digest:
+            sealed = Seal(last.revision, digest, digest)
+            steps.write_seal(self._paths, sealed)
+        if sealed is not None and digest == sealed.after:
+            if last is not None and last.revision > sealed.revision:
+                self._void(last)
+            return Standing(self.document(data), data, digest, sealed)
+        if sealed is not None and digest == sealed.before:
+            if last is not None and last.revision >= sealed.revision and last.sha256 != digest:
+                self._void(last)
+            sealed = sealed.undone()
+            steps.write_seal(self._paths, sealed)
+            return Standing(self.document(data), data, digest, sealed)
+        if not accepted:
+            raise _Unsettled
+        return self._settle_edit(data, digest, sealed, last, patient)
+
+    def _void(self, record: Record) -> None:
+        """A revision that was announced and never came to be."""
+        journal.append(self._paths.journal, Record(void=record.revision, time=time_text(self._clock.now())))
+        self._spool.forget(record.revision)
+
+    def known(self) -> Document | None:
+        """The newest board that is known to have been one: remembered, or rebuilt from the spool."""
+        newest = self._document
+        texts = [text for _, text in self._spool.texts()][-1:]
+        if texts:
+            kept = document.read(texts[0], known=newest)
+            if newest is None or kept.state.revision > newest.state.revision:
+                newest = kept
+        return newest
+
+    def unread(self, good: Document) -> Standing:
+        """A board that cannot be read, standing as the last good one."""
+        try:
+            data = self.found()
+        except BoardUnreadable:
+            data = b""
+        sealed = seal.read(self._paths.seal) or Seal(0, "", "")
+        return Standing(good, data, sha(data), sealed)
+
+    # ── an edit from outside ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _settle_edit(
+        self, data: bytes, digest: str, sealed: Seal | None, last: Record | None, patient: bool
+    ) -> Standing:
+        known = self.known()
+        remembered = (self._data, self._digest, self._document)
+        try:
+            found = self.document(data)
+        except BoardTooNew:
+            raise
+        except LizaError:
+            if patient:
+                raise _Unsettled("broken") from None
+            raise
+        if known is not None and outside.torn(known, found):
+            self._data, self._digest, self._document = remembered
+            if patient:
+                raise _Unsettled("torn")
+            raise self._torn(known, found)
+        return self._record(found, known, digest, sealed, last)
+
+    def _torn(self, known: Document, found: Document) -> BoardInconsistent:
+        gone = len(known.parts) - len(found.parts)
+        message = f"the end of {document.NAME} is missing ({gone} entries); nothing is written until it is back"
+        self.is_broken = True
+        self.alerts.append(("torn", message, self._clock.now()))
+        return BoardInconsistent(message, RESTORE)
+
+    def _record(
+        self, found: Document, known: Document | None, digest: str, sealed: Seal | None, last: Record | None
+    ) -> Standing:
+        """Gives an edit its number, its entry in the journal and its place in the spool."""
+        highest = journal.highest(self._paths.journal)
+        number = 1 + max(found.state.revision, sealed.revision if sealed else 0, highest)
+        wanted, overwrote = self._put_forward(found, known)
+        made = changes.spliced(found, msgspec.structs.replace(wanted, revision=number))
+        messages = self._judged(known, made, overwrote)
+        data = made.text.encode()
+        record = Record(
+            number,
+            time_text(self._clock.now()),
+            "outside",
+            "external_edit",
+            sha256=sha(data),
+            diff=outside.difference(known.text if known else "", made.text),
+            alerts=messages,
+            overwrote=overwrote,
+        )
+        fresh = Seal(number, digest, record.sha256)
+        steps.write_journal(self._paths, record)
+        steps.write_seal(self._paths, fresh)
+        item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=made.text)
+        steps.write_spool(self._spool, item)
+        steps.rename(self._paths, steps.write_aside(self._paths, data))
+        steps.settle_directory(self._paths)
+        self.remember(data, record.sha256, made)
+        now = self._clock.now()
+        self.alerts.append(("external_edit", f"revision {number} was made outside liza", now))
+        self.alerts += [("overwritten" if overwrote else "external_edit", message, now) for message in messages]
+        return Standing(made, data, record.sha256, fresh)
+
+    def _put_forward(self, found: Document, known: Document | None) -> tuple[State, tuple[int, ...]]:
+        """The edit's state with what an old copy turned back put on top, and the revisions that it overwrote."""
+        if known is None:
+            return found.state, ()
+        if found.state.revision >= known.state.revision:
+            return outside.runs_kept(known.state, found.state), ()
+        later = []
+        for record in journal.newest(self._paths.journal):
+            if record.revision <= found.state.revision:
+                break
+            later.append(record)
+        base = None
+        for revision, text in self._spool.texts():
+            if revision == found.state.revision:
+                base = document.read(text, known=known).state
+        named = frozenset(record.task for record in later if record.task)
+        numbers = tuple(sorted(record.revision for record in later))
+        return outside.put_forward(base, known.state, found.state, named), numbers
+
+    def _judged(self, known: Document | None, made: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
+        from liza.rules import transitions
+
+        found = []
+        if overwrote:
+            numbers = ", ".join(map(str, overwrote))
+            found.append(f"an edit of an old copy overwrote revision {numbers}; what they did was put forward again")
+        if known is None:
+            return (*found, *(f"{one}" for one in judge.every(made.state)))
+        found += [f"changed outside liza: {one}" for one in transitions.judge(known.state, made.state)]
+        found += [f"changed outside liza: {one}" for one in judge.beyond(known.state, made.state)]
+        return tuple(found)

@@ -1,0 +1,45 @@
+"""PAUSE, CHECKPOINT and ABORT: files in ``.liza/`` that a person can touch and every supervisor obeys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from liza.board import files
+from liza.rules.errors import Usage
+from liza.rules.paths import Paths
+
+SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
+"""From the strongest to the weakest."""
+
+
+def raise_signal(paths: Paths, name: str, text: str = "") -> None:
+    """Raises a signal; ``text`` says why. Raised twice, the newer text stays. Raises Usage for an unknown name."""
+    files.swap_from(paths.tx, paths.signal(_known(name)), text.encode())
+
+
+def clear(paths: Paths, name: str) -> bool:
+    """Takes a signal down; False where it did not stand. Raises Usage for an unknown name."""
+    try:
+        paths.signal(_known(name)).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def standing(paths: Paths) -> tuple[str, ...]:
+    """The signals that stand, the strongest first."""
+    return tuple(name for name in SIGNALS if paths.signal(name).exists())
+
+
+def text_of(paths: Paths, name: str) -> str | None:
+    """Why a signal was raised; None where it does not stand."""
+    try:
+        return paths.signal(_known(name)).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _known(name: str) -> str:
+    if name not in SIGNALS:
+        raise Usage(f"{name!r} is no signal: {', '.join(SIGNALS)}", "liza pause --help")
+    return name

@@ -1,0 +1,179 @@
+"""What each revision changed, kept until the recorder has put it into history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from liza.board import document, files
+from liza.board.seal import sha
+from liza.rules.errors import BoardInconsistent
+
+FULL_EVERY: Final = 64
+"""Each so many revisions the whole text is kept, so that a gap cannot reach far."""
+LIMIT: Final = 64 << 20
+"""Bytes; a larger spool is drained by the writer."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry's new text. ``after`` is the entry it comes behind, where it is new."""
+
+    section: str
+    key: str
+    text: str
+    after: str | None = None
+
+
+class SpoolItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One revision: the changed ``entries``, or the ``full`` text. ``sha`` is that of the text after it."""
+
+    revision: int
+    subject: str
+    actor: str
+    time: str
+    sha: str
+    entries: tuple[Change, ...] = ()
+    full: str | None = None
+
+
+class Spool:
+    """The directory of waiting revisions, and ``base``: the text of the newest one that has left it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._base = directory.with_name("base")
+
+    def put(self, item: SpoolItem) -> None:
+        """Adds a revision."""
+        files.swap(self._directory / str(item.revision), msgspec.json.encode(item))
+
+    def revisions(self) -> list[int]:
+        """The revisions that wait, ascending."""
+        try:
+            return sorted(int(path.name) for path in self._directory.iterdir() if path.name.isdecimal())
+        except FileNotFoundError:
+            return []
+
+    def items(self) -> Iterator[SpoolItem]:
+        """The revisions that wait, ascending; one that cannot be read is left out."""
+        for revision in self.revisions():
+            try:
+                yield msgspec.json.decode((self._directory / str(revision)).read_bytes(), type=SpoolItem)
+            except (FileNotFoundError, msgspec.DecodeError):
+                continue
+
+    def size(self) -> int:
+        """Bytes that wait."""
+        total = 0
+        for revision in self.revisions():
+            try:
+                total += (self._directory / str(revision)).stat().st_size
+            except FileNotFoundError:
+                continue
+        return total
+
+    def base(self) -> tuple[int, str] | None:
+        """The newest revision that was dropped, and its text."""
+        try:
+            revision, text = msgspec.json.decode(self._base.read_bytes(), type=tuple[int, str])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return revision, text
+
+    def drop(self, revision: int) -> None:
+        """Lets go of the revisions up to ``revision``; the text of the newest of them stays as the base."""
+        newest = None
+        for number, text in self.texts():
+            if number > revision:
+                break
+            newest = number, text
+        if newest is not None:
+            files.swap(self._base, msgspec.json.encode(newest))
+        for number in self.revisions():
+            if number <= revision:
+                (self._directory / str(number)).unlink(missing_ok=True)
+
+    def forget(self, revision: int) -> None:
+        """Takes out a revision that never came to be."""
+        (self._directory / str(revision)).unlink(missing_ok=True)
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Each revision with its text, ascending, from the base on; those that cannot be rebuilt are left out."""
+        text = None
+        if (base := self.base()) is not None:
+            text = base[1]
+            yield base
+        for item in self.items():
+            try:
+                text = item.full if item.full is not None else None if text is None else replay(text, item)
+            except BoardInconsistent:
+                text = None
+            if text is not None:
+                yield item.revision, text
+
+
+_last: document.Document | None = None
+
+
+def replay(base_text: str, item: SpoolItem) -> str:
+    """The text of a revision from the text of the one before it. Raises BoardInconsistent where they do not fit."""
+    global _last
+    if item.full is not None:
+        return item.full
+    known = _last = document.read(base_text, known=_last)
+    parts = {(part.section, part.key): place for place, part in enumerate(named(known))}
+    texts = [part.text for part in known.parts]
+    behind: dict[int, str] = {}
+    for change in item.entries:
+        if change.after is None and (change.section, change.key) in parts:
+            texts[parts[change.section, change.key]] = change.text
+        elif change.after is not None and (change.section, change.after) in parts:
+            place = parts[change.section, change.after]
+            behind[place] = behind.get(place, "") + change.text
+        else:
+            raise BoardInconsistent(f"revision {item.revision} does not fit the one before it", "liza doctor")
+    text = "".join(text + behind.get(place, "") for place, text in enumerate(texts))
+    if sha(text.encode()) != item.sha:
+        raise BoardInconsistent(f"revision {item.revision} cannot be rebuilt from the one before it", "liza doctor")
+    return text
+
+
+def named(known: document.Document) -> list[document.Part]:
+    """The parts with a key that is theirs alone in the section: entries without an id get their place."""
+    made: list[document.Part] = []
+    seen: dict[tuple[str, str], int] = {}
+    for part in known.parts:
+        count = seen[part.section, part.key] = seen.get((part.section, part.key), 0) + 1
+        key = part.key if count == 1 and part.key else f"{part.key}#{part.kind}{count}"
+        made.append(document.Part(part.kind, part.section, part.text, key))
+    return made
+
+
+def changes(
+    before: document.Document, after: document.Document, renewed: tuple[tuple[str, str], ...]
+) -> tuple[Change, ...] | None:
+    """What turns one text into the other, entry by entry; None where only the whole text can say it."""
+    if before.is_whole or after.is_whole:
+        return None
+    found = []
+    was, now = named(before), named(after)
+    old = {(part.section, part.key): part.text for part in was}
+    if [key for key in old if key not in {(part.section, part.key) for part in now}]:
+        return None
+    touched = set(renewed)
+    behind: dict[str, str] = {}
+    for part in now:
+        place = part.section, part.key
+        if place not in old:
+            if part.kind not in ("item", "pair") or part.section not in behind:
+                return None
+            found.append(Change(part.section, part.key, part.text, after=behind[part.section]))
+            continue
+        behind[part.section] = part.key
+        if old[place] != part.text or place in touched:
+            found.append(Change(part.section, part.key, part.text))
+    kept = [place for place in ((part.section, part.key) for part in now) if place in old]
+    return tuple(found) if kept == list(old) else None

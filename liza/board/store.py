@@ -1,0 +1,311 @@
+"""Read and transaction: the two words by which everybody meets the board."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from liza.board import changes, document, journal, judge, seal, spool, steps
+from liza.board.document import RESTORE, Document
+from liza.board.journal import Record
+from liza.board.lock import Lock
+from liza.board.seal import Seal, sha
+from liza.board.settle import Settler, Standing
+from liza.board.spool import Spool, SpoolItem
+from liza.board.values import time_text
+from liza.rules.errors import BoardInconsistent, BoardUnreadable, NoCrew, Refused
+from liza.rules.model import Clock, State, Violation
+from liza.rules.paths import Paths
+
+_READS: Final = 4
+"""Reads without the lock before a board that does not fit its seal is read under it."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something that a person must know. ``kind`` is a word, ``message`` a sentence."""
+
+    kind: str
+    message: str
+    time: datetime
+
+
+@dataclass
+class Transaction:
+    """A change under the lock: ``state`` starts as ``before``; what it is at the end is written."""
+
+    before: State
+    state: State
+    revision: int | None = field(default=None, init=False)
+    """The revision that the change became; None while it is not written, or when nothing changed."""
+
+
+class Board:
+    """The board of one crew. One thread at a time is in a transaction; another waits."""
+
+    def __init__(self, paths: Paths, clock: Clock) -> None:
+        self.paths = paths
+        self.spool = Spool(paths.spool)
+        self._clock = clock
+        self._lock: Lock | None = None
+        self._settler = Settler(paths, clock, self.spool)
+        self._owner: int | None = None
+        self._turn = threading.Lock()
+        self._seen = 0
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self) -> State:
+        """The board as it is now, without the lock unless it is in doubt.
+
+        Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, and LockTimeout where it had to be locked.
+        """
+        self._require_crew()
+        for _ in range(_READS):
+            data = self._settler.found()
+            sealed = seal.read(self.paths.seal)
+            if sealed is None or self._settler.digest(data) not in (sealed.after, sealed.before):
+                continue
+            known = self._settler.document(data)
+            if known.state.revision >= self._seen:
+                self._seen = known.state.revision
+                return known.state
+        if self._owner == threading.get_ident():
+            raise BoardInconsistent("the board changed under its lock", "liza doctor")
+        with self._locked() as standing:
+            self._seen = standing.document.state.revision
+            return standing.document.state
+
+    def raw(self) -> str:
+        """The text as it is, whatever it is. Raises NoCrew."""
+        self._require_crew()
+        return self._settler.found().decode("utf-8", errors="replace")
+
+    def alerts(self) -> list[Alert]:
+        """What was settled since the last call and a person must know; the journal keeps it too."""
+        found, self._settler.alerts = self._settler.alerts, []
+        return [Alert(kind, message, time) for kind, message, time in found]
+
+    def last_good(self) -> str:
+        """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
+        shas = {record.sha256 for record in journal.newest(self.paths.journal)}
+        found = [text for _, text in self.spool.texts() if sha(text.encode()) in shas]
+        if not found:
+            raise BoardInconsistent("no earlier board is kept beside this one", "git log -p liza/blackboard")
+        return found[-1]
+
+    def unknown_config(self) -> tuple[str, ...]:
+        """Keys of ``config:`` that no rule reads."""
+        return document.unknown_config(self.raw())
+
+    def spool_size(self) -> int:
+        """Bytes that wait for the recorder."""
+        return self.spool.size()
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def transaction(self, actor: str, event: str, *, task: str | None = None) -> Iterator[Transaction]:
+        """A change, all or nothing: what ``tx.state`` is at the end becomes the next revision.
+
+        Raises BoardInconsistent where the change adds a violation, LockTimeout, and what ``read`` raises. An exception
+        inside writes nothing.
+        """
+        with self._locked() as standing:
+            before = standing.document.state
+            tx = Transaction(before, before)
+            yield tx
+            if tx.state is before or tx.state == before:
+                return
+            number = self._next(standing)
+            after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
+            self._refuse_added(before, after)
+            made = changes.spliced(standing.document, after)
+            self._commit(standing, made, Record(number, actor=actor, event=event, task=task))
+            tx.state, tx.revision = made.state, number
+
+    @contextmanager
+    def renewal(self, actor: str) -> Iterator[Transaction]:
+        """A heartbeat: written and sealed, but no revision, and nothing of it in the journal and the spool.
+
+        ``actor`` is who renews. Raises what ``transaction`` raises; entries may not come or go.
+        """
+        with self._locked() as standing:
+            before = standing.document.state
+            tx = Transaction(before, before)
+            yield tx
+            if tx.state is before or tx.state == before:
+                return
+            after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
+            self._refuse_added(before, after)
+            made = changes.spliced(standing.document, after)
+            tx.state = made.state
+            touched = spool.changes(standing.document, made, ())
+            names = {(one.section, one.key) for one in touched} if touched is not None else {("", "")}
+            data = _encoded(made)
+            old = standing.seal
+            fresh = Seal(old.revision, standing.digest, sha(data), tuple(sorted({*old.renewed, *names})), old.renewed)
+            steps.write_seal(self.paths, fresh)
+            self._put_board(made, data, fresh)
+
+    def create(self, text: str) -> None:
+        """The first board of a crew. Raises Refused where there is one, BoardInconsistent where it breaks a rule."""
+        for directory in (self.paths.liza, self.paths.tx, self.paths.spool, self.paths.locks):
+            directory.mkdir(parents=True, exist_ok=True)
+        with self._turned(), self._held():
+            if self.paths.state.exists():
+                raise Refused(f"{self.paths.state} is there already", "liza status")
+            known = document.read(text)
+            number = max(1, journal.highest(self.paths.journal) + 1)
+            if known.state.revision != number:
+                known = changes.spliced(known, msgspec.structs.replace(known.state, revision=number))
+            _refuse(judge.every(known.state))
+            nothing = Standing(known, b"", sha(b""), Seal(0, sha(b""), sha(b"")))
+            self._commit(nothing, known, Record(number, actor="human", event="init"), full=True)
+
+    def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
+        """The whole text anew, for ``edit`` and ``restore``: judged like an edit from outside, but refused when it
+        adds a violation. A board that could not be read is kept beside the new one first."""
+        self._require_crew()
+        with self._turned():
+            try:
+                with self._settler.entered(self._held) as standing:
+                    self._replace(standing, actor, event, text)
+                return
+            except BoardUnreadable:
+                wanted = document.read(text)
+            except BoardInconsistent:
+                if not self._settler.is_broken:
+                    raise
+                wanted = document.read(text)
+            with self._held():
+                self._save_broken()
+                good = self._settler.known()
+                standing = self._settler.unread(good or wanted)
+                self._replace(standing, actor, event, text)
+
+    def _replace(self, standing: Standing, actor: str, event: str, text: str) -> None:
+        wanted = document.read(text)
+        before = standing.document.state
+        if wanted.text == standing.document.text and sha(wanted.text.encode()) == standing.digest:
+            return
+        number = max(self._next(standing), wanted.state.revision + 1)
+        after = msgspec.structs.replace(wanted.state, revision=number)
+        self._refuse_added(before, after)
+        made = changes.spliced(wanted, after)
+        self._commit(standing, made, Record(number, actor=actor, event=event), full=True)
+
+    # ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self, standing: Standing, made: Document, record: Record, full: bool = False) -> None:
+        """Everything that makes a revision, in the order that can be settled after a crash at any point."""
+        data = _encoded(made)
+        record = msgspec.structs.replace(record, time=time_text(self._clock.now()), sha256=sha(data))
+        record = _with_statuses(record, standing.document.state, made.state)
+        renewed = standing.seal.renewed
+        entries = None
+        if not full and record.revision % spool.FULL_EVERY and ("", "") not in renewed:
+            entries = spool.changes(standing.document, made, renewed)
+        item = SpoolItem(
+            record.revision,
+            subject(record),
+            record.actor,
+            record.time,
+            record.sha256,
+            entries or (),
+            None if entries is not None else made.text,
+        )
+        fresh = Seal(record.revision, standing.digest, record.sha256, (), renewed)
+        steps.write_journal(self.paths, record)
+        steps.write_seal(self.paths, fresh)
+        steps.write_spool(self.spool, item)
+        self._put_board(made, data, fresh)
+        self._seen = max(self._seen, record.revision)
+
+    def _put_board(self, made: Document, data: bytes, fresh: Seal) -> None:
+        aside = steps.write_aside(self.paths, data)
+        steps.rename(self.paths, aside)
+        steps.settle_directory(self.paths)
+        self._settler.remember(data, fresh.after, made)
+
+    def _next(self, standing: Standing) -> int:
+        return 1 + max(standing.document.state.revision, standing.seal.revision, journal.highest(self.paths.journal))
+
+    def _refuse_added(self, before: State, after: State) -> None:
+        _refuse(judge.added(before, after))
+
+    def _save_broken(self) -> None:
+        if self.paths.state.exists():
+            stamp = time_text(self._clock.now()).replace(":", "")
+            shutil.copy2(self.paths.state, self.paths.tx / f"broken-{stamp}.yaml")
+
+    # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _require_crew(self) -> None:
+        if not self.paths.liza.is_dir() or not (self.paths.state.exists() or self.paths.seal.exists()):
+            raise NoCrew(f"there is no board at {self.paths.state}", "liza init GOAL")
+
+    @contextmanager
+    def _turned(self) -> Iterator[None]:
+        """The turn of this thread among those that share this object."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a transaction inside a transaction")
+        with self._turn:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        if self._lock is None:
+            self._lock = Lock(self.paths.state_lock)
+        with self._lock:
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[Standing]:
+        """The board under its lock, with everything settled that was left."""
+        self._require_crew()
+        with self._turned(), self._settler.entered(self._held) as standing:
+            yield standing
+
+
+def subject(record: Record) -> str:
+    """What a revision did, in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
+    if record.task and record.from_ != record.to and record.to:
+        return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"
+    return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"
+
+
+def _with_statuses(record: Record, before: State, after: State) -> Record:
+    if record.task is None:
+        return record
+    old, new = before.task(record.task), after.task(record.task)
+    if old is not None and new is not None and old.status is new.status:
+        return record
+    return msgspec.structs.replace(record, from_=old and old.status.value, to=new and new.status.value)
+
+
+def _encoded(made: Document) -> bytes:
+    try:
+        return made.text.encode()
+    except UnicodeEncodeError as error:
+        raise BoardInconsistent(f"a letter that UTF-8 does not have: {error}") from None
+
+
+def _refuse(violations: tuple[Violation, ...]) -> None:
+    if violations:
+        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+        raise BoardInconsistent(f"{violations[0]}{more}; nothing was written", "liza validate")
+
+
+__all__ = ["RESTORE", "Alert", "Board", "Transaction", "subject"]

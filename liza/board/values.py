@@ -1,0 +1,102 @@
+"""Between the model's frozen values and the plain values that stand in YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from typing import Any, Final, get_args, get_type_hints
+
+import msgspec
+
+from liza.rules import model
+
+ABSENT: Final = object()
+"""Stands for a key that is not there; None would be a value."""
+
+_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
+_NAIVE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
+_REVIEWER: Final = re.compile(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
+_AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "assigned_to", "reviewing_by")) | {
+    "approved_by",
+    "failed_by",
+    "reporter",
+    "by",
+    "for",
+}
+
+
+def time_text(moment: datetime) -> str:
+    """A time as the board writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime(_FORM)
+
+
+@cache
+def fields(kind: Any) -> dict[str, Any]:
+    """The names of a struct as they stand in the file, in the order of the model, with their types."""
+    hints = get_type_hints(kind)
+    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
+
+
+@cache
+def struct_in(kind: Any) -> Any:
+    """The struct in ``Struct | None``, ``tuple[Struct, ...]`` or ``dict[str, Struct]``; None where there is none."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for part in get_args(kind) if (found := struct_in(part)) is not None), None)
+
+
+def _mentions(kind: Any, wanted: Any) -> bool:
+    return kind is wanted or any(_mentions(part, wanted) for part in get_args(kind))
+
+
+@cache
+def names_with(wanted: Any) -> frozenset[str]:
+    """Every name in the model whose type mentions ``wanted``."""
+    kinds = [kind for kind in vars(model).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    return frozenset(name for kind in kinds for name, type_ in fields(kind).items() if _mentions(type_, wanted))
+
+
+OPEN: Final = names_with(Any)
+"""Names below which anything may stand: there, plain scalars mean what YAML 1.2 says they mean."""
+TIMES: Final = names_with(datetime)
+
+
+def understood(key: str, text: str) -> str:
+    """A scalar under ``key`` as the model wants it: old spellings of the reviewer, times without a zone as UTC."""
+    if key in TIMES:
+        if _NAIVE.fullmatch(text):
+            return f"{text}T00:00:00Z" if len(text) == 10 else f"{text}Z"
+    elif key == "role":
+        return "code-reviewer" if text in ("code_reviewer", "reviewer") else text
+    elif key in _AGENT_KEYS and "reviewer" in text and (found := _REVIEWER.fullmatch(text)):
+        return f"code-reviewer-{found.group(1)}"
+    return text
+
+
+def dump(value: Any) -> Any:
+    """The plain value of a part of the model: dicts, lists, scalars; fields at their default are left out."""
+    if isinstance(value, msgspec.Struct):
+        plain = {}
+        for field in msgspec.structs.fields(type(value)):
+            found = getattr(value, field.name)
+            default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            if found is not default and found != default:
+                plain[field.encode_name] = dump(found)
+        return plain
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): dump(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [dump(item) for item in value]
+    return value
+
+
+def build(plain: Any, kind: Any) -> Any:
+    """The model's value for a plain one. Raises msgspec.ValidationError with the place and the reason."""
+    return msgspec.convert(plain, kind, strict=False)
