@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import decide, taking, working
+from liza.rules.choose import Evidence
+from liza.rules.decide import SessionFacts, Situation, Standing
+from liza.rules.model import Discovery, Merging, State, Status, Task
+from liza.rules.planning import claim_planning, planning_over, triggers, wake
+from liza.rules.working import Work
+from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
+
+S = Status
+LIVING, OVER, NEVER = Standing.LIVING, Standing.OVER, Standing.NEVER
+
+
+def at(state: State, agent: str = "coder-1", **facts: Any) -> decide.Action:
+    return decide.decide(Situation(agent=agent, state=state, now=NOW, **facts))
+
+
+def living(run: str, **facts: Any) -> SessionFacts:
+    return SessionFacts(run=run, standing=LIVING, **{"ready": True, **facts})
+
+
+def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_up() -> None:
+    assert at(board(task())) == decide.Claim("task-1")
+    state, run = submitted(board(task()))
+    over = Evidence(dead=frozenset({run}))
+    assert at(state, "code-reviewer-1", evidence=over) == decide.ClaimReview("task-1")
+    assert isinstance(at(state, "code-reviewer-1"), decide.Wait)
+    assert at(board(), "planner-1") == decide.ClaimPlanning("INITIAL_PLANNING")
+
+
+def test_a_claim_without_a_session_starts_its_first_and_after_that_resumes() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, session=SessionFacts(run=run, standing=NEVER)) == decide.StartSession(run)
+    assert at(state) == decide.Resume("task-1", run)
+
+
+def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() -> None:
+    state, run = claimed(board(task()))
+    assert isinstance(at(state, session=living(run)), decide.Wait)
+    assert at(state, session=SessionFacts(run=run, standing=OVER)) == decide.Settle(run)
+
+
+def test_a_session_whose_task_was_taken_over_is_ended() -> None:
+    state, run = claimed(board(task()))
+    state, _ = taking.resume(state, "task-1", run, NOW)
+    assert at(state, session=living(run)) == decide.StopSession(run, "fenced")
+
+
+def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
+    state, run = claimed(board(task()))
+    state = working.submit(state, "task-1", run, Work(head=HEAD, ahead=True), NOW)
+    waiting = at(state, session=living(run, since_word=5.0))
+    assert isinstance(waiting, decide.Wait)
+    assert waiting.seconds == 15.0
+    assert at(state, session=living(run, since_word=20.0)) == decide.StopSession(run, "over")
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"ready": False, "since_start": 61.0}, "not ready"),
+        ({"since_movement": 1801.0}, "hung"),
+    ],
+)
+def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dict[str, Any], why: str) -> None:
+    state, run = claimed(board(task()))
+    action = at(state, session=living(run, **facts))
+    assert isinstance(action, decide.StopSession)
+    assert action.why.startswith(why)
+
+
+def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, session=living(run, since_beat=60.0)) == decide.Renew(run)
+    calm = at(state, session=living(run, since_beat=20.0))
+    assert isinstance(calm, decide.Wait)
+    assert calm.seconds == 40.0
+
+
+def test_abort_ends_a_living_session_and_then_lets_go_and_leaves() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, signals=("ABORT",), session=living(run)) == decide.StopSession(run, "stop")
+    assert at(state, signals=("ABORT",)) == decide.LetGo(run)
+    assert isinstance(at(board(), signals=("ABORT",)), decide.Exit)
+
+
+@pytest.mark.parametrize("signal", ["PAUSE", "CHECKPOINT"])
+def test_a_pause_starts_nothing_new_and_leaves_a_living_session_alone(signal: str) -> None:
+    assert isinstance(at(board(task()), signals=(signal,)), decide.Wait)
+    state, run = claimed(board(task()))
+    assert isinstance(at(state, signals=(signal,)), decide.Wait)
+    assert isinstance(at(state, signals=(signal,), session=living(run)), decide.Wait)
+
+
+def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
+    state = board(task())
+    assert at(state, crashes=(1.0, 2.0)) == decide.Claim("task-1")
+    assert at(state, crashes=(1.0, 2.0, 400.0)) == decide.Claim("task-1")
+    assert isinstance(at(state, crashes=(1.0, 2.0, 3.0)), decide.Exit)
+
+
+def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
+    state, _ = claimed(board(task()))
+    assert at(state, rest=4.0) == decide.Wait("resting before the next session", 4.0)
+    assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9)] == [5.0, 10.0, 20.0, 300.0]
+
+
+def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
+    state, run = claimed(with_config(board(task()), max_coder_iterations=1))
+    assert isinstance(at(state), decide.Block)
+    assert at(taking.stop(state, "task-1", run, NOW)) == decide.Resume("task-1", run)
+
+
+def _approved() -> State:
+    from liza.rules import reviewing
+
+    state, _, review = under_review(board(task()))
+    return reviewing.approve(state, "task-1", review, HEAD, NOW)
+
+
+@pytest.mark.parametrize("agent", ["coder-1", "code-reviewer-1", "planner-1"])
+def test_whoever_sees_an_approved_task_merges_it_before_anything_else(agent: str) -> None:
+    assert at(_approved(), agent) == decide.Merge("task-1")
+    assert not isinstance(at(_approved(), agent, merge_lock_free=False), decide.Merge)
+
+
+def test_while_a_job_runs_nothing_else_is_begun() -> None:
+    assert at(_approved(), job="merge task-1 runs") == decide.Wait("merge task-1 runs")
+
+
+def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
+    state, run = claimed(board(task()))
+    state = state.with_task(replace(state.tasks[0], lease_expires=NOW))
+    facts: dict[str, Any] = {"evidence": Evidence(offline=frozenset({"coder-1"}), dead=frozenset({run}))}
+    later = replace(state, agents={**state.agents, **agents("coder-2")})
+    assert decide.decide(Situation("coder-2", later, NOW, since_gap=10.0, **facts)) == decide.Wait(
+        "the machine slept: nothing is taken over for one lease", 290.0
+    )
+    assert decide.decide(Situation("coder-2", later, NOW, since_gap=301.0, **facts)) == decide.Claim("task-1")
+
+
+BLOCKED: dict[str, Any] = {"blocked_reason": "r", "blocked_questions": ("q",)}
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [
+        (board(), "INITIAL_PLANNING"),
+        (board(task(status=S.BLOCKED, **BLOCKED)), "BLOCKED_TASKS"),
+        (board(task(status=S.BLOCKED, failed_by=("coder-1", "coder-2"), **BLOCKED)), "HYPOTHESIS_EXHAUSTION"),
+        (board(task(), discovered=(Discovery(id="d1", urgency="immediate"),)), "IMMEDIATE_DISCOVERY"),
+        (board(task(status=S.ABANDONED)), "SPRINT_COMPLETE"),
+        (board(task(status=S.INTEGRATION_FAILED, failed_by=("coder-1", "coder-2"))), "INTEGRATION_FAILED"),
+    ],
+)
+def test_what_wakes_a_planner(state: State, name: str) -> None:
+    assert [one.name for one in triggers(state)] == [name]
+
+
+def test_the_same_facts_wake_a_planner_twice_at_most() -> None:
+    state = board(task(status=S.BLOCKED, **BLOCKED), agents=agents("planner-1"))
+    for _ in range(2):
+        state, run = claim_planning(state, "planner-1", NOW)
+        state = planning_over(state, run)
+    assert "waits for a person" in str(wake(state))
+    again = state.with_task(replace(state.tasks[0], blocked_reason="another reason"))
+    assert not isinstance(wake(again), str)
+
+
+def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:
+    done: Task = task(status=S.ABANDONED)
+    state, run = claim_planning(board(done, agents=agents("planner-1")), "planner-1", NOW)
+    assert wake(state) == f"{run} is planning SPRINT_COMPLETE"
+    assert planning_over(state, run).goal.status == "COMPLETED"
+    assert planning_over(state, "planner-9.1") is state
+
+
+def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:
+    state = _approved()
+    waiting = state.with_task(replace(state.tasks[0], merging=Merging(candidate=HEAD, expected=HEAD, waiting="a.py")))
+    assert isinstance(at(waiting), decide.Wait)

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import merging, reviewing, shaping, taking, working
+from liza.rules.choose import Evidence
+from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.model import Anomaly, Handoff, Merging, State, Status
+from liza.rules.shaping import Asked, Wanted
+from liza.rules.transitions import Said
+from liza.rules.working import Work
+from tests.unit.boards import (
+    BASE,
+    HEAD,
+    NOW,
+    OTHER,
+    board,
+    claimed,
+    later,
+    submitted,
+    task,
+    under_review,
+    with_config,
+)
+
+S = Status
+GOOD = Work(head=HEAD, ahead=True)
+NOTE = Handoff(agent="coder-1", summary="half", next_action="the other half")
+ME = Said(now=NOW, by="human:ann")
+
+
+@pytest.mark.parametrize(
+    ("work", "why", "hint"),
+    [
+        (Work(head=HEAD, ahead=True, dirty=("a.py",)), "not committed: a.py", "git add"),
+        (Work(head=BASE, ahead=False), "no commit beyond the base", "liza block"),
+        (
+            Work(head=HEAD, ahead=True, stray=("AGENTS.md",)),
+            "holds text of yours beside the brief",
+            "git add -f AGENTS.md",
+        ),
+    ],
+)
+def test_unfinished_work_cannot_be_submitted(work: Work, why: str, hint: str) -> None:
+    state, run = claimed(board(task()))
+    with pytest.raises(Refused, match=why) as refusal:
+        working.submit(state, "task-1", run, work, NOW)
+    assert hint in refusal.value.hint
+
+
+def test_submit_hands_the_commit_to_review_and_ends_the_lease() -> None:
+    state, _ = submitted(board(task()))
+    done = state.tasks[0]
+    assert (done.status, done.review_commit, done.lease_expires) == (S.READY_FOR_REVIEW, HEAD, None)
+
+
+def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
+    state, old = claimed(board(task()))
+    state, _ = taking.resume(state, "task-1", old, NOW)
+    for said in (
+        lambda: working.submit(state, "task-1", old, GOOD, NOW),
+        lambda: working.block(state, "task-1", old, "why", ("what?",), NOW),
+        lambda: working.handoff(state, "task-1", old, NOTE, NOW),
+    ):
+        with pytest.raises(NotYours, match="You no longer own this task"):
+            said()
+
+
+def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> None:
+    state, run = submitted(board(task()))
+    assert working.submit(state, "task-1", run, GOOD, later(1)) is state
+    approved = replace(state, tasks=(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"),))
+    assert working.submit(approved, "task-1", run, GOOD, later(1)) is approved
+    held, run = claimed(board(task()))
+    blocked = working.block(held, "task-1", run, "why", ("what?",), NOW)
+    assert working.block(blocked, "task-1", run, "why", ("what?",), later(1)) is blocked
+
+
+def test_a_later_commit_may_be_submitted_until_a_review_is_under_way() -> None:
+    state, run = submitted(board(task()))
+    again = working.submit(state, "task-1", run, Work(head=OTHER, ahead=True), NOW)
+    assert again.tasks[0].review_commit == OTHER
+    seen, _ = reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
+    with pytest.raises(Refused, match="code-reviewer-1 is reviewing"):
+        working.submit(seen, "task-1", run, Work(head=OTHER, ahead=True), NOW)
+
+
+def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
+    state, _, review = under_review(board(task()))
+    state = reviewing.reject(state, "task-1", review, HEAD, NOW, "rounding is untested")
+    state, run = claimed(state)
+    with pytest.raises(Refused, match="the very commit that came back"):
+        working.submit(state, "task-1", run, GOOD, NOW)
+    assert working.submit(state, "task-1", run, Work(head=OTHER, ahead=True), NOW).tasks[0].status is S.READY_FOR_REVIEW
+
+
+def test_a_coder_cannot_approve_its_own_work_under_any_name() -> None:
+    state, run = submitted(board(task()))
+    over = Evidence(dead=frozenset({run}))
+    with pytest.raises(Refused, match="no code-reviewer"):
+        reviewing.claim_review(state, "task-1", "coder-1", NOW, over)
+    with pytest.raises(Refused, match="nobody judges their own work"):
+        reviewing.approve(state, "task-1", run, HEAD, NOW)
+
+
+def test_a_review_waits_until_the_authors_session_is_over() -> None:
+    state, run = submitted(board(task()))
+    with pytest.raises(Refused, match=f"session {run} is not over"):
+        reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence())
+
+
+def test_a_verdict_binds_the_commit_that_was_reviewed() -> None:
+    state, _, review = under_review(board(task()))
+    with pytest.raises(Refused, match="the verdict is about dddddddddddd"):
+        reviewing.approve(state, "task-1", review, OTHER, NOW)
+    done = reviewing.approve(state, "task-1", review, HEAD, NOW)
+    assert (done.tasks[0].status, done.tasks[0].approved_by) == (S.APPROVED, "code-reviewer-1")
+    assert reviewing.approve(done, "task-1", review, HEAD, NOW) is done
+
+
+def test_an_old_review_run_has_no_verdict() -> None:
+    state, _, review = under_review(board(task()))
+    state = reviewing.release_review(state, "task-1", review, NOW)
+    with pytest.raises(NotYours, match="You no longer own this review"):
+        reviewing.reject(state, "task-1", review, HEAD, NOW, "no")
+
+
+def test_the_last_rejection_blocks_as_a_deadlock_and_counts_the_coder_as_failed() -> None:
+    state, _, review = under_review(with_config(board(task()), max_review_cycles=1))
+    done = reviewing.reject(state, "task-1", review, HEAD, NOW, "still wrong")
+    blocked = done.tasks[0]
+    assert blocked.status is S.BLOCKED
+    assert blocked.blocked_reason is not None
+    assert "review_deadlock" in blocked.blocked_reason
+    assert blocked.failed_by == ("coder-1",)
+    assert [one.type for one in done.anomalies] == ["review_deadlock"]
+
+
+def test_the_second_review_without_a_verdict_blocks() -> None:
+    state, run, review = under_review(board(task()))
+    state = reviewing.review_without_verdict(state, "task-1", review, NOW, "ended")
+    assert (state.tasks[0].status, state.tasks[0].reviews_without_verdict) == (S.READY_FOR_REVIEW, 1)
+    state, review = reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
+    assert reviewing.review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
+
+
+@pytest.mark.parametrize(("reason", "questions"), [("", ("q",)), ("r", ()), ("r", ("a", "b", "c", "d")), ("r", (" ",))])
+def test_a_block_needs_a_reason_and_one_to_three_questions(reason: str, questions: tuple[str, ...]) -> None:
+    state, run = claimed(board(task()))
+    with pytest.raises(Usage):
+        working.block(state, "task-1", run, reason, questions, NOW)
+
+
+def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try() -> None:
+    state, run = claimed(board(task()))
+    state = working.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
+    assert state.tasks[0].failed_by == ()
+    state = shaping.unblock(state, "task-1", ["pay@example.org"], ME)
+    freed = state.tasks[0]
+    assert (freed.status, freed.iteration, freed.worktree) == (S.UNCLAIMED, 0, "s1")
+    assert [(one.question, one.answer) for one in freed.answers] == [("Which address?", "pay@example.org")]
+    assert claimed(state)[0].tasks[0].assigned_to == "coder-1"
+
+
+def test_two_failed_coders_want_another_plan_and_not_another_answer() -> None:
+    one = task(status=S.BLOCKED, blocked_reason="r", blocked_questions=("q",), failed_by=("coder-1", "coder-2"))
+    with pytest.raises(Refused, match="another plan") as refusal:
+        shaping.unblock(board(one), "task-1", ["x"], ME)
+    assert "supersede" in refusal.value.hint
+
+
+def _session(state: State, run: str, event: str, moved: bool = False) -> State:
+    return working.session_over(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
+
+
+def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
+    state, run = claimed(board(task()))
+    state = _session(state, run, "ended")
+    assert (state.tasks[0].status, state.tasks[0].idle_sessions) == (S.CLAIMED, 1)
+    state, run = taking.resume(state, "task-1", run, NOW)
+    moved = _session(state, run, "ended", moved=True)
+    assert (moved.tasks[0].status, moved.tasks[0].idle_sessions) == (S.CLAIMED, 0)
+    assert _session(state, run, "ended").tasks[0].status is S.BLOCKED
+
+
+def test_five_crashes_on_one_task_block_it() -> None:
+    state, run = claimed(board(task()))
+    for _ in range(4):
+        state = _session(state, run, "crash")
+        state, run = taking.resume(state, "task-1", run, NOW)
+    assert state.tasks[0].status is S.CLAIMED
+    state = _session(state, run, "crash")
+    assert (state.tasks[0].status, state.tasks[0].failed_by) == (S.BLOCKED, ("coder-1",))
+
+
+def test_a_session_of_an_old_run_settles_nothing() -> None:
+    state, old = claimed(board(task()))
+    state, _ = taking.resume(state, "task-1", old, NOW)
+    assert _session(state, old, "crash") is state
+
+
+def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
+    state, _, review = under_review(board(task()))
+    with pytest.raises(Refused, match="only an APPROVED task"):
+        merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
+    state = merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    done = merging.merged(state, "task-1", Said(now=NOW, by="coder-1", commit=OTHER), True)
+    assert (done.tasks[0].status, done.tasks[0].merge_commit, done.tasks[0].worktree) == (S.MERGED, OTHER, None)
+    assert merging.merged(done, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), True) is done
+
+
+def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
+    state, _, review = under_review(board(task()))
+    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
+    state = merging.failed(state, "task-1", Said(now=NOW, by="coder-1", detail="conflict in a.py"))
+    assert state.tasks[0].status is S.INTEGRATION_FAILED
+    state, _ = claimed(state)
+    assert state.tasks[0].integration_fix
+    assert state.tasks[0].base_commit == BASE
+
+
+def test_a_candidate_that_waits_for_files_is_not_next_and_blocks_nobody() -> None:
+    state, _, review = under_review(board(task(), task("task-2")))
+    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
+    assert merging.next_to_merge(state) is not None
+    state = merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    state = merging.waiting(state, "task-1", ("a.py",))
+    assert merging.next_to_merge(state) is None
+    shaping.supersede(state, "task-1", (), ("task-2",), Asked(replace_said("cause"), frozenset()))
+
+
+def replace_said(detail: str) -> Said:
+    return Said(now=NOW, by="human:ann", detail=detail)
+
+
+SPECS = frozenset({"spec.md"})
+FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "spec.md"}
+
+
+def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
+    state = shaping.add(board(), [Wanted("a", **FULL), Wanted("b"), Wanted("c", **FULL, draft=True)], Asked(ME, SPECS))
+    assert [one.status for one in state.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
+    ripe = shaping.edit(state, Wanted("b", **FULL), Asked(ME, SPECS))
+    assert ripe.tasks[1].status is S.UNCLAIMED
+    assert shaping.edit(ripe, Wanted("b", **FULL), Asked(ME, SPECS)) is ripe
+
+
+def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
+    state = shaping.add(board(), [Wanted("a", **FULL)], Asked(ME, frozenset()))
+    assert state.tasks[0].status is S.DRAFT
+    assert "a spec that exists" in str(state.tasks[0].history[0].detail)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [Wanted("a", **FULL), Wanted("a", **FULL)],
+        [Wanted("a", **FULL, depends_on=("nowhere",))],
+        [Wanted("a", **FULL, depends_on=("b",)), Wanted("b", **FULL, depends_on=("a",))],
+        [Wanted("a", **FULL, depends_on=("a",))],
+        [Wanted("../a", **FULL)],
+        [Wanted("a", **FULL, priority=0)],
+    ],
+)
+def test_tasks_are_added_all_or_none(wanted: list[Wanted]) -> None:
+    with pytest.raises((Refused, Usage)):
+        shaping.add(board(), wanted, Asked(ME, SPECS))
+
+
+def test_dropping_a_task_that_others_need_asks_what_becomes_of_them() -> None:
+    state = board(task("a"), task("b", depends_on=("a",)))
+    with pytest.raises(Refused, match="b depends on a"):
+        shaping.drop(state, "a", ME, None)
+    assert [one.status for one in shaping.drop(state, "a", ME, "cascade").tasks] == [S.ABANDONED, S.ABANDONED]
+    unlinked = shaping.drop(state, "a", ME, "unlink")
+    assert (unlinked.tasks[1].status, unlinked.tasks[1].depends_on) == (S.UNCLAIMED, ())
+
+
+def test_superseding_needs_successors_and_a_root_cause() -> None:
+    state = board(task("a"))
+    with pytest.raises(Usage):
+        shaping.supersede(state, "a", (), (), Asked(replace_said("cause"), SPECS))
+    with pytest.raises(Usage):
+        shaping.supersede(state, "a", [Wanted("b", **FULL)], (), Asked(ME, SPECS))
+    done = shaping.supersede(state, "a", [Wanted("b", **FULL)], (), Asked(replace_said("cause"), SPECS))
+    assert (done.tasks[0].status, done.tasks[0].superseded_by, done.tasks[1].supersedes) == (S.SUPERSEDED, ("b",), "a")
+
+
+def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
+    with pytest.raises(Usage, match="no kind of report"):
+        working.report(board(), Anomaly(timestamp=NOW, type="mood"))
+    with pytest.raises(Usage, match="blocker_service"):
+        working.report(board(), Anomaly(timestamp=NOW, type="external_blocker"))
+    assert len(working.report(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
