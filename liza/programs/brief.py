@@ -22,8 +22,8 @@ __all__ = [
     "write",
 ]
 
-LARGE, MIDDLE, SMALL = 4000, 1500, 600  # bytes that one text may take in the block; all of it is in assignment.md
-MOST_ANSWERS = 4
+LARGE, MIDDLE, SMALL = 4000, 1000, 500  # bytes that one text may take in the block; all of it is in assignment.md
+MOST_ANSWERS = 3
 MOST_NOTES = 3
 
 
@@ -45,13 +45,13 @@ def compose(at: Context) -> Brief:
 
 def coder_brief(at: Context) -> Brief:
     """A coder's: the task, what went before, where, and the three ways to end."""
-    task, config, where = at.work, at.state.config, str(at.assignment)
+    task, config = at.work, at.state.config
     most = task.max_iterations or config.max_coder_iterations
     said = [
-        f"TASK {task.id} (try {max(task.iteration, 1)} of {most})   {lines(task.description, LARGE, where)}",
-        f"DONE WHEN  {lines(task.done_when, MIDDLE, where)}",
-        f"SCOPE      {line(task.scope, SMALL, where)}   Touch nothing else.",
-        f"SPEC       {line(task.spec_ref, 300, where)}",
+        f"TASK {task.id} (try {max(task.iteration, 1)} of {most})   {lines(task.description, LARGE)}",
+        f"DONE WHEN  {lines(task.done_when, MIDDLE)}",
+        f"SCOPE      {line(task.scope, SMALL)}   Touch nothing else.",
+        f"SPEC       {line(task.spec_ref, 300)}",
         *_before(at),
         *_notes(at),
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
@@ -63,33 +63,31 @@ def coder_brief(at: Context) -> Brief:
 
 def _before(at: Context) -> list[str]:
     """What earlier tries left: a rejection, a hand-over, answers, a merge that failed."""
-    task, where = at.work, str(at.assignment)
+    task = at.work
     said: list[str] = []
     if at.rejection is not None:
         by, reason = at.rejection
-        said.append(f"REJECTED by {by}: {lines(reason, MIDDLE, where)}\n  Fix that first.")
+        said.append(f"REJECTED by {by}: {lines(reason, MIDDLE)}\n  Fix that first.")
     if task.integration_fix:
         branch = at.state.config.integration_branch
         said.append(f"MERGE FAILED: merge {branch} into this branch, mend what breaks, run the tests, submit again.")
     handed = at.state.handoff.get(task.id)
     if handed is not None and handed.summary:
-        said.append(
-            f"HANDED OVER: {lines(handed.summary, SMALL, where)} Next: {lines(handed.next_action, SMALL, where)}"
-        )
+        said.append(f"HANDED OVER: {lines(handed.summary, SMALL)} Next: {lines(handed.next_action, SMALL)}")
     for answer in task.answers[-MOST_ANSWERS:]:
-        said.append(f"ANSWERED: {line(answer.question, 200, where)} → {lines(answer.answer, 300, where)}")
+        said.append(f"ANSWERED: {line(answer.question, 150)} → {lines(answer.answer, 300)}")
     return said
 
 
 def _notes(at: Context) -> list[str]:
     """What the person has to say to this agent, or about this task."""
-    return [f"NOTE from the person: {lines(note, SMALL // 2, str(at.assignment))}" for note in at.notes[-MOST_NOTES:]]
+    return [f"NOTE from the person: {lines(note, SMALL // 2)}" for note in at.notes[-MOST_NOTES:]]
 
 
 def _tests(at: Context) -> str:
     if not at.tests:
         return "TESTS  Nobody named a command for this project; run its own tests, and say what you ran."
-    return f"TESTS  {line(at.tests, 300, str(at.assignment))}" + ("  (set-up has been run)" if at.set_up else "")
+    return f"TESTS  {line(at.tests, 300)}" + ("  (set-up has been run)" if at.set_up else "")
 
 
 _STAY = "No branch switching, no stash, no push, no hand edits under .liza/."
@@ -107,18 +105,18 @@ _CODER_ENDS = (
 
 def reviewer_brief(at: Context) -> Brief:
     """A reviewer's: the commit, what it has to be, and the two verdicts. Raises ValueError without a commit."""
-    task, where, branch = at.work, str(at.assignment), at.state.config.integration_branch
+    task, branch = at.work, at.state.config.integration_branch
     if task.review_commit is None:
         raise ValueError(f"{task.id} has no commit to review")
     round_ = task.review_cycles_current + 1
-    last = f"; last time: {lines(at.rejection[1], MIDDLE, where)}" if at.rejection else ""
-    tests = f"Run the tests: {line(at.tests, 300, where)}." if at.tests else "Run the project's tests."
+    last = f"; last time: {lines(at.rejection[1], MIDDLE)}" if at.rejection else ""
+    tests = f"Run the tests: {line(at.tests, 300)}." if at.tests else "Run the project's tests."
     said = [
         f"This directory is a read-only copy at {task.review_commit}; what you change here is thrown away.",
         f"DIFF  git diff {branch}...{task.review_commit}",
-        f"TASK {task.id}   {lines(task.description, LARGE, where)}",
-        f"DONE WHEN  {lines(task.done_when, MIDDLE, where)}",
-        f"SCOPE {line(task.scope, SMALL, where)}   SPEC {line(task.spec_ref, 300, where)}   "
+        f"TASK {task.id}   {lines(task.description, LARGE)}",
+        f"DONE WHEN  {lines(task.done_when, MIDDLE)}",
+        f"SCOPE {line(task.scope, SMALL)}   SPEC {line(task.spec_ref, 300)}   "
         f"ROUND {round_} of {at.state.config.max_review_cycles}{last}",
         *_notes(at),
         f"{tests} Check each clause of DONE WHEN by an act, not by reading.",
@@ -136,11 +134,11 @@ def reviewer_brief(at: Context) -> Brief:
 
 def planner_brief(at: Context) -> Brief:
     """A planner's: the goal, why it was woken, how things stand, and the verbs that shape tasks."""
-    state, where = at.state, str(at.assignment)
+    state = at.state
     said = [
-        f"GOAL {lines(state.goal.description, LARGE, where)}  SPEC {line(state.goal.spec_ref, 300, where)}",
-        f"WHY YOU WERE WOKEN  {at.trigger}: {lines(at.facts, MIDDLE, where)}"
-        + (f" ({line(', '.join(at.ids), 400, where)})" if at.ids else ""),
+        f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(state.goal.spec_ref, 300)}",
+        f"WHY YOU WERE WOKEN  {at.trigger}: {lines(at.facts, MIDDLE)}"
+        + (f" ({line(', '.join(at.ids), 400)})" if at.ids else ""),
         *_asked(at),
         *_notes(at),
         f"NOW  {sprint_state(at)}",
@@ -163,7 +161,7 @@ def _asked(at: Context) -> list[str]:
         asks = "; ".join(task.blocked_questions)
         failed = f"  FAILED {', '.join(task.failed_by)}" if task.failed_by else ""
         said.append(f"  {task.id} {task.status}: {line(task.blocked_reason or '', 200, 'there')}{failed}")
-        said += [f"    asks: {line(asks, 400, str(at.assignment))}"] if asks else []
+        said += [f"    asks: {line(asks, 400)}"] if asks else []
     return said
 
 

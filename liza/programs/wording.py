@@ -6,6 +6,7 @@ import re
 
 BEGIN = "<!-- liza:begin run={run} -->"
 END = "<!-- liza:end run={run} -->"
+CUT = " […] (cut; all of it is in the file under MORE)"
 _MARK = re.compile(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -16,27 +17,27 @@ def defused(text: str) -> str:
     return _MARK.sub("<!- -", _CONTROL.sub("", text))
 
 
-def cut(text: str, limit: int, where: str) -> str:
-    """At most ``limit`` bytes of ``text``, at a whole character; ``where`` says where the rest is."""
+def cut(text: str, limit: int) -> str:
+    """At most ``limit`` bytes of ``text``, at a whole character, and a word that there was more."""
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return data.decode()
-    return f"{data[:limit].decode(errors='ignore').rstrip()} […] cut here; all of it: {where}"
+    return f"{data[:limit].decode(errors='ignore').rstrip()}{CUT}"
 
 
-def lines(text: str, limit: int, where: str) -> str:
+def lines(text: str, limit: int) -> str:
     """Defused, cut, and indented from the second line on, so that it stays visibly one thing."""
-    return cut(defused(text).strip(), limit, where).replace("\n", "\n  ")
+    return cut(defused(text).strip(), limit).replace("\n", "\n  ")
 
 
-def line(text: str, limit: int, where: str) -> str:
+def line(text: str, limit: int) -> str:
     """As ``lines``, in one line."""
-    return cut(" ".join(defused(text).split()), limit, where)
+    return cut(" ".join(defused(text).split()), limit)
 
 
 def strip_blocks(data: bytes) -> bytes:
-    """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run and
-    the one line end after it. A mark without its partner is text, and stays. Git's clean filter has the same rule."""
+    """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run,
+    with the one line end after it. A mark without its partner is text. Git's clean filter has the same rule."""
     return _BLOCK.sub(b"", data)
 
 
