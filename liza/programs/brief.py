@@ -81,7 +81,7 @@ def _before(at: Context) -> list[str]:
 
 def _notes(at: Context) -> list[str]:
     """What the person has to say to this agent, or about this task."""
-    return [f"NOTE from the person: {lines(note, SMALL // 2)}" for note in at.notes[-MOST_NOTES:]]
+    return [f"NOTE from the person: {lines(note, 250)}" for note in at.notes[-MOST_NOTES:]]
 
 
 def _tests(at: Context) -> str:
@@ -160,7 +160,7 @@ def _asked(at: Context) -> list[str]:
     for task in [task for task in map(at.state.task, at.ids) if task is not None][:3]:
         asks = "; ".join(task.blocked_questions)
         failed = f"  FAILED {', '.join(task.failed_by)}" if task.failed_by else ""
-        said.append(f"  {task.id} {task.status}: {line(task.blocked_reason or '', 200, 'there')}{failed}")
+        said.append(f"  {task.id} {task.status}: {line(task.blocked_reason or '', 200)}{failed}")
         said += [f"    asks: {line(asks, 400)}"] if asks else []
     return said
 

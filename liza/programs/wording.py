@@ -6,7 +6,7 @@ import re
 
 BEGIN = "<!-- liza:begin run={run} -->"
 END = "<!-- liza:end run={run} -->"
-CUT = " […] (cut; all of it is in the file under MORE)"
+CUT = " […] (cut: see MORE)"
 _MARK = re.compile(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.programs import brief
-from liza.programs.wording import cut, defused, strip_block, strip_blocks
+from liza.programs.wording import CUT, cut, defused, strip_block, strip_blocks
 from liza.repo import _filter
 from liza.rules.model import (
     Answer,
@@ -208,7 +208,7 @@ def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_
     made = brief.compose(huge(run))
     own = 4000 + 1000 + 500 + 300  # what the task's own text may take
     assert len(made.block.encode()) <= own + 6 * 1024
-    assert "(cut; all of it is in the file under MORE)" in made.block
+    assert "(cut: see MORE)" in made.block
     assert f"MORE  {Paths(ROOT).run(run) / 'assignment.md'}" in made.block
     assert len(made.assignment.encode()) > 200_000
     assert len(made.prompt.encode()) < 600
@@ -247,13 +247,18 @@ def test_defused_text_has_no_mark_and_defusing_twice_changes_nothing_more(text: 
 
 @given(st.text(), st.integers(min_value=0, max_value=50))
 def test_a_cut_is_at_a_whole_character_and_not_longer_than_said(text: str, limit: int) -> None:
-    kept = cut(text.replace("\ud800", ""), limit).partition(" […]")[0]
-    assert len(kept.encode(errors="replace")) <= max(limit, len(kept.encode(errors="replace")) if kept == text else 0)
+    made = cut(text, limit)
+    if len(text.encode()) <= limit:
+        assert made == text
+    else:
+        kept = made.removesuffix(CUT)
+        assert text.startswith(kept)
+        assert len(kept.encode()) <= limit
 
 
 MARKS = st.sampled_from(
-    [b"<!-- liza:begin run=coder-1.7 -->", b"<!-- liza:end run=coder-1.7 -->", b"<!-- liza:begin run=code-reviewer-2.1 -->",
-     b"<!-- liza:end run=code-reviewer-2.1 -->", b"<!-- liza:begin run=X -->", b"\n", b"\r\n", b" ", b"t", b"\xff"]
+    [b"<!-- liza:begin run=coder-1.7 -->", b"<!-- liza:end run=coder-1.7 -->", b"<!-- liza:begin run=planner-2.1 -->",
+     b"<!-- liza:end run=planner-2.1 -->", b"<!-- liza:begin run=X -->", b"\n", b"\r\n", b" ", b"t", b"\xff"]
 )  # fmt: skip
 
 
