@@ -1,0 +1,83 @@
+"""The sample board that people learn from is a board that Liza accepts, and shows everything there is."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from liza.board import document, journal
+from liza.rules import derived, invariants, model, planning, shaping, transitions
+from liza.rules.model import State, Status
+
+EXAMPLE = Path(__file__).parent.parent.parent / ".liza.example"
+BOARD = EXAMPLE / "state.yaml"
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return document.load(BOARD.read_text(encoding="utf-8"), str(BOARD))
+
+
+def test_the_example_breaks_no_invariant(state: State) -> None:
+    assert [str(violation) for violation in invariants.check(state)] == []
+
+
+def test_the_example_shows_every_status_and_every_section(state: State) -> None:
+    assert {task.status for task in state.tasks} == set(Status)
+    empty = [name for name in document.SECTIONS if not getattr(state, name)]
+    assert empty == []
+
+
+def test_the_example_is_taken_apart_entry_by_entry() -> None:
+    assert not document.read(BOARD.read_text(encoding="utf-8")).is_whole
+
+
+def test_the_fields_for_readers_say_what_the_tasks_say(state: State) -> None:
+    fresh = derived.derive(state)
+    assert fresh.agents == state.agents
+    assert fresh.sprint.metrics == state.sprint.metrics
+
+
+def test_every_history_leads_along_the_arrows_to_the_status_that_the_task_has(state: State) -> None:
+    for task in state.tasks:
+        assert task.history[0].event == "add", task.id
+        assert task.status in _reached(task), task.id
+
+
+def _reached(task: model.Task) -> set[Status]:
+    """Where the events of a task's history can have led."""
+    at = {Status.UNCLAIMED, Status.DRAFT}
+    for event in task.history[1:]:
+        at = {arrow.target for arrow in transitions.ARROWS if arrow.verb == event.event and arrow.sources & at} or at
+    return at
+
+
+def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
+    drafts = [task for task in state.tasks if task.status is Status.DRAFT]
+    assert drafts
+    for task in drafts:
+        assert task.history[0].detail == "; ".join(shaping.lacking(task, frozenset({task.spec_ref})))
+
+
+def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:
+    assert state.planning.fingerprint in [trigger.fingerprint for trigger in planning.triggers(state)]
+
+
+def test_the_journals_last_entry_is_about_this_very_board() -> None:
+    last = journal.last(EXAMPLE / "log.yaml")
+    assert last is not None
+    assert last.revision == document.load(BOARD.read_text(encoding="utf-8")).revision
+    assert last.sha256 == hashlib.sha256(BOARD.read_bytes()).hexdigest()
+
+
+def test_the_journal_shows_an_edit_from_outside_and_a_revision_that_never_happened() -> None:
+    records = list(journal.newest(EXAMPLE / "log.yaml"))
+    assert "external_edit" in [record.event for record in records]
+    numbers = [record.revision for record in records]
+    assert set(range(numbers[-1], numbers[0])) - set(numbers), "no revision is missing"
+
+
+def test_every_key_of_the_config_is_one_that_a_rule_reads() -> None:
+    assert document.unknown_config(BOARD.read_text(encoding="utf-8")) == ()
