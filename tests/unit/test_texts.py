@@ -1,0 +1,83 @@
+"""What the pages say is what the code does, where that can be compared; and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from liza.rules.model import Status
+from liza.rules.transitions import ARROWS, OPEN
+from liza.rules.working import ANOMALIES
+
+ROOT = Path(__file__).parent.parent.parent
+STATES = ROOT / "specs" / "architecture" / "state-machines.md"
+LAID = ("architecture", "protocols")
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("contracts/*.md"), *ROOT.glob("specs/**/*.md"), *ROOT.glob(".liza.example/*.md")]
+)
+
+
+def _task_states() -> str:
+    return STATES.read_text().partition("## A task")[2].partition("\n## ")[0]
+
+
+def test_the_table_of_arrows_in_the_specs_has_every_arrow_and_no_other() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| ([^|]+) \| ([^|]+) \|", _task_states(), re.M)
+    told = {}
+    for event, sources, target in rows:
+        if event in ("event", "add"):
+            continue
+        start = OPEN if sources == "any open" else {Status(word) for word in sources.split(", ")}
+        for source in start:
+            told[event, source] = source if target == "same" else Status(target)
+    real = {(arrow.verb, source): arrow.target for arrow in ARROWS for source in arrow.sources}
+    assert told == real
+
+
+def test_the_diagram_in_the_specs_draws_every_arrow_that_leads_to_another_task_status() -> None:
+    drawn = set()
+    for start, end, label in re.findall(r"^    ([A-Z_]+) --> ([A-Z_]+): (.+)$", _task_states(), re.M):
+        drawn |= {(Status(start), Status(end))}
+        assert label
+    wanted = {
+        (source, arrow.target)
+        for arrow in ARROWS
+        if arrow.verb not in ("supersede", "drop", "edit")
+        for source in arrow.sources
+    }
+    assert drawn == wanted
+
+
+def test_the_contract_names_every_kind_of_report() -> None:
+    text = (ROOT / "contracts" / "MULTI_AGENT_MODE.md").read_text()
+    assert [kind for kind in ANOMALIES if kind not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file_and_its_anchor(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name) if name else page
+        assert place.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in _anchors(place), f"{page.name}: {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_pages_that_agents_read_link_only_to_pages_that_are_laid_beside_the_board() -> None:
+    for page in [page for page in PAGES if page.parent.name in (*LAID, "contracts")]:
+        for target in re.findall(r"\]\(([^)\s#]+)", page.read_text()):
+            place = (page.parent / target).resolve().relative_to(ROOT)
+            assert place.parts[0] == "contracts" or place.parts[1] in LAID, f"{page.name}: {target}"
+
+
+def test_roles_have_the_anchors_that_the_contract_sends_agents_to() -> None:
+    assert {"planner", "coder", "code-reviewer"} <= _anchors(ROOT / "specs" / "architecture" / "roles.md")
