@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -190,6 +190,11 @@ class Board:
                 good = self._settler.known()
                 standing = self._settler.unread(good or wanted)
                 self._replace(standing, actor, event, text)
+
+    def rewrite(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
+        """As ``replace_text``, of what ``rewritten`` makes of the text under the lock; whatever it raises writes nothing."""
+        with self._locked() as standing:
+            self._replace(standing, actor, event, rewritten(standing.document.text))
 
     def _replace(self, standing: Standing, actor: str, event: str, text: str) -> None:
         wanted = document.read(text)
