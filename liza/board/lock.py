@@ -158,3 +158,11 @@ def holder(path: Path) -> str:
     except (OSError, ValueError):
         return "its holder is not known"
     return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
+
+
+def holder_pid(path: Path) -> int | None:
+    """The process that wrote its name into a lock last; None where none did."""
+    try:
+        return int(path.read_text(errors="replace").split(" ", 1)[0])
+    except (OSError, ValueError):
+        return None

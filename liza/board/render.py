@@ -26,6 +26,8 @@ _PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", 
     "integration_command",
     "sandbox_setup",
 }
+_ONE_LINE_KEYS: Final = frozenset(("history", "reservation", "merging", "metrics"))
+_WIDEST: Final = 240
 _NOT_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
 _SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
@@ -101,8 +103,24 @@ def flow(value: list[Any], key: str) -> str:
     return "[" + ", ".join(quoted(item) if isinstance(item, str) else scalar(item, key) for item in value) + "]"
 
 
+def one_line(value: dict[str, Any], key: str) -> str | None:
+    """Between braces what changes often and is read at a glance, so that a change of it is a line; None where it is
+    too wide for that."""
+    if key not in _ONE_LINE_KEYS or any(isinstance(part, dict | list) for part in value.values()):
+        return None
+    text = "{" + ", ".join(f"{name}: {_between_braces(part, name)}" for name, part in value.items()) + "}"
+    fits = len(text) <= _WIDEST and all(_WORD.fullmatch(name) and name.lower() not in _NOT_WORDS for name in value)
+    return text if fits else None
+
+
+def _between_braces(value: Any, key: str) -> str:
+    return quoted(value) if isinstance(value, str) and key not in _WORD_KEYS else scalar(value, key)
+
+
 def after_colon(value: Any, key: str, column: int, style: Style) -> list[str]:
     """The lines of a value whose key stands at ``column``: first what follows the colon, then whole lines."""
+    if isinstance(value, dict) and value and (line := one_line(value, key)) is not None:
+        return [f" {line}"]
     if isinstance(value, dict):
         return ["", *mapping(value, column + 2, style)] if value else [" {}"]
     if isinstance(value, list):
@@ -133,6 +151,8 @@ def sequence(value: list[Any], key: str, column: int, style: Style) -> list[str]
 def item(value: Any, key: str, column: int, style: Style) -> list[str]:
     """The lines of one item of a sequence."""
     dash = " " * column + "-"
+    if isinstance(value, dict) and value and (line := one_line(value, key)) is not None:
+        return [f"{dash} {line}"]
     if isinstance(value, dict) and value:
         first, *rest = mapping(value, column + 2, style)
         return [f"{dash} {first.lstrip(' ')}", *rest]

@@ -113,11 +113,15 @@ class Launcher:
         text = brief.compose(self._context(state, held, directory, place))
         directory.write_brief(text.assignment, text.facts, text.prompt, text.block)
         names = self.preset.instructions
-        brief_filter.bind(self.crew.git, held.run, names)
+        brief_filter.bind(self.crew.git, names, held.run)
         written = brief.write(place, self.preset, directory, text.block)
         if written.file is None:
             return f"{text.prompt}\n\n{text.block}"
-        brief_filter.settle_index(self.crew.git.at(place), written.file)
+        git = self.crew.worktrees.slot_git(place.name)
+        if brief_filter.is_known(git, written.file):
+            brief_filter.settle_index(git, written.file)
+        elif not brief_filter.text_outside(place / written.file):
+            brief_filter.hide(self.crew.git, (written.file,), held.run)
         return text.prompt
 
     def _context(self, state: State, held: Holding, directory: RunDir, place: Path) -> brief.Context:

@@ -6,17 +6,17 @@ import queue
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from liza.board import events
+from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
-from liza.rules import taking, working
 from liza.rules import decide as rules
+from liza.rules import taking, working
 from liza.rules.errors import LizaError, LockTimeout, NotYours, Refused
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
-from liza.supervisor import jobs, launch
+from liza.supervisor import jobs
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
 from liza.supervisor.settle import STOPPED, settle
@@ -38,16 +38,18 @@ class Leave:
 class Supervisor:
     """One agent's supervisor. ``events`` is where watches, children and signals post; ``say`` hears each step."""
 
-    def __init__(self, crew: Crew, agent: str, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, crew: Crew, agent: str, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
         self.crew = crew
         self.agent = agent
         self.preset = preset
         self.say = say
         self.launcher = Launcher(crew, preset, environ)
-        self.events: queue.Queue[object] = queue.Queue()
+        self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
         self.memory = Memory(started=steady, wall=crew.clock.now(), steady=steady)
-        self.watch = events.watch(crew.paths, (crew.paths.runs / agent,))
+        self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
 
     def run(self) -> rules.Exit:
         """Until there is a reason to leave. Raises LizaError for what no retry can mend."""
@@ -143,7 +145,7 @@ class Supervisor:
         self.memory.merge_tried = (self.crew.board.read().revision, task)
         order = jobs.Order(
             name=f"merge {task}",
-            words=[*liza_words(), "merge", "--json"],
+            words=[*liza_words(), "merge", "--for", self.agent, "--json"],
             directory=self.crew.paths.root,
             log=self.crew.paths.logs / f"merger-{self.agent}.log",
             env=self.launcher.environ,
@@ -171,7 +173,7 @@ class Supervisor:
         if came.kind in ("finished", "handed off"):
             self.memory.crashes_in_a_row = 0
         self._say(f"{run} {came.kind}: {came.why}" if came.kind == "crashed" else f"{run} {came.kind}")
-        events.ring(self.crew.paths, self.agent)
+        bell.ring(self.crew.paths, self.agent)
 
     def _crash(self, run: str, why: str) -> None:
         """A session that could not even be prepared."""
@@ -272,6 +274,3 @@ def standard_error(agent: str) -> Callable[[str], None]:
         sys.stderr.flush()
 
     return say
-
-
-__all__ = ["Leave", "Path", "Supervisor", "launch", "standard_error"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from liza.board import events
+from liza.board import bell
 from liza.board.lock import Lock
 from liza.programs import presets
 from liza.rules import taking
@@ -43,7 +43,7 @@ def supervise(crew: Crew, agent: str, program: str | None, say: Callable[[str], 
         record(crew)
     finally:
         lock.release()
-        events.ring(crew.paths, agent)
+        bell.ring(crew.paths, agent)
     say(left.why)
     return left.code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from liza.programs import aside, brief, ends, session
 from liza.programs.preset import Preset
@@ -14,6 +15,7 @@ from liza.supervisor.situation import SETTLED
 from liza.verbs.crew import Crew
 
 STOPPED = "stop"
+GENTLE = (STOPPED, "over", "fenced")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Came:
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
     record = directory.record()
-    came = _what_came(directory, preset)
+    came = _what_came(crew, directory, preset)
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     if record is not None:
         _take_brief_away(crew, record)
@@ -37,17 +39,27 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     return came
 
 
-def _what_came(directory: RunDir, preset: Preset) -> Came:
+def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     found = session.look(directory.path)
     halt = directory.stopped()
-    if halt is not None and halt.reason in (STOPPED, "over", "fenced"):
-        return Came(directory.run, "stopped" if halt.reason == STOPPED else "finished", halt.reason)
-    if halt is not None:
-        return Came(directory.run, "crashed", f"{halt.reason}. {_last_lines(directory)}")
-    if isinstance(found, session.Never):
+    if isinstance(found, session.Living | session.Starting | session.Never):
         return Came(directory.run, "stopped", "its program was never started")
-    outcome = ends.outcome(directory.word(), found, preset.exit_codes)
-    return Came(directory.run, outcome.kind, f"{outcome.why}. {_last_lines(directory)}".strip())
+    reason = halt.reason if halt else None
+    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason):
+        case ends.Halted(why) if why in GENTLE:
+            return Came(directory.run, "stopped" if why == STOPPED else "finished", why)
+        case ends.Finished():
+            return Came(directory.run, "finished", _last_lines(directory))
+        case ends.HandedOff():
+            return Came(directory.run, "handed off", _last_lines(directory))
+        case ends.Halted(why) | ends.NeverRan(why) | ends.Crashed(why):
+            return Came(directory.run, "crashed", f"{why}. {_last_lines(directory)}".strip())
+
+
+def _moved(crew: Crew, directory: RunDir) -> bool:
+    """Whether the session made a commit."""
+    record = directory.record()
+    return record is not None and crew.worktrees.head(Path(record.worktree).name) != record.commit
 
 
 def _last_lines(directory: RunDir) -> str:
@@ -57,8 +69,11 @@ def _last_lines(directory: RunDir) -> str:
 
 def _take_brief_away(crew: Crew, record: Record) -> None:
     if record.worktree:
-        brief.take_away(crew.paths.root / record.worktree, record.run)
-        brief_filter.unbind(crew.git, record.run)
+        taken = brief.take_away(Path(record.worktree), crew.run_dir(record.run))
+        if taken is not None:
+            brief_filter.settle_index(crew.worktrees.slot_git(Path(record.worktree).name), taken)
+    brief_filter.unbind(crew.git, record.run)
+    brief_filter.unhide(crew.git, record.run)
 
 
 def _tell(crew: Crew, record: Record, came: Came) -> None:
@@ -77,8 +92,10 @@ def _tell(crew: Crew, record: Record, came: Came) -> None:
     if task is None or task.run != record.run or task.status is not Status.CLAIMED:
         return
     with crew.change(record.agent, _EVENTS[came.kind], record.task) as tx:
-        tx.state = _after_work(crew, tx.state, record, came) if came.kind != "stopped" else taking.stop(
-            tx.state, record.task, record.run, now
+        tx.state = (
+            _after_work(crew, tx.state, record, came)
+            if came.kind != "stopped"
+            else taking.stop(tx.state, record.task, record.run, now)
         )
 
 
@@ -87,12 +104,9 @@ _EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stop
 
 def _after_work(crew: Crew, state: State, record: Record, came: Came) -> State:
     assert record.task is not None
-    task = taking.find(state, record.task)
-    slot = task.worktree or ""
-    moved = crew.worktrees.head(slot) != record.commit
-    event = _EVENTS[came.kind]
+    moved = _moved(crew, crew.run_dir(record.run))
     return working.session_over(
-        state, record.task, record.run, event=event, detail=came.why, moved=moved, now=crew.clock.now()
+        state, record.task, record.run, event=_EVENTS[came.kind], detail=came.why, moved=moved, now=crew.clock.now()
     )
 
 

@@ -18,6 +18,7 @@ from liza.supervisor.memory import Memory, SessionMemory
 from liza.verbs.crew import Crew
 
 SETTLED = "settled"
+LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 
 
 def gather(crew: Crew, agent: str, memory: Memory, ready_timeout: float) -> Situation:
@@ -54,9 +55,7 @@ def unsettled(crew: Crew, agent: str) -> RunDir | None:
     return None
 
 
-def _session(
-    crew: Crew, state: State, agent: str, memory: Memory, steady: float, now: datetime
-) -> SessionFacts | None:
+def _session(crew: Crew, state: State, agent: str, memory: Memory, steady: float, now: datetime) -> SessionFacts | None:
     directory = unsettled(crew, agent)
     held = holding(state, agent)
     if directory is None or not directory.exists():
@@ -88,7 +87,7 @@ def _living(
         known = SessionMemory(directory.run, started=steady - age, moved=steady, beat=steady)
         memory.session = known
     _look_for_movement(crew, state, directory, known, found, steady)
-    if known.word is None and directory.word() is not None:
+    if known.word is None and (directory.word() is not None or has_ended(state, directory.run)):
         known.word = steady
     return SessionFacts(
         run=directory.run,
@@ -99,6 +98,13 @@ def _living(
         since_word=None if known.word is None else steady - known.word,
         since_beat=steady - known.beat,
     )
+
+
+def has_ended(state: State, run: str) -> bool:
+    """Whether the board says that this run has said its last word: its verb is there before its word is."""
+    if any(note.event == run for note in state.goal.alignment_history):
+        return True
+    return any(event.run == run and event.event in LAST_WORDS for task in state.tasks for event in task.history)
 
 
 def _look_for_movement(
@@ -141,7 +147,9 @@ def _ticks(living: session.Living) -> int:
 
 def _touched(worktree: Path) -> float | None:
     try:
-        return max(os.stat(worktree).st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree)))
+        return max(
+            os.stat(worktree).st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
+        )
     except (OSError, TypeError):
         return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +67,13 @@ def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     if options.detached:
         with (crew.paths.logs / f"{agent}.log").open("ab") as log:
             return subprocess.Popen(
-                words, cwd=crew.paths.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, text=True
+                words,
+                cwd=crew.paths.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                text=True,
             )
     # In a group of its own: Ctrl+C reaches this process alone, which then asks each supervisor once.
     return subprocess.Popen(
@@ -111,6 +116,3 @@ def _relay(child: subprocess.Popen[str], say: Say) -> None:
     for line in child.stderr:
         agent, _, text = line.rstrip("\n").partition("  ")
         say(agent, text)
-
-
-__all__ = ["UpOptions", "sys", "up"]

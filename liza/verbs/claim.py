@@ -31,7 +31,7 @@ class Claimed:
 
 
 def claim(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
-    """A person, or a script, claims for an agent; an agent that the board does not know is registered. Raises Refused."""
+    """A person, or a script, claims for an agent; an unknown agent is registered. Raises Refused."""
     human_or(crew, planner=False)
     agent = agent_id(agent)
     if role_of(agent) == "code-reviewer":
@@ -87,7 +87,7 @@ def _prepare_and_confirm(crew: Crew, agent: str, at: Claimed, evidence: Evidence
         # Its session is proved dead; what that session had started may still be running.
         processes.kill_run(lapsed, crew.paths.root)
     prepared = crew.worktrees.prepare(at.slot, at.task, at.run, salvage_as=lapsed or task.run)
-    with crew.change(agent, "claim", at.task) as tx:
+    with crew.change(at.run, "claim", at.task) as tx:
         tx.state = taking.confirm(tx.state, at.task, at.run, prepared.base, crew.clock.now(), evidence)
     return Claimed(at.task, at.run, at.slot, taking.find(tx.state, at.task).lease_expires)
 

@@ -54,7 +54,7 @@ class Crew:
 
     @cached_property
     def worktrees(self) -> Worktrees:
-        return Worktrees(self.paths, self.git)
+        return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:

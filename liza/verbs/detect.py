@@ -72,6 +72,8 @@ def _mentions(path: Path, tool: str) -> bool:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise LizaError(f"{path.name} cannot be read: {wrong}", f"python3 -m tomllib {path.name}") from wrong
-    return tool in str(found.get("tool", {}).keys()) or tool in str(found.get("project", {})) or tool in str(
-        found.get("dependency-groups", {})
+    return (
+        tool in str(found.get("tool", {}).keys())
+        or tool in str(found.get("project", {}))
+        or tool in str(found.get("dependency-groups", {}))
     )

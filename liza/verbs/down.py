@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.board.lock import Lock, holder_of
+from liza.board.lock import Lock, holder_pid
 from liza.programs import processes, rundir, session
 from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
@@ -19,7 +19,6 @@ from liza.rules.paths import HISTORY_REF
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.init import IGNORED
 
 PATIENCE = 40.0
 SHORT = 8.0
@@ -49,13 +48,13 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
 
 def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     path = crew.paths.supervisor_lock(agent)
-    held = holder_of(path)
-    if held is None:
+    pid = holder_pid(path)
+    if pid is None:
         raise Refused(f"the supervisor of {agent} holds its lock and cannot be named", f"fuser {path}")
     with suppress(ProcessLookupError):
-        os.kill(held.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
         if now:
-            os.kill(held.pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
     lock = Lock(path)
     lock.acquire(timeout=SHORT if now else PATIENCE)
     lock.release()
@@ -64,9 +63,9 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
 def _end_orphans(crew: Crew) -> list[str]:
     """Sessions whose supervisor was killed live on to be adopted; with the whole crew down nobody will."""
     ended = []
-    for directory in sorted(crew.paths.runs.glob("*/*")):
-        if not directory.is_dir() or not rundir.is_run(directory.name):
-            continue
+    agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
+    for run in (run for agent in agents for run in rundir.runs_of(crew.paths, agent)):
+        directory = crew.run_dir(run).path
         if isinstance(session.look(directory), session.Living | session.Starting):
             crew.run_dir(directory.name).note_stop(crew.clock.now(), "stop")
             session.stop(directory, directory.name, crew.paths.root, grace=2.0)
@@ -84,8 +83,8 @@ def purge(crew: Crew) -> Purged:
     found = survey(crew.paths.root)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
-    brief_filter.remove(crew.git)
-    exclude.remove(crew.git, IGNORED)
+    brief_filter.uninstall(crew.git)
+    exclude.let_in(crew.git)
     gone, kept = _branches(crew, made, found.branch)
     if not kept:
         _refs(crew, HISTORY_REF)
@@ -106,7 +105,13 @@ def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[s
     mine = crew.git.out("for-each-ref", "--format=%(refname)", "refs/heads/task/", "refs/liza/salvage/").split()
     if made is not None and made != current:
         mine.append(f"refs/heads/{made}")
-    others = [ref for ref in crew.git.out("for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/", "refs/tags/").split() if ref not in mine]
+    others = [
+        ref
+        for ref in crew.git.out(
+            "for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/", "refs/tags/"
+        ).split()
+        if ref not in mine
+    ]
     gone, kept = [], []
     for ref in mine:
         if crew.git.out("rev-list", "-n1", ref, "--not", *others):

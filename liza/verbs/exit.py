@@ -8,7 +8,7 @@ from liza.verbs.caller import run_caller
 from liza.verbs.crew import Crew
 
 
-def exit(crew: Crew, word: str) -> Answer:
+def leave(crew: Crew, word: str) -> Answer:
     """Leave 0 (look for more), 1 (failed) or 42 (start again) as the word of this run. Raises Usage, Refused."""
     caller = run_caller(crew)
     directory = crew.run_dir(caller.run)

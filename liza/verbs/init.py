@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ from liza.repo.runner import Git
 from liza.repo.survey import Survey, survey
 from liza.repo.worktrees import Worktrees
 from liza.rules.errors import Missing, Refused
+from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.verbs import commands, detect, texts
 from liza.verbs.answer import Answer
 from liza.verbs.crew import Crew, SystemClock
-from liza.verbs.merge import SLOT, set_up
+from liza.verbs.merge import SLOT
 from liza.verbs.record import record
 
-IGNORED = ("/.liza/", "/.worktrees/")
 Say = Callable[[str, str], None]
 
 
@@ -58,13 +59,16 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
             (crew.paths.specs / "goal.md").write_text(f"# {goal}\n\nSay here what must be true when this is done.\n")
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         command, setup = _baseline(crew, options, tip, say)
-        say("programs", f"{options.program or presets.default()} for all roles, permissions {options.permissions}")
+        chosen = presets.choose(options.program, os.environ, "coder", Config(), presets.load(crew.paths))
+        say("programs", f"{chosen.spec} for all roles, permissions {options.permissions}")
         crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()))
     except BaseException:
         take_out(crew, found, tip)
         raise
     record(crew)
-    return Answer("changed", None, None, "liza up", {"root": str(found.root), "integration": tip, "tested": bool(command)})
+    return Answer(
+        "changed", None, None, "liza up", {"root": str(found.root), "integration": tip, "tested": bool(command)}
+    )
 
 
 def fit(directory: Path) -> Survey:
@@ -77,7 +81,9 @@ def fit(directory: Path) -> Survey:
     if found.head is None:
         raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
     if found.branch is None:
-        raise Refused(f"HEAD is detached at {found.head[:12]}; integration should start from a branch", "git switch main")
+        raise Refused(
+            f"HEAD is detached at {found.head[:12]}; integration should start from a branch", "git switch main"
+        )
     if found.identity is None:
         raise Missing(
             "git has no identity; commits need a name and an address",
@@ -118,7 +124,7 @@ def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     for directory in (crew.paths.liza, crew.paths.locks, crew.paths.logs, crew.paths.specs):
         directory.mkdir(exist_ok=True)
     crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
-    exclude.add(crew.git, IGNORED)
+    exclude.keep_out(crew.git)
     texts.lay(crew.paths)
     branch = options.integration_branch
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
@@ -138,7 +144,7 @@ def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str
     if command is None:
         say("baseline", "no test command known: merges will be recorded as untested; --test CMD says one")
         return None, setup
-    Worktrees(crew.paths, crew.git).detach(SLOT, tip, "merge-baseline")
+    Worktrees(crew.paths, crew.git, options.integration_branch).detach(SLOT, tip, "merge-baseline")
     place = crew.paths.slot(SLOT)
     if setup is not None:
         done = commands.run(setup.command, place, crew.paths.logs / "baseline-setup.log", 1800)
@@ -147,7 +153,9 @@ def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str
         say("set-up", f"{setup.command}: {done.seconds:.0f} s ok")
     done = commands.run(command, place, crew.paths.logs / "baseline-tests.log", 1800)
     if not done.green and not options.accept_red:
-        raise Refused(f"the tests are red on integration: {command}\n{done.tail()}", "mend them, or: liza init … --accept-red")
+        raise Refused(
+            f"the tests are red on integration: {command}\n{done.tail()}", "mend them, or: liza init … --accept-red"
+        )
     say("baseline", f"{command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
     return command, setup
 
@@ -209,8 +217,8 @@ def _board(
 def take_out(crew: Crew, found: Survey, tip: str) -> None:
     """Leave the repository as it was before init: what this crew made goes, what holds work of its own stays."""
     Worktrees(crew.paths, crew.git).remove_all()
-    brief_filter.remove(crew.git)
-    exclude.remove(crew.git, IGNORED)
+    brief_filter.uninstall(crew.git)
+    exclude.let_in(crew.git)
     made = crew.paths.liza / "made.json"
     branch = json.loads(made.read_text())["branch"] if made.exists() else None
     if branch and crew.git.out("rev-parse", f"refs/heads/{branch}") == tip and found.branch != branch:
@@ -218,5 +226,3 @@ def take_out(crew: Crew, found: Survey, tip: str) -> None:
     if crew.paths.liza.exists():
         shutil.rmtree(crew.paths.liza)
 
-
-__all__ = ["Git", "InitOptions", "fit", "init", "set_up", "take_out"]

@@ -9,6 +9,7 @@ from liza.repo import merges, sandbox
 from liza.rules import merging, taking
 from liza.rules.errors import MergeConflict, Refused
 from liza.rules.model import Merging, State, Task
+from liza.rules.paths import agent_id
 from liza.rules.transitions import Said
 from liza.verbs import commands
 from liza.verbs.answer import Answer, answer
@@ -25,9 +26,13 @@ class Red:
     detail: str
 
 
-def merge(crew: Crew, task_id: str | None = None) -> Answer:
-    """Merge the named, or the best, APPROVED task. Raises Refused, GitFailed."""
-    by = human_or(crew, planner=False)
+def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Answer:
+    """Merge the named, or the best, APPROVED task, for a person or for the supervisor of that agent.
+
+    Raises Refused, GitFailed.
+    """
+    person = human_or(crew, planner=False)
+    by = agent_id(supervisor) if supervisor else person
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
@@ -140,15 +145,16 @@ def set_up(crew: Crew, slot: str) -> str | None:
 def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
     """Offer the candidate to integration; whether this attempt is at its end."""
     done = merges.advance(crew.git, _branch(crew), made.candidate, made.expected)
-    if done.moved:
+    if done.outcome == "moved":
         _merged(crew, by, task, made)
         return True
+    waiting = done.outcome == "waiting"
     with crew.change(by, "merging", task.id) as tx:
-        if done.waiting:
+        if waiting:
             tx.state = merging.waiting(tx.state, task.id, done.files)
         else:
             tx.state = merging.dropped(tx.state, task.id)
-    return done.waiting
+    return waiting
 
 
 def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
@@ -156,7 +162,7 @@ def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     with crew.change(by, "merge", task.id) as tx:
         tx.state = merging.merged(tx.state, task.id, Said(now=crew.clock.now(), by=by, commit=made.candidate), tested)
     if task.worktree:
-        crew.worktrees.clear(task.worktree, task.id, task.run)
+        crew.worktrees.clear(task.worktree, task.id, task.run or by)
     merges.drop_candidate(crew.git, task.id)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from liza.board import spool
+from collections.abc import Iterator
+from datetime import datetime
+
 from liza.board.lock import Lock
+from liza.board.spool import Spool, SpoolItem
 from liza.repo import history
 from liza.repo.history import Recorded
 from liza.verbs.crew import Crew
@@ -21,25 +24,34 @@ def record(crew: Crew) -> int:
 
 
 def _record(crew: Crew) -> int:
-    items = spool.items(crew.paths)
-    if not items:
+    spool = Spool(crew.paths.spool)
+    waiting = spool.revisions()
+    if not waiting:
         return 0
-    tip = history.tip(crew.git)
-    text = tip[1] if tip else ""
-    done: list[Recorded] = []
-    for item in items:
-        if tip is None or item.revision > tip[0]:
-            text = spool.replay(text, item)
-            done.append(
-                Recorded(
-                    revision=item.revision, subject=item.subject, body="", time=item.time, author=item.actor, text=text
-                )
-            )
-    if done:
-        history.record(crew.git, done)
-    for item in items:
-        spool.drop(crew.paths, item.revision)
-    return len(done)
+    done = [
+        Recorded(
+            revision=item.revision,
+            subject=item.subject,
+            body="",
+            time=datetime.fromisoformat(item.time),
+            author=item.actor,
+            text=text,
+        )
+        for item, text in _texts(spool)
+        if item.revision <= waiting[-1]
+    ]
+    # What was spooled since is for the next time: only what was read here may go.
+    count = history.record(crew.git, done) if done else 0
+    spool.drop(waiting[-1])
+    return count
+
+
+def _texts(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
+    """Each waiting revision with the whole board as it was then."""
+    waiting = {item.revision: item for item in spool.items()}
+    for revision, text in spool.texts():
+        if revision in waiting:
+            yield waiting[revision], text
 
 
 def record_if_alone(crew: Crew) -> None:

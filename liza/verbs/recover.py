@@ -1,4 +1,4 @@
-"""Settle what the dead left: reservations, half-made claims, merges. Run at the start of every supervisor and by doctor."""
+"""Settle what the dead left: reservations, half-made claims, merges. Every supervisor starts with it, as does doctor."""
 
 from __future__ import annotations
 

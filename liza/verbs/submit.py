@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from liza.repo import brief_filter
+from liza.repo.runner import Git
 from liza.rules import taking, working
 from liza.rules.errors import NotYours
 from liza.rules.model import Status, Task
@@ -35,12 +36,21 @@ _OPEN = (Status.CLAIMED, Status.READY_FOR_REVIEW)
 def look(crew: Crew, task: Task) -> Work:
     """The worktree as `submit` must know it. Raises NoCrew, GitFailed."""
     slot = crew.slot_of(task)
-    git = crew.git.at(slot)
+    git = crew.worktrees.slot_git(slot.name)
     head = git.out("rev-parse", "HEAD")
     assert task.worktree is not None
     return Work(
         head=head,
         ahead=git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=crew.worktrees.dirty(task.worktree),
-        stray=brief_filter.strays(slot),
+        stray=_strays(git),
+    )
+
+
+def _strays(git: Git) -> tuple[str, ...]:
+    """Instructions files that git is told to overlook, and that hold text besides the brief."""
+    return tuple(
+        name
+        for name in brief_filter.bound(git)
+        if not brief_filter.is_known(git, name) and brief_filter.text_outside(git.directory / name)
     )

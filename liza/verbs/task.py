@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from liza.board.document import load_tasks
+from liza.board.task_file import load_tasks
 from liza.programs import processes, session
 from liza.repo.salvage import salvage
 from liza.rules import shaping, taking
@@ -41,7 +41,7 @@ def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
 
 
 def parse_file(text: str) -> tuple[Wanted, ...]:
-    """The tasks of a `task add --file`: YAML, one mapping or a list of them, in the board's field names. Raises Usage."""
+    """The tasks of a `task add --file`: YAML, one mapping or a list, in the board's field names. Raises Usage."""
     found: list[Wanted] = []
     for number, entry in enumerate(load_tasks(text), 1):
         named = {_NAMES.get(name, name): value for name, value in entry.items()}
@@ -153,7 +153,7 @@ def _asked(crew: Crew, by: str, specs: frozenset[str]) -> Asked:
 
 
 def _specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
-    """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. An anchor after # is a reader's."""
+    """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. What follows # is for readers."""
     branch = crew.board.read().config.integration_branch
     return frozenset(ref for ref in refs if ref and _spec_exists(crew, branch, ref.partition("#")[0]))
 

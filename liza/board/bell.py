@@ -1,0 +1,21 @@
+"""A bell: what is no change of the board, and may yet be what a neighbour waits for (a session over, an agent gone)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from liza.rules.paths import Paths
+
+
+def place(paths: Paths) -> Path:
+    """The directory to watch."""
+    return paths.liza / "bell"
+
+
+def ring(paths: Paths, agent: str) -> None:
+    """Wake everyone who watches. Raises OSError."""
+    place(paths).mkdir(parents=True, exist_ok=True)
+    path = place(paths) / agent
+    path.touch()
+    os.utime(path)
