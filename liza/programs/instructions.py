@@ -96,9 +96,9 @@ def _target(worktree: Path, name: str) -> Path:
 
 
 def _was_created(run_dir: RunDir, relative: str) -> bool:
-    """Whether an earlier run, whose block is now replaced, had made the file."""
-    for earlier in run_dir.earlier():
-        noted = earlier.brief_file()
+    """Whether the run whose block is now replaced, an earlier one or this, had made the file."""
+    for writer in (run_dir, *run_dir.others()):
+        noted = writer.brief_file()
         if noted is not None and noted.file == relative and noted.created:
             return True
     return False

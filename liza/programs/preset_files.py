@@ -67,7 +67,8 @@ def read(file: Path, source: str) -> Layer:
         _known(file, f" [programs.{name}]", row, (*_ROW, "like"))
         for key, inner in _INNER.items():
             _known(file, f" [programs.{name}.{key}]", row.get(key, {}), inner)
-        for dialog in row.get("dialogs", []):
+        dialogs = row.get("dialogs", [])
+        for dialog in dialogs if isinstance(dialogs, list) else [dialogs]:
             _known(file, f" [[programs.{name}.dialogs]]", dialog, _keys(Dialog))
     tiers = _tables(file, said, "tiers", (*ROLES, "default"))
     roles = said.get("roles", {})
@@ -132,7 +133,7 @@ def row_of(name: str, layers: list[Layer]) -> Preset:
 def _base(name: str, like: Any, layers: list[Layer]) -> dict[str, Any]:
     """The row that a row is like: one that is like another in turn would make a riddle of the table."""
     found: dict[str, Any] = {}
-    for layer in layers:
+    for layer in layers if isinstance(like, str) else ():
         found = _over(found, layer.rows.get(like, {}))
     if not found or like == name or "like" in found:
         raise Usage(f"[programs.{name}] is like {like!r}, which is no row of its own", "liza programs list")

@@ -133,7 +133,7 @@ class RunDir:
     def brief_file(self) -> BriefFile | None:
         return self._get("brief.json", BriefFile)
 
-    def earlier(self) -> Iterator[RunDir]:
+    def others(self) -> Iterator[RunDir]:
         """The other runs of this crew that have a directory, whoever's they are."""
         for directory in sorted(self.path.parent.parent.glob("*/*")):
             if directory != self.path and (directory / "run.json").is_file():

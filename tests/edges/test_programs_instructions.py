@@ -1,0 +1,212 @@
+"""The block in real files of a real worktree: put in, replaced, taken away, and never anywhere else."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs.instructions import take_away, write
+from liza.programs.preset import Preset
+from liza.programs.rundir import Record, RunDir
+from liza.programs.wording import BEGIN, END
+from liza.rules.paths import Paths
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md", "CLAUDE.md"), creates="AGENTS.md")
+
+
+def block(run: str) -> str:
+    return f"{BEGIN.format(run=run)}\n[liza] do it – now\n{END.format(run=run)}\n"
+
+
+class Place:
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.tree = self.root / ".worktrees" / ".slots" / "s1"
+        self.tree.mkdir(parents=True)
+
+    def run(self, run: str = "coder-1.1") -> RunDir:
+        made = RunDir(Paths(self.root), run)
+        made.create(Record(agent=made.agent, run=run, kind="work", started=NOW))
+        return made
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        files = [path for path in self.tree.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.tree)): (path.read_bytes(), path.stat().st_mode) for path in files}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+ORIGINALS = [
+    b"# Rules\n\nBe kind.\n",
+    b"no last newline",
+    b"",
+    b"\r\nwindows\r\nlines\r\n",
+    b"\xef\xbb\xbfmark of an editor\n",
+    b"\xff\xfe\x00 no text at all \x00",
+    b"<!-- liza:begin run=coder-1.1 -->\na block that lost its end\n",
+    b"<!-- liza:end run=coder-1.1 -->\nan end that lost its block\n",
+    b"> <!-- liza:begin run=coder-1.1 -->\nquoted\n> <!-- liza:end run=coder-1.1 -->\n",
+    b"x\n" * 200_000,
+]
+
+
+@pytest.mark.parametrize("original", ORIGINALS)
+def test_putting_the_block_in_and_taking_it_away_gives_the_same_bytes_and_mode(place: Place, original: bytes) -> None:
+    file = place.tree / "AGENTS.md"
+    file.write_bytes(original)
+    file.chmod(0o640)
+    before = place.snapshot()
+    run = place.run()
+    assert write(place.tree, PRESET, run, block(run.run)).file == "AGENTS.md"
+    assert file.read_bytes() == block(run.run).encode() + original
+    assert take_away(place.tree, run) == "AGENTS.md"
+    assert place.snapshot() == before
+    assert take_away(place.tree, run) is None
+    assert place.snapshot() == before
+
+
+def test_the_first_file_that_exists_is_the_one_and_else_the_plain_one_is_made(place: Place) -> None:
+    first, second = place.run(), place.run("coder-1.2")
+    assert write(place.tree, PRESET, first, block(first.run)).file == "AGENTS.md"
+    assert take_away(place.tree, first) == "AGENTS.md"
+    assert place.snapshot() == {}
+    (place.tree / "CLAUDE.md").write_text("c")
+    assert write(place.tree, PRESET, second, block(second.run)).file == "CLAUDE.md"
+    assert list(place.snapshot()) == ["CLAUDE.md"]
+
+
+def test_text_that_the_agent_wrote_beside_the_block_stays(place: Place) -> None:
+    run = place.run()
+    write(place.tree, PRESET, run, block(run.run))
+    with (place.tree / "AGENTS.md").open("a") as file:
+        file.write("a rule that was agreed on\n")
+    take_away(place.tree, run)
+    assert (place.tree / "AGENTS.md").read_text() == "a rule that was agreed on\n"
+
+
+def test_a_block_that_an_earlier_run_left_is_replaced_and_the_file_it_made_goes_with_the_last(place: Place) -> None:
+    first, second = place.run(), place.run("coder-1.2")
+    write(place.tree, PRESET, first, block(first.run))
+    write(place.tree, PRESET, second, block(second.run))
+    assert (place.tree / "AGENTS.md").read_text() == block(second.run)
+    assert take_away(place.tree, first) is None
+    assert (place.tree / "AGENTS.md").read_text() == block(second.run)
+    assert take_away(place.tree, second) == "AGENTS.md"
+    assert place.snapshot() == {}
+
+
+def test_an_empty_file_of_the_projects_own_stays_though_an_earlier_run_left_its_block_in_it(place: Place) -> None:
+    (place.tree / "AGENTS.md").write_bytes(b"")
+    first, second = place.run(), place.run("coder-1.2")
+    write(place.tree, PRESET, first, block(first.run))
+    write(place.tree, PRESET, second, block(second.run))
+    take_away(place.tree, second)
+    assert (place.tree / "AGENTS.md").read_bytes() == b""
+
+
+def test_writing_twice_is_writing_once(place: Place) -> None:
+    run = place.run()
+    for _ in range(2):
+        write(place.tree, PRESET, run, block(run.run))
+        assert (place.tree / "AGENTS.md").read_text() == block(run.run)
+    take_away(place.tree, run)
+    assert place.snapshot() == {}
+
+
+def test_a_link_that_ends_inside_is_followed_and_stays_a_link(place: Place) -> None:
+    (place.tree / "docs").mkdir()
+    (place.tree / "docs" / "rules.md").write_text("rules\n")
+    (place.tree / "CLAUDE.md").symlink_to("docs/rules.md")
+    run = place.run()
+    assert write(place.tree, PRESET, run, block(run.run)).file == "docs/rules.md"
+    assert (place.tree / "CLAUDE.md").is_symlink()
+    assert (place.tree / "CLAUDE.md").read_text().endswith("rules\n")
+    assert take_away(place.tree, run) == "docs/rules.md"
+    assert (place.tree / "docs" / "rules.md").read_text() == "rules\n"
+
+
+def _outside(place: Place) -> Path:
+    target = place.root / "bashrc"
+    target.write_text("alias x=y\n")
+    return target
+
+
+def test_a_link_that_ends_outside_is_never_written_through(place: Place) -> None:
+    target = _outside(place)
+    (place.tree / "AGENTS.md").symlink_to(target)
+    run = place.run()
+    written = write(place.tree, PRESET, run, block(run.run))
+    assert written.file is None
+    assert "leads out of the worktree" in str(written.reason)
+    assert target.read_text() == "alias x=y\n"
+    assert take_away(place.tree, run) is None
+
+
+def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(place: Place) -> None:
+    (place.root / "outside").mkdir()
+    (place.tree / ".github").symlink_to(place.root / "outside")
+    run = place.run()
+    preset = Preset(name="x", instructions=(".github/copilot-instructions.md",))
+    written = write(place.tree, preset, run, block(run.run))
+    assert "leads out of the worktree" in str(written.reason)
+    assert list((place.root / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["dangling", "loop", "directory", "fifo", "git", "parent is a file"])
+def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: str) -> None:
+    file, preset = place.tree / "AGENTS.md", PRESET
+    if kind == "dangling":
+        file.symlink_to("nowhere.md")
+    elif kind == "loop":
+        file.symlink_to("AGENTS.md")
+    elif kind == "directory":
+        file.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "git":
+        (place.tree / ".git").mkdir()
+        (place.tree / ".git" / "config").write_text("[core]\n")
+        file.symlink_to(".git/config")
+    else:
+        (place.tree / "docs").write_text("a file")
+        preset = Preset(name="x", instructions=("docs/AGENTS.md",))
+    run = place.run()
+    before = sorted(path.name for path in place.tree.iterdir())
+    written = write(place.tree, preset, run, block(run.run))
+    assert written.file is None
+    assert written.reason
+    assert sorted(path.name for path in place.tree.iterdir()) == before
+
+
+def test_a_program_that_reads_no_file_is_told_by_its_prompt(place: Place) -> None:
+    written = write(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
+    assert written.file is None
+    assert "reads no instructions file" in str(written.reason)
+
+
+def test_a_file_that_became_a_link_to_the_outside_meanwhile_is_not_touched_when_the_block_is_taken_away(
+    place: Place,
+) -> None:
+    run = place.run()
+    write(place.tree, PRESET, run, block(run.run))
+    target = _outside(place)
+    target.write_text(block(run.run))
+    (place.tree / "AGENTS.md").unlink()
+    (place.tree / "AGENTS.md").symlink_to(target)
+    assert take_away(place.tree, run) is None
+    assert target.read_text() == block(run.run)
+
+
+def test_a_file_that_is_gone_or_a_run_that_wrote_nothing_is_nothing_to_take_away(place: Place) -> None:
+    run = place.run()
+    assert take_away(place.tree, run) is None
+    write(place.tree, PRESET, run, block(run.run))
+    (place.tree / "AGENTS.md").unlink()
+    assert take_away(place.tree, run) is None

@@ -1,0 +1,203 @@
+"""A run's directory: facts whole or not there, for one user's eyes; and which process is which."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.programs import processes
+from liza.programs.rundir import BriefFile, Halt, Record, RunDir, Sentinel, runs_of
+from liza.rules.errors import LizaError, Usage
+from liza.rules.model import Identity
+from liza.rules.paths import Paths
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def made(root: Path, run: str = "coder-1.1") -> RunDir:
+    directory = RunDir(Paths(root), run)
+    directory.create(Record(agent=directory.agent, run=run, kind="review", started=NOW, task="task-1", commit="a" * 40))
+    return directory
+
+
+def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    for directory in (run.path, run.path.parent, run.path.parent.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == 0o600
+    assert run.record() == Record(
+        agent="coder-1", run="coder-1.1", kind="review", started=NOW, task="task-1", commit="a" * 40
+    )
+    run.write_brief("assignment", {"beacon": "b"}, "prompt", "block")
+    assert run.assignment.read_text() == "assignment"
+    assert run.block() == "block"
+    run.note_brief_file(BriefFile(file="AGENTS.md", created=True))
+    run.note_stop(NOW, "hung")
+    assert run.brief_file() == BriefFile(file="AGENTS.md", created=True)
+    assert run.stopped() == Halt(time=NOW, reason="hung")
+    assert not list(run.path.glob(".aside*"))
+
+
+def test_what_was_never_said_is_none_even_where_there_is_no_directory(tmp_path: Path) -> None:
+    run = RunDir(Paths(tmp_path), "coder-1.1")
+    assert not run.exists()
+    assert (run.record(), run.ready(), run.word(), run.stopped(), run.block(), run.brief_file()) == (None,) * 6
+    assert (run.tail(), run.moved(), run.is_ready(), run.ready_time()) == ("", None, False, None)
+    assert runs_of(Paths(tmp_path), "coder-1") == ()
+
+
+def test_a_fact_that_cannot_be_read_is_an_error_and_not_an_absence(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    (run.path / "ready").write_text("")
+    (run.path / "word").write_text("maybe")
+    with pytest.raises(LizaError, match="ready cannot be read"):
+        run.is_ready()
+    with pytest.raises(LizaError, match="'maybe', wanted 0, 1 or 42"):
+        run.word()
+
+
+def test_the_first_sentinel_stays(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    assert run.mark_ready(NOW, "liza ready")
+    assert not run.mark_ready(NOW + timedelta(seconds=9), "verb")
+    assert run.ready() == Sentinel(time=NOW, evidence="liza ready")
+    assert run.ready_time() == NOW
+
+
+def _mark(root: Path, number: int, wins: multiprocessing.Queue[bool]) -> None:
+    wins.put(RunDir(Paths(root), "coder-1.1").mark_ready(NOW, f"process {number}"))
+
+
+def test_of_many_that_mark_a_run_ready_at_once_one_is_the_first(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    context = multiprocessing.get_context("fork")
+    wins = context.Queue()
+    racers = [context.Process(target=_mark, args=(tmp_path, number, wins)) for number in range(6)]
+    for racer in racers:
+        racer.start()
+    assert sorted(wins.get(timeout=30) for _ in racers) == [False] * 5 + [True]
+    for racer in racers:
+        racer.join(30)
+    assert run.is_ready()
+
+
+def test_the_last_word_counts_and_only_three_words_are_known(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    for word in ("0", "1", "42"):
+        run.say(word)
+        assert run.word() == word
+    with pytest.raises(Usage, match="not a closing word"):
+        run.say("7")
+    assert run.word() == "42"
+
+
+def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:
+    for number in (10, 9, 2):
+        made(tmp_path, f"coder-1.{number}")
+    made(tmp_path, "coder-2.1")
+    (tmp_path / ".liza/run/coder-1/notes").mkdir()
+    assert runs_of(Paths(tmp_path), "coder-1") == ("coder-1.2", "coder-1.9", "coder-1.10")
+
+
+def test_the_tail_is_the_end_of_what_was_said_whatever_bytes_it_is(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    run.output.write_bytes(b"x" * 9000 + b"\xff end")
+    assert run.tail(5).endswith("end")
+    assert len(run.tail()) == 4096
+    assert run.moved() is not None
+
+
+def test_this_process_lives_and_its_pid_with_another_start_is_dead() -> None:
+    me = processes.identity()
+    assert me.pid == os.getpid()
+    assert processes.proved_dead(me) is False
+    assert processes.alive(me)
+    assert processes.proved_dead(replace(me, start=me.start + "0")) is True
+    assert not processes.alive(replace(me, start=me.start + "0"))
+
+
+def test_another_boot_of_this_host_is_dead_and_another_host_cannot_be_known() -> None:
+    me = processes.identity()
+    assert processes.proved_dead(replace(me, boot="earlier")) is True
+    assert processes.proved_dead(replace(me, host="elsewhere")) is None
+    assert processes.proved_dead(replace(me, host="elsewhere", boot="other", pid=1)) is None
+    assert processes.alive(replace(me, host="elsewhere"))
+
+
+def test_a_process_is_dead_from_its_end_on_though_nobody_has_asked_for_its_code() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    who = processes.identity_of(child.pid)
+    assert who is not None
+    assert processes.proved_dead(who) is False
+    handle = processes.handle_on(who)
+    child.kill()
+    if handle is not None:
+        assert processes.readable(handle, 30)
+        os.close(handle)
+    else:
+        child.wait()
+    assert processes.proved_dead(who) is True
+    assert processes.identity_of(child.pid) is None
+    child.wait()
+    assert processes.proved_dead(who) is True
+    assert processes.handle_on(who) is None
+
+
+def test_a_pid_that_changed_hands_is_not_waited_on() -> None:
+    me = processes.identity()
+    assert processes.handle_on(Identity(host=me.host, boot=me.boot, pid=me.pid, start="1")) is None
+
+
+def test_a_name_with_brackets_and_blanks_does_not_hide_a_start_time(tmp_path: Path) -> None:
+    odd = tmp_path / "a) R 1 (b"
+    odd.symlink_to("/bin/sleep")
+    child = subprocess.Popen([str(odd), "60"])
+    who = processes.identity_of(child.pid)
+    assert who is not None
+    assert processes.proved_dead(who) is False
+    child.kill()
+    child.wait()
+    assert processes.proved_dead(who) is True
+
+
+def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_path: Path, monkeypatch) -> None:
+    def sleeper(run: str, root: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["sleep", "60"], env={"PATH": os.environ["PATH"], "LIZA_RUN": run, "LIZA_ROOT": str(root)}
+        )
+
+    mine, other_run, other_crew = (
+        sleeper("coder-1.1", tmp_path),
+        sleeper("coder-1.10", tmp_path),
+        sleeper("coder-1.1", tmp_path / "x"),
+    )
+    try:
+        assert processes.with_run("coder-1.1", tmp_path) == (mine.pid,)
+        assert processes.kill_run("coder-1.1", tmp_path) == ()
+        assert mine.wait(30) == -signal.SIGKILL
+        assert other_run.poll() is None
+        assert other_crew.poll() is None
+    finally:
+        for child in (mine, other_run, other_crew):
+            child.kill()
+            child.wait()
+
+
+def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
+    script = "fork() { sleep 0.01; (fork) & (sleep 60) & wait; }; (setsid sh -c 'sleep 60' &); fork"
+    family = subprocess.Popen(["sh", "-c", script], env=env)
+    while len(processes.with_run("coder-1.1", tmp_path)) < 5:
+        assert family.poll() is None
+    assert processes.kill_run("coder-1.1", tmp_path) == ()
+    family.wait(30)
+    assert processes.with_run("coder-1.1", tmp_path) == ()
