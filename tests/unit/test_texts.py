@@ -81,3 +81,10 @@ def test_pages_that_agents_read_link_only_to_pages_that_are_laid_beside_the_boar
 
 def test_roles_have_the_anchors_that_the_contract_sends_agents_to() -> None:
     assert {"planner", "coder", "code-reviewer"} <= _anchors(ROOT / "specs" / "architecture" / "roles.md")
+
+
+def test_every_page_that_an_assignment_points_at_is_laid_beside_the_board() -> None:
+    text = (ROOT / "liza" / "programs" / "assignment.py").read_text()
+    named = set(re.findall(r"[a-z-]+\.md", text)) - {"assignment.md"}
+    assert named
+    assert [name for name in sorted(named) if not list((ROOT / "specs").glob(f"*/{name}"))] == []
