@@ -42,6 +42,7 @@ def main(run_dir: str, lock: int) -> None:
     to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
     child, go, failed = spawn(launch)
+    forward(child)
     write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
     os.write(go, b"go")
     os.close(go)
@@ -49,7 +50,6 @@ def main(run_dir: str, lock: int) -> None:
     with contextlib.suppress(OSError):  # The starter may be dead already; the files say the same.
         os.write(report, error or b"started")
     os.close(report)
-    forward(child)
     status = wait_for(child)
     strays = sweep()
     write("exit.json", {**the_end(status, error.decode()), "strays": strays, "time": now()})
