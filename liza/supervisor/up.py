@@ -14,7 +14,7 @@ from liza.rules.errors import Refused
 from liza.rules.paths import role_of
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.liza_path import liza_words
+from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
 
@@ -62,7 +62,11 @@ def _refuse_early(crew: Crew, options: UpOptions) -> None:
 
 
 def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
-    words = [*liza_words(), "_agent", agent, *(["--program", options.program] if options.program else [])]
+    words = [
+        str(liza_path().with_name("liza-agent")),
+        agent,
+        *(["--program", options.program] if options.program else []),
+    ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:
         with (crew.paths.logs / f"{agent}.log").open("ab") as log:

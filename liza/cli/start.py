@@ -1,0 +1,153 @@
+"""Start: init, demo, doctor, up, down."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from liza.cli import tell
+from liza.cli.words import Json, new, say
+from liza.rules.errors import Usage
+from liza.verbs.crew import find_crew
+
+app = new()
+
+Program = Annotated[
+    str | None,
+    typer.Option("--program", help="What agents run: a NAME, or script:COMMAND; default: as the tables say."),
+]
+CONSENT = "Unattended it needs to skip its permission prompts: it can do whatever you can. Allow it?"
+
+
+@say(app, "init", 'liza init "Customers can pay by invoice"')
+def init(
+    goal: Annotated[str | None, typer.Argument(metavar="[GOAL]", help="What you want to have, in a sentence.")] = None,
+    spec: Annotated[str | None, typer.Option("--spec", help="A committed file that says it at length.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: found out.")] = None,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Merge without testing; recorded as untested.")] = False,
+    setup: Annotated[str | None, typer.Option("--setup", help="What runs once in a fresh worktree.")] = None,
+    accept_red: Annotated[bool, typer.Option("--accept-red", help="Go on although the tests fail as it is.")] = False,
+    budget: Annotated[float | None, typer.Option("--budget", help="Dollars that a sprint may cost.")] = None,
+    permissions: Annotated[str | None, typer.Option("--permissions", help="confined, or bypass.")] = None,
+    program: Program = None,
+    integration_branch: Annotated[str, typer.Option("--integration-branch", help="Where merges go.")] = "integration",
+    as_json: Json = False,
+) -> None:
+    """Make this repository ready for a crew: goal, integration branch, baseline, board.
+
+    Your checkout and your files stay untouched.
+    """
+    from liza.verbs.init import InitOptions
+    from liza.verbs.init import init as verb
+
+    if permissions not in (None, "confined", "bypass"):
+        raise Usage(f"permissions are {permissions!r}, wanted confined or bypass", "liza init --help")
+    options = InitOptions(
+        goal=goal,
+        spec=spec,
+        test=test,
+        no_test=no_test,
+        setup=setup,
+        accept_red=accept_red,
+        budget=budget,
+        permissions=permissions or _consent(program, as_json),
+        program=program,
+        integration_branch=integration_branch,
+    )
+    said = verb(Path.cwd(), options, _quiet if as_json else _fact)
+    if as_json:
+        tell.json(said.plain())
+    else:
+        tell.out(f"  next: {said.next}")
+
+
+def _consent(program: str | None, as_json: bool) -> str:
+    """Asked at a terminal only; an answer that was not given is no."""
+    if as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
+        return "confined"
+    name = (program or "the program").partition(":")[0]
+    return "bypass" if typer.confirm(f"  programs  {name}. {CONSENT}", default=False) else "confined"
+
+
+def _fact(name: str, text: str) -> None:
+    tell.live(f"  {name:<10}{text}")
+
+
+def _quiet(name: str, text: str) -> None:
+    return None
+
+
+@say(app, "demo", "liza demo")
+def demo(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A new directory; default: a temporary one.")
+    ] = None,
+) -> int:
+    """Watch a whole crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
+    from liza.demo.run import demo as show
+
+    return show(directory)
+
+
+@say(app, "doctor", "liza doctor --fix")
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Settle what dead processes left.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Look at git, the programs, the project and the crew; say what stands in the way."""
+    from liza.verbs.doctor import doctor as verb
+
+    report = verb(Path.cwd(), fix=fix)
+    if as_json:
+        tell.json({"ok": report.ok, "findings": report.findings, "settled": report.settled})
+        return 0 if report.ok else 5
+    for one in report.findings:
+        tell.out(f"  {one.about:<10}{one.text}" + (f" → {one.hint}" if one.hint else ""))
+    for what in report.settled:
+        tell.out(f"  settled   {what}")
+    return 0 if report.ok else 5
+
+
+@say(app, "up", "liza up --coders 2 --program script:./agent.sh")
+def up(
+    coders: Annotated[int, typer.Option("--coders", min=0, help="How many coders.")] = 1,
+    reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="How many reviewers.")] = 1,
+    planners: Annotated[int, typer.Option("--planners", min=0, help="How many planners.")] = 1,
+    program: Program = None,
+    detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave them running, and come back.")] = False,
+) -> int:
+    """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all."""
+    from liza.supervisor.up import UpOptions
+    from liza.supervisor.up import up as start
+
+    options = UpOptions(planners=planners, coders=coders, reviewers=reviewers, program=program, detached=detached)
+    return start(find_crew(), options, _step)
+
+
+def _step(agent: str, text: str) -> None:
+    tell.live(f"  {agent:<16}{text}" if agent else text)
+
+
+@say(app, "down", "liza down")
+def down(
+    now: Annotated[bool, typer.Option("--now", help="At once, not politely.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Then take everything of Liza out of the repository.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the crew. With --purge the repository is left as it was before init; commits found nowhere else stay."""
+    from liza.verbs import down as verbs
+
+    crew = find_crew()
+    if not purge:
+        tell.answer(verbs.down(crew, now=now), as_json)
+        return
+    done = verbs.purge(crew)
+    if as_json:
+        tell.json({"gone": done.gone, "kept": done.kept})
+        return
+    tell.out(f"Liza is gone from this repository; {len(done.gone)} of its branches went with it.")
+    for ref in done.kept:
+        tell.out(f"  kept {ref}: it has commits that are on no other branch")
