@@ -1,0 +1,111 @@
+"""The commands put together with typer, each module only when one of its words is typed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from liza import __version__
+from liza.cli.table import HEADINGS, MODULES
+from liza.cli.words import PLAIN, new
+from liza.rules.errors import Usage
+
+_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
+"""typer's own error of everything that was typed wrong; it has no public name in every version."""
+
+class Words(TyperGroup):
+    """``liza``: finds a command's module by its word, and lists the commands under their headings."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return command(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, paths in HEADINGS:
+            with formatter.section(heading):
+                formatter.write_dl([(path, _short(path, ctx)) for path in paths], col_max=18)
+
+
+def command(word: str) -> Any:
+    """The command, or the group of commands, of a word; None where there is none."""
+    if word not in MODULES:
+        return None
+    module = importlib.import_module(f"liza.cli.{MODULES[word]}")
+    if MODULES[word] == word and not any(info.name == word for info in module.app.registered_commands):
+        found = typer.main.get_command(module.app)
+    else:
+        alone = new()
+        alone.registered_commands = [info for info in module.app.registered_commands if info.name == word]
+        found = typer.main.get_command(alone)
+    found.name = word
+    return found
+
+
+def _short(path: str, ctx: Any) -> str:
+    word, _, rest = path.partition(" ")
+    found = command(word)
+    if rest:
+        found = found.get_command(ctx, rest)
+    return str(found.get_short_help_str(90))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"liza {__version__}")
+        raise typer.Exit
+
+
+def root() -> Any:
+    """The whole of ``liza``."""
+    app = typer.Typer(cls=Words, invoke_without_command=True, **{**PLAIN, "add_completion": True})
+
+    @app.callback()
+    def liza(
+        ctx: typer.Context,
+        version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    ) -> None:
+        """Coordinate AI coding agents that work on one git repository at the same time.
+
+        Each command tells more with --help, prints data on stdout, and takes --json.
+        """
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
+
+    return typer.main.get_command(app)
+
+
+def run(words: Sequence[str]) -> int:
+    """Carry out what was typed; the exit code. Raises LizaError; what typer finds wrong is Usage."""
+    whole = root()
+    if "_LIZA_COMPLETE" in os.environ:
+        whole.main(list(words), prog_name="liza")
+    return _carried_out(whole, words, "liza")
+
+
+def run_agent(words: Sequence[str]) -> int:
+    """Carry out ``liza-agent``."""
+    from liza.cli import supervise
+
+    return _carried_out(typer.main.get_command(supervise.app), words, "liza-agent")
+
+
+def _carried_out(whole: Any, words: Sequence[str], name: str) -> int:
+    try:
+        with whole.make_context(name, list(words)) as ctx:
+            code = whole.invoke(ctx)
+    except typer.Exit as done:
+        return int(done.exit_code)
+    except typer.Abort:
+        return 130
+    except _CLICK_ERROR as wrong:
+        where = getattr(getattr(wrong, "ctx", None), "command_path", name)
+        text = " ".join(wrong.format_message().split())
+        raise Usage(text[:1].lower() + text[1:].rstrip("."), f"{where} --help") from None
+    return code if isinstance(code, int) else 0

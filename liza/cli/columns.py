@@ -1,0 +1,50 @@
+"""Columns and colours. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]|\x1b(?!\[[0-9;]*m)")
+
+
+def paint(text: str, colour: str, wanted: bool) -> str:
+    """The text in a colour; as it is where none is wanted."""
+    code = _CODES.get(colour)
+    return f"\x1b[{code}m{text}\x1b[0m" if wanted and code and text else text
+
+
+def width(text: str) -> int:
+    """How many cells a terminal needs for a text: escapes none, wide letters two."""
+    plain = _ESCAPES.sub("", text)
+    if plain.isascii():
+        return len(plain)
+    return sum(_cells(letter) for letter in plain)
+
+
+def _cells(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as columns, two spaces between; a column that is empty everywhere is left out."""
+    if not rows:
+        return ""
+    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
+    widths = [max(width(row[place]) for row in rows) for place in kept]
+    lines = []
+    for row in rows:
+        cells = [row[place] + " " * (most - width(row[place])) for place, most in zip(kept, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def harmless(text: str) -> str:
+    """The text without letters that would steer a terminal: what agents write is shown, and must not act."""
+    return _CONTROLS.sub("�", text.replace("\r\n", "\n"))

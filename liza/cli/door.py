@@ -1,0 +1,108 @@
+"""The entry points, and the one place that turns an error into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from liza.rules.errors import LizaError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+BUG = 70
+
+
+def liza() -> None:
+    """``liza``."""
+    sys.exit(guarded(_liza, sys.argv[1:], "liza"))
+
+
+def liza_agent() -> None:
+    """``liza-agent``: the supervisor of one agent."""
+    sys.exit(guarded(_liza_agent, sys.argv[1:], "liza-agent"))
+
+
+def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
+    """The exit code of a command; whatever it raises is told on stderr."""
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        code = command(words)
+        sys.stdout.flush()
+    except LizaError as error:
+        return _tell(name, error, as_json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone: nobody is left to tell, and Python must not try once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
+        return _tell(name, _reported(bug, words), as_json)
+    return code
+
+
+def _liza(words: Sequence[str]) -> int:
+    from liza.cli.table import QUICK
+
+    if words and words[0] in QUICK and "_LIZA_COMPLETE" not in os.environ and list(words[1:]) in ([], ["--json"]):
+        from liza.cli.quick import WORDS
+
+        WORDS[words[0]](len(words) > 1)
+        return 0
+    from liza.cli import app
+
+    return app.run(words)
+
+
+def _liza_agent(words: Sequence[str]) -> int:
+    from liza.cli import app
+
+    return app.run_agent(words)
+
+
+def _tell(name: str, error: LizaError, as_json: bool) -> int:
+    if as_json:
+        import json
+
+        told = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        text = json.dumps(told, ensure_ascii=False)
+    else:
+        text = f"{name}: {error.message}" + (f"\n  next: {error.hint}" if error.hint else "")
+    try:
+        sys.stdout.flush()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return error.exit_code
+
+
+def _reported(bug: Exception, words: Sequence[str]) -> LizaError:
+    """A bug, with its report written beside: what was typed, where it happened, on what."""
+    import platform
+    import tempfile
+    import traceback
+
+    from liza import __version__
+
+    report = (
+        f"liza {__version__} on Python {platform.python_version()}, {platform.platform()}\n"
+        f"words: {list(words)!r}\ndirectory: {_cwd()}\n\n{''.join(traceback.format_exception(bug))}"
+    )
+    said = str(bug).strip().partition("\n")[0]
+    what = f"this is a bug in liza: {type(bug).__name__}" + (f": {said}" if said else "")
+    try:
+        handle, path = tempfile.mkstemp(prefix="liza-report-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(report)
+    except OSError as refused:
+        return LizaError(f"{what} (and no report could be written: {refused})\n{report}")
+    return LizaError(f"{what}; the report is in {path}", f"read {path}, and send it with what you did")
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a directory that was deleted must not hide the bug
+    except OSError as gone:
+        return f"unknown: {gone}"

@@ -1,0 +1,53 @@
+"""The commands for the board's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from liza.cli import tell
+from liza.cli.words import Json, new, say
+from liza.verbs.crew import find_crew
+
+app = new()
+
+
+@say(app, "edit", "EDITOR=vim liza edit")
+def edit(
+    what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",
+    kept: Annotated[Path | None, typer.Option("--from", metavar="F", help="Go on with a copy that was refused.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Edit the board in $EDITOR: a copy, checked and merged entry by entry when you are done."""
+    from liza.verbs import edit as verbs
+
+    tell.answer(verbs.edit(find_crew(), what, kept), as_json)
+
+
+@say(
+    app,
+    "lock",
+    "liza lock -- yq -i '.config.lease_duration = 600' .liza/state.yaml",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def lock(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run while nobody else writes.")],
+    as_json: Json = False,
+) -> int:
+    """Run a command with the board's lock held; its exit code is the answer."""
+    from liza.verbs.lock import lock as verb
+
+    return verb(find_crew(), command)
+
+
+@say(app, "restore", "liza restore --last-good")
+def restore(
+    last_good: Annotated[bool, typer.Option("--last-good", help="The newest board that can be read.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring back a board that cannot be read any more; what stands there now is kept beside it."""
+    from liza.verbs.restore import restore as verb
+
+    tell.answer(verb(find_crew(), last_good), as_json)

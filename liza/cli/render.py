@@ -1,0 +1,288 @@
+"""Board and answers as text for people. Pure: values in, text out; colours only when asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from liza.cli.columns import paint, table
+
+Row = Mapping[str, Any]
+
+_STATUS_COLOURS: Final = {
+    "DRAFT": "dim",
+    "UNCLAIMED": "plain",
+    "CLAIMED": "cyan",
+    "READY_FOR_REVIEW": "blue",
+    "APPROVED": "blue",
+    "REJECTED": "yellow",
+    "BLOCKED": "red",
+    "INTEGRATION_FAILED": "red",
+    "MERGED": "green",
+    "SUPERSEDED": "dim",
+    "ABANDONED": "dim",
+}
+_GROUPS: Final = (
+    ("merged", ("MERGED",)),
+    ("working", ("CLAIMED",)),
+    ("in review", ("READY_FOR_REVIEW", "APPROVED")),
+    ("to mend", ("REJECTED", "INTEGRATION_FAILED")),
+    ("to do", ("UNCLAIMED",)),
+    ("draft", ("DRAFT",)),
+    ("waits for you", ("BLOCKED",)),
+    ("given up", ("SUPERSEDED", "ABANDONED")),
+)
+
+
+def status(found: Row, colour: bool) -> str:
+    """The board at a glance: goal, counts and cost in one line, then tasks, agents, and what needs a person."""
+    parts = [f"{paint(_line(found['goal']['description'], 70), 'bold', colour)}   {_counts(found['tasks'])}    {_cost(found['cost'])}"]
+    if found["goal"]["status"] != "IN_PROGRESS":
+        parts.append(f"the goal is {found['goal']['status']}")
+    for name in found["signals"]:
+        parts.append(paint(f"{name} stands: liza resume", "yellow", colour))
+    if found["tasks"]:
+        parts += ["", task_list(found["tasks"], colour)]
+    else:
+        parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
+    if found["agents"]:
+        parts += ["", agents(found["agents"], colour)]
+    if found["alerts"]:
+        parts += ["", *(alarm_line(alarm, colour) for alarm in found["alerts"])]
+    return "\n".join(parts)
+
+
+def _counts(tasks: Sequence[Row]) -> str:
+    counts = Counter(str(task["status"]) for task in tasks)
+    found = [(sum(counts[status] for status in group), name) for name, group in _GROUPS]
+    return " · ".join(f"{number} {name}" for number, name in found if number) or "no tasks"
+
+
+def _cost(cost: Row) -> str:
+    limit = getattr(cost["budget"], "money_per_sprint", None)
+    if isinstance(cost["budget"], Mapping):
+        limit = cost["budget"].get("money_per_sprint")
+    spent = "cost not known" if cost["money"] is None else f"${cost['money']:.2f}"
+    return f"{spent}, limit ${limit:.2f}" if limit is not None else f"{spent}, no limit"
+
+
+def task_list(tasks: Sequence[Row], colour: bool) -> str:
+    """A line a task: id, status, who, tries, what."""
+    if not tasks:
+        return "no tasks"
+    return table(
+        [
+            [
+                str(task["id"]),
+                paint(str(task["status"]), _STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
+                _who(task),
+                _tries(task),
+                _what(task),
+            ]
+            for task in tasks
+        ]
+    )
+
+
+def _who(task: Row) -> str:
+    if task["reviewing_by"]:
+        return f"{task['reviewing_by']} reviews"
+    return str(task["assigned_to"] or "")
+
+
+def _tries(task: Row) -> str:
+    return f"try {task['iteration']}" if task["iteration"] else ""
+
+
+def _what(task: Row) -> str:
+    if str(task["status"]) == "BLOCKED":
+        return f"asks: {_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
+    if str(task["status"]) == "REJECTED":
+        return f"rejected: {_line(task['rejection_reason'] or '', 70)}"
+    return _line(task["description"], 70)
+
+
+def agents(rows: Sequence[Row], colour: bool) -> str:
+    """A line an agent: id, status, what it holds or why it is idle."""
+    if not rows:
+        return "no agents yet: liza up"
+    return table(
+        [
+            [
+                str(row["id"]),
+                str(row["status"]),
+                str(row["current_task"] or ""),
+                str(row["program"] or ""),
+                paint(str(row["why"] or ""), "dim", colour),
+            ]
+            for row in rows
+        ]
+    )
+
+
+def agent(row: Row, colour: bool) -> str:
+    """One agent: its fields, then what it did, newest first."""
+    head = fields({name: value for name, value in row.items() if name not in ("work", "notes")})
+    notes = [f"note: {note}" for note in row["notes"]]
+    work = table(
+        [
+            [_time(line["time"]), str(line["run"] or ""), str(line["task"]), str(line["event"]), _line(line["detail"] or "", 60)]
+            for line in row["work"][:30]
+        ]
+    )
+    return "\n".join([head, *notes, *(["", work] if work else [])])
+
+
+def alarm_line(alarm: Row, colour: bool) -> str:
+    """One thing that needs a person, with the command for it."""
+    return f"{paint('!', 'red', colour)} {alarm['message']}\n    {paint(str(alarm['next']), 'bold', colour)}"
+
+
+def task(found: Row, colour: bool) -> str:
+    """A task: what is asked, where it stands, what was said, what happened."""
+    state = paint(str(found["status"]), _STATUS_COLOURS.get(str(found["status"]), "plain"), colour)
+    lines = [f"{paint(str(found['id']), 'bold', colour)}  {state}", ""]
+    lines += _indented("", found["description"] or "(no description)")
+    for name, label in _TEXTS:
+        if found[name]:
+            lines += _indented(label, _said(found[name]))
+    facts = {name: found[name] for name in _FACTS if found[name] not in (None, "", (), [], False, 0)}
+    lines += ["", fields(facts)]
+    if found["handoff"] is not None:
+        lines += _indented("handed over", f"{found['handoff'].summary}\nnext: {found['handoff'].next_action}")
+    lines += [f"note: {note}" for note in found["notes"]]
+    lines += ["", table([_event(one) for one in found["history"]])]
+    return "\n".join(lines)
+
+
+_TEXTS: Final = (
+    ("done_when", "done when"),
+    ("scope", "scope"),
+    ("rejection_reason", "rejected"),
+    ("blocked_reason", "blocked"),
+    ("blocked_questions", "asks"),
+    ("answers", "answered"),
+    ("attempted", "attempted"),
+)
+_FACTS: Final = (
+    "spec_ref",
+    "priority",
+    "depends_on",
+    "waits_for",
+    "assigned_to",
+    "run",
+    "branch",
+    "directory",
+    "iteration",
+    "lease_expires",
+    "review_commit",
+    "reviewing_by",
+    "review_cycles_total",
+    "approved_by",
+    "merge_commit",
+    "tested",
+    "failed_by",
+    "superseded_by",
+    "supersedes",
+)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "\n".join(f"{one.question} → {one.answer}" if hasattr(one, "question") else str(one) for one in value)
+
+
+def _event(one: Any) -> list[str]:
+    return [_time(one.time), one.event, one.run or one.agent or "", (one.commit or "")[:10], _line(one.detail or "", 70)]
+
+
+def _indented(label: str, text: str) -> list[str]:
+    rows = text.splitlines() or [""]
+    return [f"{label:<12}{row}" if number == 0 else f"{'':<12}{row}" for number, row in enumerate(rows)]
+
+
+def history(entries: Iterable[Row], colour: bool) -> str:
+    """A line a revision, and its patch where there is one."""
+    lines = []
+    for entry in entries:
+        lines.append(f"{entry['revision']:>6}  {_time(entry['time'])}  {entry['subject']}")
+        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
+        if entry["patch"]:
+            lines += [_patch(row, colour) for row in entry["patch"].splitlines()]
+    return "\n".join(lines)
+
+
+def diff(found: Row, colour: bool) -> str:
+    """A patch as git shows it, then the files that git does not know yet."""
+    lines = [_patch(row, colour) for row in found["diff"].splitlines()]
+    lines += [paint(f"untracked: {name}", "yellow", colour) for name in found["untracked"]]
+    return "\n".join(lines) or f"{found['task']} changes nothing yet"
+
+
+def _patch(row: str, colour: bool) -> str:
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return paint(row, "bold", colour)
+    for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):
+        if row.startswith(start):
+            return paint(row, name, colour)
+    return row
+
+
+def validation(found: Row) -> str:
+    """Every violation in a line, or that there is none."""
+    lines = [f"{one['entry']}: {one['field']} is {one['found']}, wanted {one['wanted']}" for one in found["violations"]]
+    lines += [f"warning: {warning}" for warning in found["warnings"]]
+    return "\n".join(lines + ([f"{found['path']}: {found['tasks']} tasks, no violation"] if found["valid"] else []))
+
+
+def programs(found: Row) -> str:
+    """A line a program: name, version or that it is missing, and what to do then."""
+    rows = [[str(row["name"]), _version(row), _remedy(row)] for row in found["programs"]]
+    return "\n".join([table(rows) or "no program is installed: liza programs list", *found["notices"]])
+
+
+def _version(row: Row) -> str:
+    if not row["command"]:
+        return "takes a command"
+    return str(row["version"] or "installed") if row["installed"] else "not installed"
+
+
+def _remedy(row: Row) -> str:
+    if row.get("problems"):
+        return "; ".join(row["problems"])
+    return str(row["install"]) if row["command"] and not row["installed"] else ""
+
+
+def metrics(found: Row) -> str:
+    """The counts, one a line."""
+    plain = {name: value for name, value in found.items() if name != "warnings"}
+    return "\n".join([fields(plain), *(f"warning: {warning}" for warning in found["warnings"])])
+
+
+def fields(found: Row) -> str:
+    """Names and values, one a line; lists and mappings on one line each."""
+    return table([[name, _value(value)] for name, value in found.items()])
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(one)}" for name, one in value.items()) or "-"
+    if isinstance(value, list | tuple | frozenset):
+        return ", ".join(_value(one) for one in value) or "-"
+    return str(value)
+
+
+def _time(when: datetime | str) -> str:
+    return when if isinstance(when, str) else f"{when:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _line(text: str, most: int) -> str:
+    one = " ".join(str(text).split())
+    return one if len(one) <= most else one[: most - 1] + "…"

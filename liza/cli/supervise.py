@@ -1,0 +1,33 @@
+"""``liza-agent``: the supervisor of one agent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from liza.cli import tell
+from liza.cli.words import Json, new, say
+from liza.verbs.crew import find_crew
+
+app = new()
+
+
+@say(app, "liza-agent", "liza-agent coder-1 --program script:./agent.sh")
+def supervise(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Such as coder-1, code-reviewer-1, planner-1.")],
+    program: Annotated[str | None, typer.Option("--program", help="What it runs; default: as the tables say.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Supervise one agent: take its tasks, start its program, watch it, bring its work to review, merge.
+
+    Ctrl+C stops politely, a second time firmly.
+    """
+    return run(agent, program)
+
+
+def run(agent: str, program: str | None) -> int:
+    """Supervise; each thing that is said goes to stderr behind the agent's name."""
+    from liza.supervisor.main import supervise as verb
+
+    return verb(find_crew(), agent, program, lambda text: tell.notice(f"{agent}  {text}"))

@@ -1,0 +1,66 @@
+"""Printing: data on stdout, notices on stderr, JSON where it was asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO, Any
+
+from liza.cli.columns import harmless
+from liza.verbs.answer import Answer
+
+
+def out(text: str) -> None:
+    """Write a text to stdout, ended by one newline; an empty text writes nothing, and nothing in it steers a terminal."""
+    if text:
+        shown = harmless(text)
+        sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
+
+
+def notice(text: str) -> None:
+    """Say something beside the data, on stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+
+
+def json(value: Any) -> None:
+    """Write a value as JSON to stdout: structs as mappings, times as RFC 3339."""
+    import msgspec
+
+    out(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def answer(said: Answer, as_json: bool) -> None:
+    """What a verb answered: one line for what is so now, one for what comes next."""
+    if as_json:
+        json(said.plain())
+        return
+    what = " ".join(word for word in (said.task, said.status) if word)
+    out(f"{what}: {said.result}" if what else said.result)
+    if said.next:
+        out(f"next: {said.next}")
+
+
+def colours(stream: IO[str] | None = None) -> bool:
+    """Whether colours are wanted: a terminal, and neither NO_COLOR nor TERM=dumb."""
+    asked = stream or sys.stdout
+    return asked.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def line(value: Any) -> None:
+    """Write a value as one line of JSON, at once."""
+    import msgspec
+
+    live(msgspec.json.encode(value).decode() + "\n")
+
+
+def live(text: str) -> None:
+    """Write a text to stdout at once: somebody watches."""
+    sys.stdout.write(text if not text or text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def screen(text: str) -> None:
+    """Draw a text over the last one on a terminal; one after the other elsewhere."""
+    clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else ""
+    live(clear + text)

@@ -1,0 +1,277 @@
+"""What a person, or a planner, must know of: each with one next command. Pure over the board and what edges saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from liza.rules import invariants, planning
+from liza.rules.choose import Evidence
+from liza.rules.model import FINAL, State, Status, Task
+
+S = Status
+STALE_DRAFT = timedelta(minutes=30)
+STALE_SIGNAL = timedelta(minutes=30)
+NEAR = 2
+"""How many tries or review rounds before the limit the warning comes."""
+CYCLES_WITH_A_FAILURE = 3
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """``kind`` is a word for programs, ``about`` the entry, ``next`` one command."""
+
+    kind: str
+    about: str
+    message: str
+    next: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys."""
+
+    evidence: Evidence = field(default_factory=Evidence)
+    signals: Mapping[str, datetime | None] = field(default_factory=dict)
+    unknown_config: tuple[str, ...] = ()
+
+
+def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
+    """Everything that stands, the gravest first."""
+    found = [*_invalid(state), *_signals(seen, now), *_config(state, seen)]
+    hopeless = never_claimable(state)
+    for task in state.tasks:
+        found += _of_task(state, task, now, seen)
+        if task.id in hopeless:
+            found.append(
+                Alarm(
+                    "never_claimable",
+                    task.id,
+                    f"{task.id} can never be claimed: it depends on {hopeless[task.id]}",
+                    f"liza task edit {task.id} --depends …",
+                )
+            )
+    return (*found, *_planning(state, now), *_untested(state))
+
+
+def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    rule = _RULES.get(task.status)
+    if rule is not None:
+        yield from rule(state, task, now, seen)
+    if task.status not in FINAL:
+        yield from _near_limits(state, task)
+
+
+def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    since = task.history[-1].time if task.history else task.created
+    if since is not None and now - since >= STALE_DRAFT:
+        lacks = task.history[-1].detail if task.history and task.history[-1].event == "add" else None
+        why = f", and lacks {lacks}" if lacks else ""
+        yield Alarm(
+            "stale_draft",
+            task.id,
+            f"{task.id} is a DRAFT since {since:%Y-%m-%d %H:%MZ}{why}",
+            f"liza task edit {task.id} --help",
+        )
+
+
+def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.lease_expires is None or task.lease_expires > now or task.reservation is not None:
+        return
+    coder = task.assigned_to
+    if task.handoff_pending and coder not in seen.evidence.offline:
+        return
+    if coder not in seen.evidence.offline:
+        why = f"its supervisor runs; {task.run} is at work or hangs"
+        step = f"liza logs {coder}"
+    elif task.run in seen.evidence.dead:
+        why = f"{coder} is offline and its session is over: another coder may take it"
+        step = "liza up"
+    else:
+        why = f"{coder} is offline, and its session {task.run} is not proved dead"
+        step = f"liza task release {task.id}"
+    yield Alarm("expired_lease", task.id, f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}", step)
+
+
+def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
+        ran_out = _at(task.review_lease_expires)
+        yield Alarm(
+            "expired_review_lease",
+            task.id,
+            f"{task.id}: the review lease of {task.review_run} ran out at {ran_out}",
+            f"liza logs {task.reviewing_by}",
+        )
+
+
+def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if len(task.failed_by) >= planning.FAILED_CODERS:
+        yield Alarm(
+            "hypothesis_exhaustion",
+            task.id,
+            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it wants another plan, not another try",
+            f"liza task supersede {task.id} --file - --because …",
+        )
+        return
+    asked = " / ".join(task.blocked_questions) or task.blocked_reason or ""
+    yield Alarm(
+        "blocked",
+        task.id,
+        f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
+        f'liza task unblock {task.id} --answer "…"',
+    )
+
+
+def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.merging is not None and task.merging.waiting:
+        yield Alarm(
+            "waiting_for_files",
+            task.id,
+            f"{task.id} is tested and waits for files of your checkout: {task.merging.waiting}",
+            "git status",
+        )
+
+
+def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    yield from _orphaned(state, task, now, seen)
+    said = next((line.detail for line in reversed(task.history) if line.event == "merge failed"), None)
+    yield Alarm(
+        "integration_failed",
+        task.id,
+        f"{task.id} does not merge: {_short(said or 'see its history')}",
+        f"liza task show {task.id}",
+    )
+
+
+def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.assigned_to in seen.evidence.offline:
+        yield Alarm(
+            f"orphaned_{task.status.lower()}",
+            task.id,
+            f"{task.id} is {task.status}, and {task.assigned_to}, whose it is to mend, is offline",
+            "liza up",
+        )
+
+
+_RULES = {
+    S.DRAFT: _draft,
+    S.CLAIMED: _claimed,
+    S.READY_FOR_REVIEW: _in_review,
+    S.BLOCKED: _blocked,
+    S.APPROVED: _approved,
+    S.REJECTED: _orphaned,
+    S.INTEGRATION_FAILED: _failed,
+}
+
+
+def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
+    tries, rounds = task.max_iterations or state.config.max_coder_iterations, state.config.max_review_cycles
+    if task.iteration >= max(tries - NEAR, 1) and tries > NEAR:
+        yield _near(task, f"{task.iteration} tries of at most {tries}")
+    cycles = task.review_cycles_current
+    if cycles >= max(rounds - NEAR, 1) and rounds > NEAR:
+        yield _near(task, f"{cycles} rejections of at most {rounds}")
+    elif task.failed_by and task.review_cycles_total >= CYCLES_WITH_A_FAILURE:
+        yield _near(task, f"{task.failed_by[0]} failed it, and it was rejected {task.review_cycles_total} times")
+
+
+def _near(task: Task, what: str) -> Alarm:
+    return Alarm("approaching_limits", task.id, f"{task.id} nears its limit: {what}", f"liza task show {task.id}")
+
+
+def never_claimable(state: State) -> dict[str, str]:
+    """Open tasks that wait for what can never be: each with the dependency that is lost."""
+    lost = {task.id for task in state.tasks if task.status is S.ABANDONED}
+    found: dict[str, str] = {}
+    known = {task.id for task in state.tasks}
+    while True:
+        before = len(lost)
+        for task in state.tasks:
+            if task.id in lost:
+                continue
+            if task.status is S.SUPERSEDED:
+                hopeless = not task.superseded_by or any(one in lost for one in task.superseded_by)
+                lost |= {task.id} if hopeless else set()
+            elif task.status is not S.MERGED:
+                gone = next((one for one in task.depends_on if one in lost or one not in known), None)
+                if gone is not None:
+                    lost.add(task.id)
+                    found[task.id] = f"{gone}, {_how_lost(state, gone)}"
+        if len(lost) == before:
+            return found
+
+
+def _how_lost(state: State, task_id: str) -> str:
+    task = state.task(task_id)
+    if task is None:
+        return "which is not on the board"
+    return f"which is {task.status}" if task.status in FINAL else "which can never be claimed itself"
+
+
+def _invalid(state: State) -> Iterable[Alarm]:
+    for violation in invariants.check(state):
+        yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
+
+
+def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:
+    for name, since in seen.signals.items():
+        if since is not None and now - since >= STALE_SIGNAL:
+            minutes = int((now - since).total_seconds() // 60)
+            yield Alarm(f"stale_{name.lower()}", name, f"{name} stands for {minutes} minutes", "liza resume")
+
+
+def _config(state: State, seen: Seen) -> Iterator[Alarm]:
+    for key in seen.unknown_config:
+        near = _nearest(key, type(state.config).__struct_fields__)
+        yield Alarm(
+            "unknown_config",
+            "config",
+            f"config.{key} is no setting" + (f"; did you mean {near}?" if near else ""),
+            "liza edit",
+        )
+
+
+def _nearest(word: str, words: Iterable[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(words), 1)), None)
+
+
+def _planning(state: State, now: datetime) -> Iterator[Alarm]:
+    plan = state.planning
+    if plan.run is not None and plan.lease_expires is not None and plan.lease_expires <= now:
+        planner = planning.planner_of(state)
+        message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
+        yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
+    elif plan.run is None and plan.count >= planning.MOST_WAKES:
+        standing = planning.wake(state)
+        if isinstance(standing, str) and planning.triggers(state):
+            yield Alarm("planning_stalled", "planning", standing, "liza task list --status BLOCKED")
+    for one in state.discovered:
+        if one.urgency == "immediate" and one.converted_to_task is None:
+            yield Alarm(
+                "immediate_discovery",
+                one.id,
+                f"{one.id}, found by {one.by or 'nobody named'}, cannot wait: {_short(one.description)}",
+                "liza task add --help",
+            )
+
+
+def _untested(state: State) -> Iterator[Alarm]:
+    untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
+    if untested:
+        names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
+        yield Alarm("untested_merges", "config", f"merged without a test: {names}", "liza edit")
+    elif not state.config.integration_command:
+        message = "config.integration_command is empty: merges will be recorded as untested"
+        yield Alarm("untested_merges", "config", message, "liza edit")
+
+
+def _at(when: datetime) -> str:
+    return f"{when:%H:%M:%SZ}"
+
+
+def _short(text: str, most: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

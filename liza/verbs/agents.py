@@ -1,0 +1,47 @@
+"""agents: who is there, what each does, and why an idle one is idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from liza.board import signals
+from liza.rules.errors import UnknownId
+from liza.rules.paths import agent_id
+from liza.verbs.crew import Crew
+from liza.verbs.status import agent_row
+
+
+def agents(crew: Crew) -> list[dict[str, Any]]:
+    """Every agent, as `status --json` shows it."""
+    state = crew.board.read()
+    evidence = crew.evidence(state)
+    standing = signals.standing(crew.paths)
+    return [agent_row(crew, state, name, evidence, standing) for name in state.agents]
+
+
+def agent(crew: Crew, name: str) -> dict[str, Any]:
+    """One agent, with its counters, its notes and what it did, newest first. Raises UnknownId, Usage."""
+    name = agent_id(name)
+    state = crew.board.read()
+    if name not in state.agents:
+        known = ", ".join(state.agents) or "none"
+        raise UnknownId(f"there is no agent {name} on the board (there are: {known})", "liza agents")
+    known_agent = state.agents[name]
+    work = sorted(
+        (
+            {"time": line.time, "task": task.id, "event": line.event, "run": line.run, "detail": line.detail}
+            for task in state.tasks
+            for line in task.history
+            if line.agent == name
+        ),
+        key=lambda line: line["time"],
+        reverse=True,
+    )
+    return {
+        **agent_row(crew, state, name, crew.evidence(state), signals.standing(crew.paths)),
+        "runs": known_agent.runs,
+        "iterations_total": known_agent.iterations_total,
+        "heartbeat": known_agent.heartbeat,
+        "notes": [note.message for note in state.human_notes if note.recipient == name],
+        "work": work,
+    }

@@ -1,0 +1,66 @@
+"""diff: what a task changes against integration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from liza.repo import merges
+from liza.repo.runner import Git
+from liza.rules import taking
+from liza.rules.errors import Refused
+from liza.rules.model import Status, Task
+from liza.rules.paths import branch_of
+from liza.rules.paths import task_id as checked_id
+from liza.verbs.crew import Crew
+
+_SHOWN = ("--no-color", "--no-ext-diff", "--find-renames")
+
+
+def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
+    """The commit under review against where it left integration; of a CLAIMED task, what its worktree holds now.
+
+    ``untracked`` names files that git does not know yet. Raises UnknownId, Refused, GitFailed.
+    """
+    state = crew.board.read()
+    task = taking.find(state, checked_id(task_id))
+    form = ("--stat",) if stat else ()
+    if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
+        return _at_work(crew, task, state.config.integration_branch, form)
+    if task.merge_commit:
+        old, new = f"{task.merge_commit}^1", task.merge_commit
+    else:
+        new = _commit(crew.git, task)
+        old = crew.git.out("merge-base", state.config.integration_branch, new)
+    text = crew.git.out("diff", *_SHOWN, *form, old, new, "--")
+    return _told(task, old, new, text)
+
+
+def _at_work(crew: Crew, task: Task, integration: str, form: tuple[str, ...]) -> dict[str, Any]:
+    assert task.worktree is not None
+    there = crew.git.at(crew.paths.slot(task.worktree))
+    head = there.out("rev-parse", "HEAD")
+    base = there.out("merge-base", integration, head)
+    text = there.out("diff", *_SHOWN, *form, base, "--")
+    untracked = there.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    return _told(task, base, head, text, [name for name in untracked if name], str(crew.paths.link(task.id)))
+
+
+def _commit(git: Git, task: Task) -> str:
+    found = task.review_commit or merges.tip(git, branch_of(task.id))
+    if found is None:
+        raise Refused(f"{task.id} is {task.status}: nothing was done for it yet", f"liza task show {task.id}")
+    return found
+
+
+def _told(
+    task: Task, old: str, new: str, text: str, untracked: list[str] | None = None, directory: str | None = None
+) -> dict[str, Any]:
+    return {
+        "task": task.id,
+        "status": task.status.value,
+        "base": old,
+        "commit": new,
+        "directory": directory,
+        "untracked": untracked or [],
+        "diff": text,
+    }

@@ -1,0 +1,97 @@
+"""edit: the board in an editor, as visudo does it: a copy, checked, and merged under the lock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from liza.board import document
+from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, Usage
+from liza.rules.model import SpecChange
+from liza.verbs.answer import Answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+from liza.verbs.edits import joined
+
+_COPY, _BASE = "state.yaml", "base.yaml"
+
+
+def edit(crew: Crew, what: str, kept: Path | None = None) -> Answer:
+    """Open the board, or the goal's text, in an editor. ``kept`` is a copy that an earlier edit left behind.
+
+    Raises Usage, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
+    """
+    by = human_or(crew, planner=False)
+    if what == "goal":
+        return _goal(crew, by)
+    if what != "board":
+        raise Usage(f"{what!r} cannot be edited: board or goal", "liza edit goal")
+    place = _copied(crew) if kept is None else _found(kept)
+    copy, base = place / _COPY, (place / _BASE).read_bytes().decode()
+    _open(copy)
+    typed = copy.read_bytes().decode("utf-8", "replace")
+    if typed == base:
+        shutil.rmtree(place)
+        return Answer("unchanged", None, None, "liza status")
+    try:
+        _bring_in(crew, by, base, typed)
+    except LizaError as refused:
+        raise type(refused)(f"{refused.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from refused
+    shutil.rmtree(place)
+    return Answer("changed", None, None, "liza status", {"revision": crew.board.read().revision})
+
+
+def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
+    document.load(typed, "your copy")
+    try:
+        crew.board.read()
+    except BoardUnreadable:
+        if crew.board.raw() != base:
+            raise
+        crew.board.replace_text(by, typed)
+        return
+    crew.board.rewrite(by, lambda now: joined(base, typed, now))
+
+
+def _copied(crew: Crew) -> Path:
+    text = crew.board.raw().encode()
+    place = Path(tempfile.mkdtemp(prefix="liza-edit-"))
+    (place / _COPY).write_bytes(text)
+    (place / _BASE).write_bytes(text)
+    return place
+
+
+def _found(kept: Path) -> Path:
+    if not kept.is_file() or not (kept.parent / _BASE).is_file():
+        raise Missing(f"{kept} is no copy that liza edit left behind", "liza edit")
+    return kept.parent
+
+
+def _goal(crew: Crew, by: str) -> Answer:
+    spec = crew.board.read().goal.spec_ref
+    if not spec.startswith(".liza/specs/"):
+        raise Refused(f"the goal is {spec}, a file of your own: edit it and commit", f"git add {spec} && git commit")
+    path = crew.paths.root / spec
+    before = path.read_bytes() if path.exists() else b""
+    _open(path)
+    if (path.read_bytes() if path.exists() else b"") == before:
+        return Answer("unchanged", None, None, "liza up", {"path": str(path)})
+    change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
+    with crew.change(by, "edit goal") as tx:
+        tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
+    return Answer("changed", None, None, "liza up", {"path": str(path)})
+
+
+def _open(path: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor and not sys.stdin.isatty():
+        raise Usage("there is no terminal, and EDITOR is not set", "EDITOR=… liza edit")
+    done = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
+    if done.returncode != 0:
+        raise Refused(f"the editor {editor or 'vi'!r} ended with {done.returncode}; nothing was written", "liza edit")

@@ -1,0 +1,83 @@
+"""history: what happened to the board, a line a revision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from liza.board import journal
+from liza.board.journal import Record
+from liza.board.store import subject
+from liza.repo import history as recorded
+from liza.rules import taking
+from liza.rules.paths import HISTORY_REF
+from liza.rules.paths import task_id as checked_id
+from liza.verbs.crew import Crew
+from liza.verbs.record import record_if_alone
+from liza.verbs.status import changes
+
+
+def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
+    """The newest ``limit`` revisions, newest first, of one task or of all; the journal tells what is not yet in git.
+
+    Raises UnknownId, GitFailed.
+    """
+    if task_id is not None:
+        taking.find(crew.board.read(), checked_id(task_id))
+    record_if_alone(crew)
+    entries = recorded.log(crew.git, task_id, limit)
+    newest = recorded.log(crew.git, None, 1)
+    tip = newest[0].revision if newest else 0
+    waiting = [_waiting(one) for one in _newer(crew, task_id, tip)]
+    told = [_recorded(crew, one, patch) for one in entries]
+    return list(islice((*waiting, *told), limit))
+
+
+def follow(crew: Crew, task_id: str | None, known: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The known revisions, oldest first, and then each new one as it comes."""
+    yield from reversed(known)
+    seen = known[0]["revision"] if known else 0
+    for _ in changes(crew):
+        for one in reversed(_newer(crew, task_id, seen)):
+            seen = one.revision
+            yield _waiting(one)
+
+
+def _newer(crew: Crew, task_id: str | None, revision: int) -> list[Record]:
+    """The journal's entries after ``revision``, newest first."""
+    found = []
+    for one in journal.newest(crew.paths.journal):
+        if one.revision <= revision:
+            break
+        if task_id is None or one.task == task_id:
+            found.append(one)
+    return found
+
+
+def _waiting(one: Record) -> dict[str, Any]:
+    return {
+        "revision": one.revision,
+        "time": one.time,
+        "subject": subject(one),
+        "by": one.actor,
+        "commit": None,
+        "patch": one.diff,
+        "alerts": list(one.alerts),
+    }
+
+
+def _recorded(crew: Crew, one: recorded.Entry, patch: bool) -> dict[str, Any]:
+    shown = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", one.commit) if patch else None
+    return {
+        "revision": one.revision,
+        "time": f"{one.time:%Y-%m-%dT%H:%M:%SZ}",
+        "subject": one.subject,
+        "by": one.author,
+        "commit": one.commit,
+        "patch": shown,
+        "alerts": [],
+    }
+
+
+__all__ = ["HISTORY_REF", "follow", "history"]

@@ -1,0 +1,36 @@
+"""metrics: counts over the sprint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from liza.rules import derived
+from liza.rules.model import State, Status
+from liza.verbs.crew import Crew
+
+MANY_VERDICTS = 5
+TOO_KIND = 0.95
+
+
+def metrics(crew: Crew) -> dict[str, Any]:
+    """Tasks by status, tries, verdicts, and a warning where reviewers approve nearly everything."""
+    state = crew.board.read()
+    counts = derived.metrics(state)
+    given = counts["approved"] + counts["rejected"]
+    rate = round(counts["approved"] / given, 3) if given else None
+    kind = rate is not None and given >= MANY_VERDICTS and rate > TOO_KIND
+    return {
+        "sprint": state.sprint.id,
+        **counts,
+        "by_status": _by_status(state),
+        "approval_rate": rate,
+        "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
+        "anomalies": dict(Counter(one.type for one in state.anomalies)),
+        "warnings": [f"reviewers approved {rate:.0%} of {given}: do they look?"] if kind else [],
+    }
+
+
+def _by_status(state: State) -> dict[str, int]:
+    found = Counter(task.status for task in state.tasks)
+    return {status.value: found[status] for status in Status if found[status]}

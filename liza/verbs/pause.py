@@ -1,0 +1,28 @@
+"""pause: supervisors take nothing new while the signal stands."""
+
+from __future__ import annotations
+
+from liza.board import signals
+from liza.verbs.answer import Answer
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+
+
+def pause(crew: Crew, why: str = "") -> Answer:
+    """Put PAUSE up; unchanged where it stands with the same reason. Raises Refused inside a session."""
+    return _raise(crew, "PAUSE", why)
+
+
+def checkpoint(crew: Crew, why: str = "") -> Answer:
+    """Put CHECKPOINT up: a person is to look the sprint over. Raises Refused inside a session."""
+    return _raise(crew, "CHECKPOINT", why)
+
+
+def _raise(crew: Crew, name: str, why: str) -> Answer:
+    by = human_or(crew, planner=False)
+    crew.board.read()
+    standing = signals.text_of(crew.paths, name)
+    if standing is not None and (not why or f"\n{why}\n" in standing):
+        return Answer("unchanged", None, None, "liza resume", {"signals": list(signals.standing(crew.paths))})
+    signals.raise_signal(crew.paths, name, f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {by}\n{why}\n")
+    return Answer("changed", None, None, "liza resume", {"signals": list(signals.standing(crew.paths))})

@@ -1,0 +1,46 @@
+"""task list · task show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import asdict as fields_of
+
+from liza.rules import choose, taking
+from liza.rules.errors import Usage
+from liza.rules.model import Status
+from liza.rules.paths import branch_of
+from liza.rules.paths import task_id as checked_id
+from liza.verbs.crew import Crew
+
+
+def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The tasks in the order of the board, as the board names their fields. Raises Usage for an unknown status."""
+    wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
+    return [fields_of(task) for task in crew.board.read().tasks if task.status in wanted]
+
+
+def task(crew: Crew, task_id: str) -> dict[str, Any]:
+    """A task's fields, and beside them its branch, its directory, what it waits for, its hand-off and its notes.
+
+    Raises UnknownId, Usage.
+    """
+    state = crew.board.read()
+    found = taking.find(state, checked_id(task_id))
+    link = crew.paths.link(found.id)
+    return {
+        **fields_of(found),
+        "branch": branch_of(found.id),
+        "directory": str(link) if link.is_symlink() else None,
+        "waits_for": choose.unmet_dependencies(state, found),
+        "handoff": state.handoff.get(found.id),
+        "notes": [note.message for note in state.human_notes if note.recipient == found.id],
+    }
+
+
+def _status(word: str) -> Status:
+    try:
+        return Status(word.upper().replace("-", "_"))
+    except ValueError:
+        raise Usage(f"{word!r} is no status; they are {', '.join(Status)}", "liza task list") from None
