@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from liza.rules import planning, reviewing, working
+from liza.rules.errors import Usage
 from liza.rules.model import AlignmentNote, Handoff
 from liza.rules.paths import role_of
 from liza.verbs.answer import Answer, answer
@@ -30,12 +31,17 @@ class Note:
     steps: Sequence[str] = ()
 
 
-def handoff(crew: Crew, note: Note) -> Answer:
-    """Leave the work, the review or the planning to a fresh session. Raises Usage, NotYours."""
+def handoff(crew: Crew, note: Note, *, done: bool = False) -> Answer:
+    """Leave the work, the review or the planning to a fresh session; ``done`` ends the planning for good.
+
+    Raises Usage, NotYours.
+    """
     caller = run_caller(crew)
     role = role_of(caller.agent)
+    if done and role != "planner":
+        raise Usage("--done is a planner's word; a coder ends with submit", 'liza handoff "what is done" --next "…"')
     if role == "planner":
-        return _planner(crew, caller, note)
+        return _planner(crew, caller, note, done)
     if role == "code-reviewer":
         return _reviewer(crew, caller, note)
     return _coder(crew, caller, note)
@@ -70,16 +76,16 @@ def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Answer:
     return answer(tx.before, tx.state, task, RESTART)
 
 
-def _planner(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+def _planner(crew: Crew, caller: RunCaller, note: Note, done: bool) -> Answer:
     with crew.change(caller.run, "handoff") as tx:
         if tx.state.planning.run != caller.run and _noted(tx.state.goal.alignment_history, caller.run):
             return Answer("unchanged", None, None, "stop now")
         planning.planned(tx.state, caller.run)
-        over = planning.planning_over(tx.state, caller.run)
+        over = planning.planning_over(tx.state, caller.run) if done else tx.state
         line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
         tx.state = replace(over, goal=replace(over.goal, alignment_history=(*over.goal.alignment_history, line)))
-    said_last(crew, caller.run, "0")
-    return answer(tx.before, tx.state, None, "stop now")
+    said_last(crew, caller.run, "0" if done else "42")
+    return answer(tx.before, tx.state, None, "stop now" if done else RESTART)
 
 
 def _noted(lines: Sequence[AlignmentNote], run: str) -> bool:
