@@ -116,6 +116,7 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str
         stderr=subprocess.PIPE,
         env=_shim_env(launch["env"]),
         pass_fds=(lock,),
+        start_new_session=True,
         text=True,
     ) as shim:
         try:
