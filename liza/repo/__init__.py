@@ -1,0 +1,1 @@
+"""git: the only room that runs it."""

@@ -1,0 +1,51 @@
+"""A lock on a file, held as long as somebody has it open."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from liza.rules.errors import LockTimeout
+
+
+@contextmanager
+def locked(path: Path, timeout: float = 300) -> Iterator[int]:
+    """Hold flock(2) on ``path``; gives the descriptor, so that a child can go on holding it.
+
+    Raises LockTimeout after ``timeout`` seconds.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _wait(handle, path, timeout)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _wait(handle: int, path: Path, timeout: float) -> None:
+    """Wait in line. flock(2) has no time limit, so a thread waits, and closes what comes too late."""
+    mutex, given_up = threading.Lock(), False
+    done = threading.Event()
+
+    def wait() -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with mutex:
+            if given_up:
+                os.close(handle)
+        done.set()
+
+    threading.Thread(target=wait, daemon=True, name=f"flock {path.name}").start()
+    if done.wait(timeout):
+        return
+    with mutex:
+        if not done.is_set():
+            given_up = True
+            raise LockTimeout(f"{path} was not had in {timeout:g} s: another process holds it", "liza doctor")

@@ -1,0 +1,144 @@
+"""Merging without a checkout: a candidate that can be tested first, and a branch that moves to it or does not move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from liza.repo.runner import Git
+from liza.repo.survey import changed
+from liza.rules.errors import GitFailed, MergeConflict
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What became of moving a branch.
+
+    ``moved``: it stands at the candidate. ``lost``: it had moved elsewhere before, the candidate must be built anew.
+    ``waiting``: a checkout of it stands in the way, with the ``files`` that do and git's ``reason``.
+    """
+
+    outcome: Literal["moved", "lost", "waiting"]
+    files: tuple[str, ...] = ()
+    reason: str = ""
+    checkout: Path | None = None
+
+
+def candidate_ref(task: str) -> str:
+    """The ref that keeps a task's candidate from being collected."""
+    return f"refs/liza/candidates/{task}"
+
+
+def candidate(git: Git, commit: str, expected: str, message: str, task: str) -> str:
+    """Merge ``commit`` into ``expected``, the tip of integration, without touching either; the merge commit's name.
+
+    Raises MergeConflict with the names of the files, GitFailed.
+    """
+    # Attributes are taken from the branch that is merged into, not from what a person has checked out.
+    merging = git.having(GIT_ATTR_SOURCE=expected)
+    done = merging.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", expected, commit)
+    if done.code not in (0, 1):
+        raise GitFailed(f"git merge-tree {expected[:10]} {commit[:10]} failed ({done.code}): {done.stderr[-600:]}")
+    tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
+    if done.code == 1:
+        files = tuple(dict.fromkeys(name for name in names if name))
+        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+        raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {shown}", files)
+    words = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
+    made = git.signed().out(*words, stdin=message if message.endswith("\n") else message + "\n")
+    git.out("update-ref", candidate_ref(task), made)
+    return made
+
+
+def drop_candidate(git: Git, task: str) -> None:
+    """Let the candidate of a task go; nothing happens where there is none. Raises GitFailed."""
+    git.out("update-ref", "-d", candidate_ref(task))
+
+
+def contains(git: Git, branch: str, commit: str) -> bool:
+    """Whether ``commit`` is in ``branch``. Raises GitFailed where one of them does not exist."""
+    return git.ok("merge-base", "--is-ancestor", commit, f"refs/heads/{branch}")
+
+
+def tip(git: Git, branch: str) -> str | None:
+    """The commit that a branch stands at; None where there is no such branch. Raises GitFailed."""
+    done = git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}", codes=(0, 1))
+    return done.stdout.decode().strip() or None
+
+
+def checkouts(git: Git) -> dict[Path, str | None]:
+    """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed."""
+    found: dict[Path, str | None] = {}
+    place = Path()
+    for word in git.names("worktree", "list", "--porcelain", "-z"):
+        kind, _, value = word.partition(" ")
+        if kind == "worktree":
+            place = Path(value)
+            found[place] = None
+        elif kind == "branch":
+            found[place] = value.removeprefix("refs/heads/")
+        elif kind in ("bare", "prunable"):
+            found.pop(place, None)
+    return found
+
+
+def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
+    """Move ``branch`` from ``expected`` to ``candidate``: both or nothing, with the checkout of it, if there is one.
+
+    Raises GitFailed when git fails for another reason than those an Advance names.
+    """
+    place = _checkout(git, branch)
+    if place is not None:
+        return _in_checkout(git, place, branch, candidate, expected)
+    words = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
+    done = git.run(*words)
+    if done.code != 0:
+        if tip(git, branch) != expected:
+            return Advance("lost")
+        raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {done.stderr[-600:]}")
+    return settle_checkout(git, branch, candidate, expected)
+
+
+def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advance:
+    """Bring along a checkout that somebody made of ``branch`` while it moved from ``expected`` to ``candidate``.
+
+    Repeatable: where the files are those of the candidate already, nothing happens. Where the person's files stand in
+    the way, the branch goes back, so that their next commit does not undo the merge. Raises GitFailed.
+    """
+    place = _checkout(git, branch)
+    if place is None:
+        return Advance("moved")
+    done = git.at(place).run("read-tree", "-m", "-u", expected, candidate)
+    if done.code == 0:
+        return Advance("moved", checkout=place)
+    files = _in_the_way(git.at(place), candidate, expected)
+    git.out("update-ref", f"refs/heads/{branch}", expected, candidate)
+    return Advance("waiting", files, done.stderr[-600:], place)
+
+
+def _checkout(git: Git, branch: str) -> Path | None:
+    return next((place for place, found in checkouts(git).items() if found == branch), None)
+
+
+def _in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> Advance:
+    there = git.at(place).signed()
+    # What a person set for their own merges must neither stash their files nor make another commit here.
+    plain = ("-c", f"branch.{branch}.mergeOptions=", "-c", "merge.autoStash=false", "-c", "merge.ff=only")
+    if tip(git, branch) != expected:
+        return Advance("lost")
+    done = there.run(*plain, "merge", "--ff-only", "--no-stat", "--no-autostash", "--quiet", candidate)
+    now = tip(git, branch)
+    if now == candidate:
+        return Advance("moved", checkout=place)
+    if now != expected:
+        return Advance("lost")
+    return Advance("waiting", _in_the_way(there, candidate, expected), done.stderr[-600:], place)
+
+
+def _in_the_way(there: Git, candidate: str, expected: str) -> tuple[str, ...]:
+    """The files that the merge changes and the person has changed, or has lying there, too."""
+    wanted = there.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, candidate)
+    mine = changed(there)
+    folders = tuple(name for name in mine if name.endswith("/"))
+    return tuple(sorted(name for name in wanted if name in mine or name.startswith(folders)))

@@ -1,0 +1,65 @@
+"""Emptying a work tree and putting it elsewhere. Who calls this has saved what was in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from liza.repo import brief_filter
+from liza.repo.runner import Git
+
+
+def empty(git: Git, admin: Path) -> None:
+    """End what is under way, and have nothing but the files of HEAD and ignored ones. Raises GitFailed."""
+    quit_operations(git, admin)
+    for name in brief_filter.bound(git):
+        _strip(git, name)
+    git.out("reset", "--hard", "--quiet")
+    # Ignored files stay: they are what makes a used slot quicker than a new one.
+    git.out("clean", "-ffd", "--quiet")
+
+
+def quit_operations(git: Git, admin: Path) -> None:
+    """End a rebase, am or bisect where it stands. Merges and cherry-picks end with the reset. Raises GitFailed."""
+    if (admin / "rebase-apply" / "applying").exists():
+        git.out("am", "--quit")
+    elif (admin / "rebase-merge").exists() or (admin / "rebase-apply").exists():
+        git.out("rebase", "--quit")
+    for left in admin.glob("BISECT_*"):
+        left.unlink(missing_ok=True)
+
+
+def is_only_brief(git: Git, name: str) -> bool:
+    """Whether a file that git calls changed or untracked differs by a brief's block alone. Raises GitFailed."""
+    path = git.directory / name
+    if name.endswith("/") or path.is_symlink() or not path.is_file():
+        return False
+    text = path.read_bytes()
+    outside = brief_filter.strip_blocks(text)
+    if outside == text:
+        return False
+    rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
+    if not rows:
+        return not outside.strip()
+    stored = git.out("hash-object", f"--path={name}", "--stdin", stdin=outside)
+    committed = git.run("rev-parse", "-q", "--verify", f"HEAD:{name}", codes=(0, 1)).stdout.decode().strip()
+    return len(rows) == 1 and rows[0].split(" ")[1] == stored == committed
+
+
+def _strip(git: Git, name: str) -> None:
+    """Take a dead run's block out of an instructions file: through the filter, git sees nothing to reset there."""
+    path = git.directory / name
+    inside = path.resolve().is_relative_to(git.directory.resolve())
+    if path.is_symlink() or not path.is_file() or not inside:
+        return
+    text = path.read_bytes()
+    outside = brief_filter.strip_blocks(text)
+    if outside == text:
+        return
+    if not outside and not brief_filter.is_known(git, name):
+        path.unlink()
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(outside)
+    aside.chmod(path.stat().st_mode & 0o777)
+    aside.replace(path)

@@ -1,0 +1,261 @@
+"""The only way to git: nothing of the repository's or the environment's choosing runs, and everything ends in time.
+
+Hooks, fsmonitor, pager, editor, prompts and signing are off, ``GIT_*`` is cleared, and configuration that names a
+program and was not there at init is made harmless (see ``pins``). Each git is a session of its own, so that a time
+limit, or Ctrl+C here, ends it with all its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from liza.rules.errors import GitFailed, Missing
+
+NOBODY = ("Liza", "liza@localhost")
+
+# The person's own choice of configuration files stays; everything else of GIT_* would steer git past our arguments.
+_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+
+_FIXED = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("core.askPass", "true"),
+    ("color.ui", "false"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("merge.verifySignatures", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("diff.ignoreSubmodules", "dirty"),
+    ("i18n.commitEncoding", "UTF-8"),
+    ("i18n.logOutputEncoding", "UTF-8"),
+    ("protocol.ext.allow", "never"),
+)
+
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "SSH_ASKPASS_REQUIRE": "force",
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+}
+
+_SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
+
+
+class Override(Protocol):
+    """What the runner asks of pins: configuration to lay over the repository's own."""
+
+    def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
+
+
+@dataclass(frozen=True)
+class Done:
+    """A git that ended: its exit code and what it wrote."""
+
+    code: int
+    stdout: bytes
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Git:
+    """git in one directory. ``timeout`` is in seconds; ``pins`` says which programs the configuration may name."""
+
+    directory: Path
+    pins: Override | None = None
+    timeout: float = 60
+    git_dir: Path | None = None
+    ceiling: Path | None = None
+    held: tuple[int, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, directory: Path) -> Git:
+        """git in another directory, under the same pins."""
+        return replace(self, directory=directory, git_dir=None, ceiling=None)
+
+    def inside(self, directory: Path, git_dir: Path) -> Git:
+        """git on a work tree whose git directory is known: what lies at ``directory/.git`` is not asked."""
+        return replace(self, directory=directory, git_dir=git_dir)
+
+    def under(self, directory: Path) -> Git:
+        """git in ``directory``, which must be a repository by itself: none above it is looked for."""
+        return replace(self, directory=directory, git_dir=None, ceiling=directory.parent)
+
+    def holding(self, *descriptors: int) -> Git:
+        """git that inherits these file descriptors: a lock on them lasts as long as git does, whoever dies first."""
+        return replace(self, held=descriptors)
+
+    def having(self, **environment: str) -> Git:
+        """git with more environment."""
+        return replace(self, settings={**self.settings, **environment})
+
+    def unpinned(self) -> Git:
+        """git without pins, for reading the configuration that pins are made of."""
+        return replace(self, pins=None)
+
+    def within(self, seconds: float) -> Git:
+        """git with another time limit."""
+        return replace(self, timeout=seconds)
+
+    def out(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """What git prints, without the final newline. Raises GitFailed, Missing."""
+        text = self.raw(*args, stdin=stdin, env=env, timeout=timeout)
+        return text.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+    def raw(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> bytes:
+        """What git prints, byte by byte. Raises GitFailed, Missing."""
+        return self.run(*args, stdin=stdin, env=env, timeout=timeout, codes=(0,)).stdout
+
+    def ok(self, *args: str, stdin: str | bytes | None = None, env: Mapping[str, str] | None = None) -> bool:
+        """git's answer to a yes-or-no question: exit 0 or 1; everything else raises GitFailed."""
+        return self.run(*args, stdin=stdin, env=env, codes=(0, 1)).code == 0
+
+    def names(self, *args: str, stdin: str | bytes | None = None) -> tuple[str, ...]:
+        """What a git with ``-z`` prints, one string for each NUL. Raises GitFailed."""
+        text = self.raw(*args, stdin=stdin).decode("utf-8", "surrogateescape")
+        return tuple(text.split("\0")[:-1])
+
+    def run(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        codes: Sequence[int] | None = None,
+    ) -> Done:
+        """Run git. ``codes`` are the exit codes that are answers; None takes any. Raises GitFailed, Missing."""
+        environment = {**self._environment(), **self.settings, **(env or {})}
+        done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
+        if codes is not None and done.code not in codes:
+            raise GitFailed(f"git {args[0]} failed in {self.directory} ({done.code}): {_last_words(done)}")
+        return done
+
+    def identity(self) -> tuple[str, str]:
+        """Name and address for Liza's own commits: the configured ones, or Liza's where there are none."""
+        found = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
+        rows = dict(row.split("\n", 1) for row in found.decode("utf-8", "replace").split("\0") if "\n" in row)
+        name, email = rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
+        return (name, email) if name and email else NOBODY
+
+    def signed(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
+        """git whose commits bear ``person`` (name, address), else the repository's identity; ``when`` else now."""
+        name, email = person or self.identity()
+        words = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in
+                 (("NAME", name), ("EMAIL", email))}
+        if when is not None:
+            words |= {f"GIT_{who}_DATE": f"{int(when.timestamp())} +0000" for who in ("AUTHOR", "COMMITTER")}
+        return self.having(**words)
+
+    def _environment(self) -> dict[str, str]:
+        environment = dict(_ENVIRONMENT)
+        if self.git_dir is not None:
+            environment |= {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.directory)}
+        if self.ceiling is not None:
+            environment["GIT_CEILING_DIRECTORIES"] = str(self.ceiling)
+        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED]
+        environment["GIT_CONFIG_COUNT"] = str(len(pairs))
+        for number, (key, value) in enumerate(pairs):
+            environment[f"GIT_CONFIG_KEY_{number}"] = key
+            environment[f"GIT_CONFIG_VALUE_{number}"] = value
+        return environment
+
+    def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
+        library, missing = _library()
+        if not self.directory.is_dir():
+            raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
+        cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
+        # The library can add to the environment but not take from it; env(1) can.
+        command = [*(["env", *cleared] if cleared else []), "git", "--no-pager", "-C", str(self.directory), *args]
+        try:
+            process = library(str(self.directory)).execute(
+                command,
+                istream=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                as_process=True,
+                env=dict(env),
+                start_new_session=True,
+                pass_fds=self.held,
+            )
+        except missing as error:
+            raise Missing("git is not installed, or not in PATH", "liza doctor") from error
+        try:
+            out, err = process.communicate(stdin, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise GitFailed(f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was ended") from None
+        except BaseException:
+            _end(process)
+            raise
+        return Done(process.returncode, out, err.decode("utf-8", "replace").strip())
+
+
+def _library() -> tuple[Any, type[Exception]]:
+    """GitPython, imported at the first use: it costs 90 ms, more than most commands of Liza."""
+    before = os.environ.get("GIT_PYTHON_REFRESH")
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    try:
+        from git.cmd import Git as Library
+        from git.exc import GitCommandNotFound
+    finally:
+        os.environ.pop("GIT_PYTHON_REFRESH")
+        if before is not None:
+            os.environ["GIT_PYTHON_REFRESH"] = before
+    return Library, GitCommandNotFound
+
+
+def _end(process: Any) -> None:
+    """Kill a git and everything it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _foreign() -> set[str]:
+    return {name for name in os.environ if name.startswith("GIT_") and name not in _KEPT}
+
+
+def _safe(args: Sequence[str]) -> list[str]:
+    """``args`` with the switches that keep external diffs and text conversions from running."""
+    if args and args[0] in _SHOWING:
+        return [args[0], "--no-ext-diff", "--no-textconv", *args[1:]]
+    return list(args)
+
+
+def _bytes(text: str | bytes | None) -> bytes | None:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
+def _last_words(done: Done) -> str:
+    """The end of what git said, its own lines of failure first."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    return " · ".join(telling[-3:])[:600] or "it said nothing"
+
+

@@ -1,0 +1,99 @@
+"""What a slot needs besides the files of git: copies of untracked files, and a set-up that was run for them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from liza.repo.pins import git_dirs
+from liza.repo.runner import Git
+from liza.rules.errors import Refused, Usage
+
+_NEVER = {".git", ".liza", ".worktrees"}
+_MARK = "liza-setup"
+
+
+def copy(root: Path, slot: Path, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Copy files of ``root`` that match ``patterns`` (relative, as for glob) into a slot; the names copied.
+
+    A file that git tracks in the slot is left alone, an equal one too. Raises Usage for a pattern that leaves the
+    root, Refused where a link would lead out of the slot, OSError.
+    """
+    tracked = set(Git(slot).under(slot).names("ls-files", "-z"))
+    copied: list[str] = []
+    for name in sorted({name for pattern in patterns for name in _matches(root, pattern)}):
+        source, target = root / name, slot / name
+        if name in tracked or _equal(source, target):
+            continue
+        _make_parents(slot, target)
+        aside = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+        shutil.copy2(source, aside)
+        aside.replace(target)
+        copied.append(name)
+    return tuple(copied)
+
+
+def setup_due(slot: Path, command: str | None, files: Sequence[str]) -> bool:
+    """Whether the set-up ``command`` has to run: never run here, or it or one of ``files`` changed since.
+
+    ``files`` are names relative to the slot. Raises GitFailed, OSError.
+    """
+    if not command:
+        return False
+    try:
+        return _mark(slot).read_text() != _digest(slot, command, files)
+    except FileNotFoundError:
+        return True
+
+
+def mark_setup_done(slot: Path, command: str, files: Sequence[str]) -> None:
+    """Note that the set-up was run for the files as they are. Raises GitFailed, OSError."""
+    place = _mark(slot)
+    aside = place.with_name(f"{_MARK}.{os.getpid()}")
+    aside.write_text(_digest(slot, command, files))
+    aside.replace(place)
+
+
+def _matches(root: Path, pattern: str) -> Iterator[str]:
+    if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        raise Usage(f"sandbox_copy has {pattern!r}, which is no name inside the repository", "liza edit")
+    for found in root.glob(pattern):
+        places = [found] if not found.is_dir() else [path for path in found.rglob("*") if not path.is_dir()]
+        names = (path.relative_to(root) for path in places if path.is_file())
+        yield from (str(name) for name in names if not _NEVER & set(name.parts))
+
+
+def _equal(source: Path, target: Path) -> bool:
+    if target.is_symlink() or not target.is_file() or source.stat().st_size != target.stat().st_size:
+        return False
+    return source.read_bytes() == target.read_bytes()
+
+
+def _make_parents(slot: Path, target: Path) -> None:
+    """Make the directories of ``target``, through no link that leads out of the slot."""
+    top = slot.resolve()
+    place = slot
+    for part in target.relative_to(slot).parts[:-1]:
+        place = place / part
+        if not place.resolve().is_relative_to(top):
+            raise Refused(f"{place} leads out of the work tree {slot}, so nothing is copied there", f"ls -l {place}")
+        place.mkdir(exist_ok=True)
+    if target.is_dir() and not target.is_symlink():
+        raise Refused(f"{target} is a directory, and a file of that name was to be copied", f"ls -l {target}")
+
+
+def _mark(slot: Path) -> Path:
+    return git_dirs(Git(slot).under(slot))[0] / _MARK
+
+
+def _digest(slot: Path, command: str, files: Sequence[str]) -> str:
+    """A digest of the command and of each file; a file that is not there counts as that."""
+    whole = hashlib.sha256(command.encode())
+    for name in sorted(set(files)):
+        path = slot / name
+        text = path.read_bytes() if path.is_file() else None
+        whole.update(f"\0{name}\0{'absent' if text is None else len(text)}\0".encode() + (text or b""))
+    return whole.hexdigest()

@@ -1,0 +1,128 @@
+"""What git keeps about a slot: where, in which state, and whose it is. Nothing here believes what lies in the slot."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.rules.errors import GitFailed
+
+_OWNER = "liza"
+_STALE = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has a slot: the file ``liza`` in its git directory.
+
+    ``commit`` is where work starts, or where a detached slot was put. ``salvage`` is what has yet to be laid back,
+    ``done`` that finishing was carried through, ``before`` the owner that a claim which is undone gives the slot
+    back to.
+    """
+
+    task: str
+    run: str
+    commit: str | None = None
+    salvage: str | None = None
+    done: bool = False
+    before: Owner | None = None
+
+
+def admin_of(slot: Path, common: Path) -> Path | None:
+    """The git directory of the work tree at ``slot``, found by what the repository itself says; None without one."""
+    # git notes the real place of the parent; the slot itself is never followed.
+    wanted = slot.parent.resolve() / slot.name / ".git"
+    places = common / "worktrees"
+    first = places / slot.name
+    others = sorted(places.iterdir()) if places.is_dir() else []
+    return next((place for place in (first, *others) if _points_to(place) == wanted), None)
+
+
+def half_made(admin: Path) -> bool:
+    """Whether ``git worktree add`` was killed before it ended: it holds this lock until then."""
+    try:
+        return (admin / "locked").read_text().strip() == "initializing"
+    except FileNotFoundError:
+        return False
+
+
+def lead_back(slot: Path, admin: Path) -> None:
+    """Have ``slot/.git`` be the file that leads to ``admin``, whatever an agent made of it.
+
+    Raises GitFailed where it is a directory, which may hold a repository that was not saved.
+    """
+    place = slot / ".git"
+    line = f"gitdir: {admin}\n"
+    if place.is_symlink() or not place.is_dir():
+        if place.is_symlink() or not place.is_file() or _leads_to(place) != admin:
+            aside = slot / f".git.{os.getpid()}"
+            aside.write_text(line)
+            aside.replace(place)
+        return
+    raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
+
+
+def release_locks(admin: Path) -> None:
+    """Remove what a killed git left locked. Only for who has proved that no session lives in the slot."""
+    for name in _STALE:
+        (admin / name).unlink(missing_ok=True)
+
+
+def read_owner(admin: Path) -> Owner | None:
+    """Who has the slot; None where nobody has. Raises GitFailed where the file cannot be understood."""
+    try:
+        return _owner(json.loads((admin / _OWNER).read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise GitFailed(f"{admin / _OWNER} cannot be read: {error}", "liza doctor --fix") from error
+
+
+def write_owner(admin: Path, owner: Owner | None) -> None:
+    """Write aside and rename; None takes the file away."""
+    place = admin / _OWNER
+    if owner is None:
+        place.unlink(missing_ok=True)
+        return
+    aside = admin / f"{_OWNER}.{os.getpid()}"
+    with aside.open("w") as stream:
+        json.dump(_words(owner), stream, indent=1)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    aside.replace(place)
+
+
+def _words(owner: Owner) -> dict[str, object]:
+    words: dict[str, object] = {"task": owner.task, "run": owner.run, "done": owner.done}
+    words |= {name: value for name in ("commit", "salvage") if (value := getattr(owner, name)) is not None}
+    return words | ({"before": _words(owner.before)} if owner.before else {})
+
+
+def _owner(words: object) -> Owner:
+    if not isinstance(words, dict) or not all(isinstance(words.get(name), str) for name in ("task", "run")):
+        raise ValueError("task and run are not both there")
+    before = words.get("before")
+    return Owner(
+        words["task"],
+        words["run"],
+        words.get("commit"),
+        words.get("salvage"),
+        words.get("done") is True,
+        None if before is None else _owner(before),
+    )
+
+
+def _points_to(admin: Path) -> Path | None:
+    try:
+        text = (admin / "gitdir").read_text().removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Path(os.path.normpath(admin / text)) if text else None
+
+
+def _leads_to(gitfile: Path) -> Path | None:
+    text = gitfile.read_text(errors="replace").removesuffix("\n")
+    return Path(os.path.normpath(gitfile.parent / text[8:])) if text.startswith("gitdir: ") else None

@@ -1,0 +1,107 @@
+"""What a repository looks like before anything is done to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.repo.pins import git_dirs
+from liza.repo.runner import NOBODY, Git
+from liza.rules.errors import GitFailed, Missing
+
+_UNDER_WAY = (
+    ("MERGE_HEAD", "merge"),
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("sequencer", "cherry-pick"),
+    ("BISECT_LOG", "bisect"),
+)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A repository as it stands.
+
+    ``root`` is the top of the checkout (of a bare one, the git directory). ``branch`` is None when HEAD is detached,
+    ``head`` None before the first commit. ``in_progress`` names a merge, rebase or the like that was not concluded.
+    ``dirty_count`` counts changed and untracked files. ``worktree_of`` is the main checkout, in a linked one.
+    """
+
+    root: Path
+    branch: str | None
+    head: str | None
+    bare: bool
+    in_progress: str | None
+    dirty_count: int
+    identity: tuple[str, str] | None
+    git_version: str
+    worktree_of: Path | None
+
+    @property
+    def merges_without_checkout(self) -> bool:
+        """Whether this git knows ``merge-tree --write-tree`` (2.38 and later)."""
+        return tuple(int(part) for part in self.git_version.split(".")[:2]) >= (2, 38)
+
+
+def survey(directory: Path) -> Survey:
+    """Look at the repository that ``directory`` is in. Raises Missing outside of one, GitFailed."""
+    git = Git(directory)
+    version = re.search(r"[0-9]+\.[0-9]+(\.[0-9]+)?", git.out("version"))
+    try:
+        bare = git.out("rev-parse", "--is-bare-repository") == "true"
+    except GitFailed as error:
+        if "not a git repository" not in error.message:
+            raise
+        raise Missing(f"{directory} is not in a git repository", "git init") from error
+    own, common = git_dirs(git)
+    # In a git directory itself there is no checkout to speak of either.
+    inside = git.out("rev-parse", "--is-inside-work-tree") == "true"
+    root = Path(git.out("rev-parse", "--show-toplevel")) if inside else own
+    here = git.at(root)
+    identity = here.identity()
+    return Survey(
+        root=root,
+        branch=_branch(here),
+        head=_head(here),
+        bare=bare,
+        in_progress=in_progress(own),
+        dirty_count=len(changed(here)) if inside else 0,
+        identity=None if identity == NOBODY else identity,
+        git_version=version.group(0) if version else "0.0",
+        worktree_of=common.parent if own != common and inside else None,
+    )
+
+
+def in_progress(git_dir: Path) -> str | None:
+    """The merge, rebase, cherry-pick, revert or bisect that was begun and not concluded."""
+    return next((word for name, word in _UNDER_WAY if (git_dir / name).exists()), None)
+
+
+def changed(git: Git) -> tuple[str, ...]:
+    """Names of changed and untracked files, relative to the top; an untracked directory is one name with a slash.
+
+    What happens inside submodules is not asked: their configuration is nobody's pin. Raises GitFailed.
+    """
+    words = git.names(
+        "--no-optional-locks", "status", "--porcelain=v1", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"
+    )
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        found.append(word[3:])
+        if word[0] in "RC" or word[1] in "RC":
+            found.append(next(rest))
+    return tuple(found)
+
+
+def _branch(git: Git) -> str | None:
+    done = git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1))
+    return done.stdout.decode("utf-8", "surrogateescape").strip() or None
+
+
+def _head(git: Git) -> str | None:
+    done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
+    return done.stdout.decode().strip() or None

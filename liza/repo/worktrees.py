@@ -1,0 +1,309 @@
+"""Slots: work trees made once, never moved, and handed from task to task.
+
+A claim prepares a slot (nothing in it is changed, all of it is saved), and finishes it after the board says that the
+claim holds. Finishing can be repeated until it was carried through. Git is told where each slot's git directory is, so
+that nothing an agent puts at ``.git`` leads a reset somewhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from liza.repo import reset, slots
+from liza.repo.flock import locked
+from liza.repo.merges import checkouts, tip
+from liza.repo.pins import git_dirs
+from liza.repo.runner import Git
+from liza.repo.salvage import lay_back, newest, note_laid_back, salvage, save, unfinished
+from liza.repo.slots import Owner
+from liza.repo.survey import changed
+from liza.rules.errors import GitFailed, Missing, NotYours, Refused
+from liza.rules.paths import Paths, branch_of
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a claim will work on: the branch, the commit it starts from, whether unfinished files will be laid back."""
+
+    branch: str
+    base: str
+    laid_back: bool
+
+
+@dataclass(frozen=True)
+class Worktrees:
+    """The slots of one crew. ``integration`` is the branch that finished work is merged into."""
+
+    paths: Paths
+    git: Git
+    integration: str = "integration"
+
+    def add(self, slot: str, commit: str) -> None:
+        """Have a slot, detached at ``commit`` if it is new; one that is there is left as it is.
+
+        One process at a time; what a killed one left is removed first. Raises GitFailed, LockTimeout.
+        """
+        path = self.paths.slot(slot)
+        with locked(self.paths.worktree_lock) as held:
+            admin = self._admin(slot)
+            if admin is not None and not slots.half_made(admin):
+                if path.is_dir():
+                    return
+                # The directory is gone and its records are not: git makes it anew over them only when forced twice.
+                slots.write_owner(admin, None)
+            elif admin is not None:
+                self._remove_half_made(slot, admin)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Whoever dies, the lock lasts as long as this git: nobody removes what it is still writing.
+            git = self.git.holding(held).within(1800)
+            git.out("worktree", "add", "--force", "--force", "--quiet", "--detach", str(path), commit)
+
+    def prepare(self, slot: str, task: str, run: str, salvage_as: str | None = None) -> Prepared:
+        """Phase two of a claim: save what lies in the slot, and note whose it will be. Nothing is destroyed.
+
+        The slot is made if it is not there. What is saved bears the task and run of the owner file; where there is
+        none, this task and ``salvage_as`` (or ``unknown``). Repeatable by the same run.
+        Raises GitFailed when something cannot be saved, Refused when a person has the task's branch checked out.
+        """
+        branch = branch_of(task)
+        base = tip(self.git, branch) or self._integration_tip()
+        self._refuse_foreign_checkout(branch)
+        self._have(slot, base)
+        admin, owner = self._owned(slot)
+        if owner is not None and (owner.task, owner.run) == (task, run):
+            return Prepared(branch, owner.commit or base, owner.salvage is not None)
+        ref = self._save(slot, owner, task, salvage_as)
+        files = self._to_lay_back(owner, task, ref)
+        before = None if owner is None else replace(owner, before=None)
+        slots.write_owner(admin, Owner(task, run, base, files, before=before))
+        return Prepared(branch, base, files is not None)
+
+    def finish(self, slot: str, task: str, run: str) -> None:
+        """After the claim holds: empty the slot, switch to the task's branch, lay unfinished files back, link it.
+
+        Repeatable until carried through; after that nothing is touched, because an agent may be at work.
+        Raises NotYours where the slot bears another run, GitFailed.
+        """
+        admin, owner = self._owned(slot)
+        if owner is None or (owner.task, owner.run) != (task, run):
+            raise NotYours(f"slot {slot} belongs to {_who(owner)}, not to {run}", f"liza task show {task}")
+        if not owner.done:
+            self._free_branch(slot, branch_of(task))
+            self._empty(slot, admin, owner)
+            self._switch(slot, owner, branch_of(task))
+            if owner.salvage is not None:
+                lay_back(self.slot_git(slot), owner.salvage)
+                note_laid_back(self.git, task, owner.salvage)
+            slots.write_owner(admin, replace(owner, done=True, before=None))
+        self._link(slot, task)
+
+    def undo(self, slot: str, task: str, run: str) -> None:
+        """Give a prepared slot back to who had it before. Only what bears this run; repeatable. Raises GitFailed."""
+        admin = self._admin(slot)
+        owner = slots.read_owner(admin) if admin is not None else None
+        if admin is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
+            slots.write_owner(admin, owner.before)
+
+    def detach(self, slot: str, commit: str, run: str) -> None:
+        """A reviewer's or planner's slot, empty and at ``commit`` on no branch; made if it is not there.
+
+        What was in it and is nowhere else is saved first. Raises GitFailed.
+        """
+        whole = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
+        self._have(slot, whole)
+        admin, owner = self._owned(slot)
+        here = owner or Owner(slot, run)
+        self._empty(slot, admin, here)
+        self._checkout(slot, here, "--detach", whole)
+        slots.write_owner(admin, Owner(slot, run, whole, done=True))
+
+    def clear(self, slot: str, task: str, run: str) -> None:
+        """After a final status: save what is left, let the branch go, take the link away; the slot is free.
+
+        Nothing happens where the slot belongs to another task or is gone; repeatable. Raises GitFailed.
+        """
+        admin = self._admin(slot)
+        owner = slots.read_owner(admin) if admin is not None else None
+        self._unlink(slot, task)
+        if admin is None or owner is None or owner.task != task:
+            return
+        if self.paths.slot(slot).is_dir():
+            self._owned(slot)
+            self._empty(slot, admin, owner)
+            self._checkout(slot, owner, "--detach", "HEAD")
+        slots.write_owner(admin, None)
+
+    def head(self, slot: str) -> str:
+        """The commit the slot stands at. Raises GitFailed."""
+        return self.slot_git(slot).out("rev-parse", "--verify", "HEAD^{commit}")
+
+    def dirty(self, slot: str) -> tuple[str, ...]:
+        """Names of changed and untracked files in the slot; a brief's block is no change. Raises GitFailed."""
+        git = self.slot_git(slot)
+        return tuple(name for name in changed(git) if not reset.is_only_brief(git, name))
+
+    def names(self) -> tuple[str, ...]:
+        """The slots that are there, finished or not, in the order of their names."""
+        place = self.paths.slot("x").parent
+        found = (path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else ()
+        return tuple(sorted(name for name in found if self._admin(name) is not None))
+
+    def owner(self, slot: str) -> tuple[str, str] | None:
+        """Task and run that the slot bears; for a reviewer's or planner's slot the task is the slot's own name."""
+        admin = self._admin(slot)
+        found = slots.read_owner(admin) if admin is not None else None
+        return None if found is None else (found.task, found.run)
+
+    def own(self, slot: str, task: str, run: str) -> None:
+        """A further session on the same claim: the slot bears its run now, and nothing in it changes.
+
+        Raises NotYours where it is another task's, GitFailed.
+        """
+        admin, owner = self._owned(slot)
+        if owner is None or owner.task != task:
+            raise NotYours(f"the slot {slot} is not {task}'s", "liza doctor --fix")
+        slots.write_owner(admin, replace(owner, run=run))
+
+    def remove_all(self) -> tuple[str, ...]:
+        """Save and remove every slot, and the links to them; the refs of what was saved. Raises GitFailed.
+
+        What cannot be saved is not removed.
+        """
+        saved: list[str] = []
+        for slot in self.names():
+            admin = self._admin(slot)
+            if admin is not None and not slots.half_made(admin):
+                admin, owner = self._owned(slot)
+                ref = self._save(slot, owner, slot, None)
+                saved += [ref] if ref else []
+            with locked(self.paths.worktree_lock):
+                self.git.out("worktree", "remove", "--force", "--force", str(self.paths.slot(slot)), timeout=600)
+        for link in self.paths.worktrees.iterdir() if self.paths.worktrees.is_dir() else ():
+            if link.is_symlink() and str(link.readlink()).startswith(".slots/"):
+                link.unlink()
+        for place in (self.paths.slot("x").parent, self.paths.worktrees):
+            # Whatever else lies there is not ours to remove.
+            with suppress(OSError):
+                place.rmdir()
+        return tuple(saved)
+
+    def slot_git(self, slot: str) -> Git:
+        """git in a slot, on the git directory that the repository itself names for it. Raises GitFailed."""
+        admin = self._admin(slot)
+        if admin is None:
+            raise GitFailed(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
+        return self.git.inside(self.paths.slot(slot), admin)
+
+    @cached_property
+    def _common(self) -> Path:
+        return git_dirs(self.git)[1]
+
+    def _admin(self, slot: str) -> Path | None:
+        return slots.admin_of(self.paths.slot(slot), self._common)
+
+    def _have(self, slot: str, commit: str) -> None:
+        admin = self._admin(slot)
+        if admin is None or slots.half_made(admin) or not self.paths.slot(slot).is_dir():
+            self.add(slot, commit)
+
+    def _owned(self, slot: str) -> tuple[Path, Owner | None]:
+        """The git directory of a slot that is there, and who has it; its ``.git`` put right."""
+        path, admin = self.paths.slot(slot), self._admin(slot)
+        if admin is None or path.is_symlink() or not path.is_dir():
+            raise GitFailed(f"{path} is no work tree of {self.paths.root}", "liza doctor --fix")
+        slots.lead_back(path, admin)
+        return admin, slots.read_owner(admin)
+
+    def _integration_tip(self) -> str:
+        found = tip(self.git, self.integration)
+        if found is None:
+            raise Missing(f"there is no branch {self.integration}", f"git branch {self.integration} main")
+        return found
+
+    def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:
+        kept = [f"refs/heads/{self.integration}"]
+        if owner is not None and owner.task == slot and owner.commit:
+            # A slot on no branch stands where it was put: that commit is somebody else's to keep.
+            kept.append(owner.commit)
+        named = (owner.task, owner.run) if owner is not None else (task, run or "unknown")
+        return salvage(self.slot_git(slot), *named, kept_in=kept)
+
+    def _to_lay_back(self, owner: Owner | None, task: str, ref: str | None) -> str | None:
+        """The salvage with the unfinished files of ``task``: what was in the slot just now, or was saved earlier."""
+        if owner is None or owner.task != task:
+            ref = newest(self.git, task)
+        elif owner.salvage is not None and not owner.done:
+            # Its finishing was cut short: what lies in the slot is a part of what was saved before that.
+            ref = owner.salvage
+        return ref if ref is not None and unfinished(self.git, ref) else None
+
+    def _empty(self, slot: str, admin: Path, owner: Owner) -> None:
+        slots.release_locks(admin)
+        self._save(slot, owner, owner.task, owner.run)
+        reset.empty(self.slot_git(slot), admin)
+
+    def _switch(self, slot: str, owner: Owner, branch: str) -> None:
+        if tip(self.git, branch) is not None:
+            self._checkout(slot, owner, branch)
+        else:
+            self._checkout(slot, owner, "--no-track", "--create", branch, owner.commit or self._integration_tip())
+
+    def _checkout(self, slot: str, owner: Owner, *where: str) -> None:
+        git = self.slot_git(slot).within(600)
+        done = git.run("switch", "--quiet", "--no-guess", "--no-overwrite-ignore", *where)
+        if done.code != 0:
+            # An ignored file lies where the other commit has one of its own: saved, then overwritten.
+            save(git, owner.task, owner.run)
+            git.out("switch", "--quiet", "--no-guess", "--discard-changes", *where)
+
+    def _refuse_foreign_checkout(self, branch: str) -> None:
+        ours = self.paths.slot("x").parent.resolve()
+        for place, found in checkouts(self.git).items():
+            if found == branch and not place.resolve().is_relative_to(ours):
+                raise Refused(
+                    f"{branch} is checked out in {place}, so an agent cannot work on it", f"git -C {place} switch -"
+                )
+
+    def _free_branch(self, slot: str, branch: str) -> None:
+        """Let another slot go of the branch, where a crash left it; its files stay as they are."""
+        for other in self.names():
+            git = self.slot_git(other)
+            if other == slot or git.run("symbolic-ref", "-q", "HEAD").stdout.decode().strip() != f"refs/heads/{branch}":
+                continue
+            git.out("update-ref", "--no-deref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))
+
+    def _remove_half_made(self, slot: str, admin: Path) -> None:
+        """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""
+        path = self.paths.slot(slot)
+        self.git.run("worktree", "remove", "--force", "--force", str(path))
+        # Killed early enough, there is too little of it for git to recognise.
+        for left in (path, admin):
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+
+    def _link(self, slot: str, task: str) -> None:
+        """``.worktrees/<task>``, for people: always there or absent, never half."""
+        link = self.paths.link(task)
+        target = f".slots/{slot}"
+        if link.is_symlink() and str(link.readlink()) == target:
+            return
+        if link.exists() and not link.is_symlink():
+            raise GitFailed(f"{link} is in the way of a link to the slot", f"mv {link} {link}.saved")
+        aside = link.with_name(f".{task}.{os.getpid()}")
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(target)
+        aside.replace(link)
+
+    def _unlink(self, slot: str, task: str) -> None:
+        link = self.paths.link(task)
+        if link.is_symlink() and str(link.readlink()) == f".slots/{slot}":
+            link.unlink()
+
+
+def _who(owner: Owner | None) -> str:
+    return "nobody" if owner is None else owner.run
