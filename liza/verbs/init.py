@@ -94,7 +94,7 @@ def fit(directory: Path) -> Survey:
 
 def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
     if options.spec is not None:
-        if not git.ok("cat-file", "-e", f"HEAD:{options.spec}"):
+        if not git.ok("rev-parse", "-q", "--verify", f"HEAD:{options.spec}"):
             raise Refused(
                 f"{options.spec} is not committed; agents see only what is", f"git add {options.spec} && git commit"
             )

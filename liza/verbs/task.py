@@ -164,7 +164,7 @@ def _spec_exists(crew: Crew, branch: str, path: str) -> bool:
         return False
     if pure.is_relative_to(".liza/specs"):
         return (crew.paths.root / path).is_file()
-    return crew.git.ok("cat-file", "-e", f"{branch}:{path}")
+    return crew.git.ok("rev-parse", "-q", "--verify", f"{branch}:{path}")
 
 
 def _status(state: State, task_id: str) -> Status | None:
