@@ -20,7 +20,7 @@ _STEP = 1 << 16
 
 def logs(crew: Crew, name: str, lines: int) -> dict[str, Any]:
     """The last ``lines`` lines of an agent's newest run, or of the run that was named. Raises UnknownId, Refused."""
-    run = name if rundir.is_run(name) else newest_run(crew, agent_id(name))
+    run = name if "." in name else newest_run(crew, agent_id(name))
     path = crew.run_dir(run).output
     if not path.exists():
         raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
@@ -33,14 +33,11 @@ def newest_run(crew: Crew, agent: str) -> str:
     state = crew.board.read()
     if agent not in state.agents:
         raise UnknownId(f"there is no agent {agent} on the board", "liza agents")
-    found = sorted(
-        (path for path in (crew.paths.runs / agent).glob("*") if rundir.is_run(path.name)),
-        key=lambda path: int(path.name.rpartition(".")[2]),
-    )
+    found = rundir.runs_of(crew.paths, agent)
     if not found:
         raise Refused(f"{agent} has run no program yet", f"liza agents {agent}")
-    told = [path for path in found if crew.run_dir(path.name).output.exists()]
-    return (told or found)[-1].name
+    told = [run for run in found if crew.run_dir(run).output.exists()]
+    return (told or list(found))[-1]
 
 
 def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
