@@ -94,12 +94,12 @@ class Sheet:
         return [" " * column + found[line] for line in sorted(found)]
 
 
-def change(sheet: Sheet, node: Node, old: Any, new: Any, kind: Any) -> None:
+def change(sheet: Sheet, node: Node, old: Any, new: Any, kind: Any, key: str = "") -> None:
     """Gathers the edits that turn ``old`` into ``new`` below a block collection. Raises Doubt."""
     if isinstance(old, dict) and isinstance(new, dict) and node.kind == "map" and not node.flow:
         _change_mapping(sheet, node, old, new, kind)
     elif isinstance(old, list) and isinstance(new, list) and node.kind == "seq" and not node.flow:
-        _change_sequence(sheet, node, old, new, kind)
+        _change_sequence(sheet, node, old, new, kind, key)
     else:
         raise Doubt("not a block collection")
 
@@ -149,7 +149,7 @@ def _change_value(sheet: Sheet, node: Node, key: str, old: Any, new: Any, kind: 
     name, value = node.pairs[key]
     same_shape = (isinstance(new, dict) and value.kind == "map") or (isinstance(new, list) and value.kind == "seq")
     if same_shape and not value.flow and type(old) is type(new):
-        change(sheet, value, old, new, kind)
+        change(sheet, value, old, new, kind, key)
         return
     if value.flow and _holds_mapping(value):
         raise Doubt("a mapping between braces")
@@ -190,7 +190,7 @@ def _same_item(old: Any, new: Any) -> bool:
     return old == new or (isinstance(old, dict) and isinstance(new, dict) and old.get("id") == new.get("id"))
 
 
-def _change_sequence(sheet: Sheet, node: Node, old: list[Any], new: list[Any], kind: Any) -> None:
+def _change_sequence(sheet: Sheet, node: Node, old: list[Any], new: list[Any], kind: Any, key: str) -> None:
     if len(node.items) != len(old) or not node.items:
         raise Doubt("the text has other items than the model")
     start = 0
@@ -203,10 +203,10 @@ def _change_sequence(sheet: Sheet, node: Node, old: list[Any], new: list[Any], k
     for i, j in kept:
         if old[i] != new[j]:
             change(sheet, node.items[i], old[i], new[j], struct_in(kind))
-    _swap_items(sheet, node, range(start, len(old) - end), new[start : len(new) - end])
+    _swap_items(sheet, node, range(start, len(old) - end), new[start : len(new) - end], key)
 
 
-def _swap_items(sheet: Sheet, node: Node, gone: range, fresh: list[Any]) -> None:
+def _swap_items(sheet: Sheet, node: Node, gone: range, fresh: list[Any], key: str) -> None:
     """Items ``gone`` leave, ``fresh`` ones come in their place."""
     column = node.column
     for item in node.items:
@@ -214,7 +214,7 @@ def _swap_items(sheet: Sheet, node: Node, gone: range, fresh: list[Any]) -> None
             raise Doubt("an item that does not stand on the line of its dash")
     if not gone and not fresh:
         return
-    lines = render.sequence(fresh, "", column, sheet.style)
+    lines = render.sequence(fresh, key, column, sheet.style)
     if gone:
         first, last = node.items[gone[0]].line, node.items[gone[-1]].end_line
         kept = [found for i in gone for found in _item_comments(sheet, node.items[i], column)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_words
 
 TRY_AGAIN = 1.0
+LONG = 1e6  # seconds, as far as poll(2) can count
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Leave:
     """The event of a signal: stop politely, or, said twice, firmly."""
 
     firm: bool
+
+
+@dataclass(frozen=True)
+class SessionOver:
+    """The event: the session of this run has ended."""
+
+    run: str
 
 
 class Supervisor:
@@ -213,10 +222,23 @@ class Supervisor:
 
     def _idle(self, why: str, seconds: float | None) -> None:
         self._tell_ready()
-        if record.record(self.crew):
-            # Committing took a moment in which an event may have come; it is in the queue.
-            pass
+        self._hear_end()
+        record.record(self.crew)
         self._wait(seconds)
+
+    def _hear_end(self) -> None:
+        """Have the end of the living session, whoever started it, come as an event."""
+        known = self.memory.session
+        if known is None or known.heard:
+            return
+        known.heard = True
+        run, path = known.run, self.crew.run_dir(known.run).path
+
+        def wait() -> None:
+            session.wait(path, LONG)
+            self.events.put(SessionOver(run))
+
+        threading.Thread(target=wait, name=f"wait-{run}", daemon=True).start()
 
     def _tell_ready(self) -> None:
         known = self.memory.session

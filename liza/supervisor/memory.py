@@ -21,6 +21,7 @@ class SessionMemory:
     looked: float = 0.0
     word: float | None = None
     told_ready: bool = False
+    heard: bool = False
 
 
 @dataclass
