@@ -152,7 +152,8 @@ def _change_value(sheet: Sheet, node: Node, key: str, old: Any, new: Any, kind: 
         change(sheet, value, old, new, kind, key)
         return
     if value.flow and _holds_mapping(value):
-        raise Doubt("a mapping between braces")
+        _change_braces(sheet, name, value, key, old, new)
+        return
     inline = value.kind == "seq" and value.flow and bool(value.items) and _all_scalars(new)
     if value.end_line == name.line and (inline or render.is_inline(new)):
         written = render.flow(new, key) if inline else render.after_colon(new, key, 0, sheet.style)[0].lstrip()
@@ -162,6 +163,17 @@ def _change_value(sheet: Sheet, node: Node, key: str, old: Any, new: Any, kind: 
         sheet.edit(name.line, name.line + 1, [f"{head}{gap}{written}{tail}"])
         return
     _replace(sheet, name, value, key, new)
+
+
+def _change_braces(sheet: Sheet, name: Node, value: Node, key: str, old: Any, new: Any) -> None:
+    """A mapping between braces on the line of its key, of which every part is Liza's own. Raises Doubt for others."""
+    line = render.one_line(new, key) if isinstance(old, dict) and isinstance(new, dict) else None
+    own = value.kind == "map" and set(value.pairs) == set(old) and value.end_line == name.line
+    plain = all(part.kind == "scalar" and not part.anchored for pair in value.pairs.values() for part in pair)
+    if line is None or not own or not plain or value.anchored:
+        raise Doubt("a mapping between braces")
+    typed = sheet.bare(name.line)
+    sheet.edit(name.line, name.line + 1, [typed[: value.column] + line + typed[value.end_column :]])
 
 
 def _holds_mapping(node: Node) -> bool:
