@@ -79,7 +79,11 @@ def handoff(
     tell.answer(verb(find_crew(), note, done=planned), as_json)
 
 
-@say(app, "report", 'liza report trade_off "cached per process" --detail what=cache --detail why=speed --detail debt_created=yes')
+@say(
+    app,
+    "report",
+    'liza report trade_off "cached per process" --detail what=cache --detail why=speed --detail debt_created=yes',
+)
 def report(
     kind: Annotated[str, typer.Argument(help="What kind of thing, such as trade_off, spec_ambiguity, workaround.")],
     text: Annotated[str, typer.Argument(help="What others must know.")],
@@ -102,11 +106,11 @@ def heartbeat(
 
 
 @say(app, "exit", "liza exit 42")
-def exit(
+def leave(
     code: Annotated[str, typer.Argument(metavar="0|1|42", help="0 done, 1 failed, 42 start again.")],
     as_json: Json = False,
 ) -> None:
     """Leave the closing word of this run, for scripts; it outranks the exit code of the program."""
-    from liza.verbs.exit import exit as verb
+    from liza.verbs.exit import leave as verb
 
     tell.answer(verb(find_crew(), code), as_json)

@@ -18,6 +18,7 @@ from liza.rules.errors import Usage
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's own error of everything that was typed wrong; it has no public name in every version."""
 
+
 class Words(TyperGroup):
     """``liza``: finds a command's module by its word, and lists the commands under their headings."""
 
@@ -69,7 +70,9 @@ def root() -> Any:
     @app.callback()
     def liza(
         ctx: typer.Context,
-        version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
+        ] = False,
     ) -> None:
         """Coordinate AI coding agents that work on one git repository at the same time.
 
@@ -91,7 +94,7 @@ def run(words: Sequence[str]) -> int:
 
 def run_agent(words: Sequence[str]) -> int:
     """Carry out ``liza-agent``."""
-    from liza.cli import supervise
+    supervise = importlib.import_module("liza.cli.supervise")
 
     return _carried_out(typer.main.get_command(supervise.app), words, "liza-agent")
 

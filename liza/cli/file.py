@@ -17,7 +17,9 @@ app = new()
 @say(app, "edit", "EDITOR=vim liza edit")
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",
-    kept: Annotated[Path | None, typer.Option("--from", metavar="F", help="Go on with a copy that was refused.")] = None,
+    kept: Annotated[
+        Path | None, typer.Option("--from", metavar="F", help="Go on with a copy that was refused.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Edit the board in $EDITOR: a copy, checked and merged entry by entry when you are done."""

@@ -38,7 +38,8 @@ _GROUPS: Final = (
 
 def status(found: Row, colour: bool) -> str:
     """The board at a glance: goal, counts and cost in one line, then tasks, agents, and what needs a person."""
-    parts = [f"{paint(_line(found['goal']['description'], 70), 'bold', colour)}   {_counts(found['tasks'])}    {_cost(found['cost'])}"]
+    goal = paint(_line(found["goal"]["description"], 70), "bold", colour)
+    parts = [f"{goal}   {_counts(found['tasks'])}    {_cost(found['cost'])}"]
     if found["goal"]["status"] != "IN_PROGRESS":
         parts.append(f"the goal is {found['goal']['status']}")
     for name in found["signals"]:
@@ -126,13 +127,13 @@ def agent(row: Row, colour: bool) -> str:
     """One agent: its fields, then what it did, newest first."""
     head = fields({name: value for name, value in row.items() if name not in ("work", "notes")})
     notes = [f"note: {note}" for note in row["notes"]]
-    work = table(
-        [
-            [_time(line["time"]), str(line["run"] or ""), str(line["task"]), str(line["event"]), _line(line["detail"] or "", 60)]
-            for line in row["work"][:30]
-        ]
-    )
+    work = table([_done(line) for line in row["work"][:30]])
     return "\n".join([head, *notes, *(["", work] if work else [])])
+
+
+def _done(line: Row) -> list[str]:
+    named = [str(line[name] or "") for name in ("run", "task", "event")]
+    return [_time(line["time"]), *named, _line(line["detail"], 60)]
 
 
 def alarm_line(alarm: Row, colour: bool) -> str:
@@ -196,7 +197,7 @@ def _said(value: Any) -> str:
 
 
 def _event(one: Any) -> list[str]:
-    return [_time(one.time), one.event, one.run or one.agent or "", (one.commit or "")[:10], _line(one.detail or "", 70)]
+    return [_time(one.time), one.event, one.run or one.agent or "", (one.commit or "")[:10], _line(one.detail, 70)]
 
 
 def _indented(label: str, text: str) -> list[str]:
@@ -283,6 +284,6 @@ def _time(when: datetime | str) -> str:
     return when if isinstance(when, str) else f"{when:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _line(text: str, most: int) -> str:
-    one = " ".join(str(text).split())
+def _line(text: str | None, most: int) -> str:
+    one = " ".join((text or "").split())
     return one if len(one) <= most else one[: most - 1] + "…"

@@ -85,6 +85,7 @@ def demo(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="A new directory; default: a temporary one.")
     ] = None,
+    as_json: Json = False,
 ) -> int:
     """Watch a whole crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
     from liza.demo.run import demo as show
@@ -118,13 +119,18 @@ def up(
     planners: Annotated[int, typer.Option("--planners", min=0, help="How many planners.")] = 1,
     program: Program = None,
     detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave them running, and come back.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all."""
     from liza.supervisor.up import UpOptions
     from liza.supervisor.up import up as start
 
     options = UpOptions(planners=planners, coders=coders, reviewers=reviewers, program=program, detached=detached)
-    return start(find_crew(), options, _step)
+    return start(find_crew(), options, _step_as_json if as_json else _step)
+
+
+def _step_as_json(agent: str, text: str) -> None:
+    tell.line({"agent": agent or None, "event": text})
 
 
 def _step(agent: str, text: str) -> None:

@@ -41,7 +41,6 @@ MODULES: Final[dict[str, str]] = {
     "edit": "file",
     "lock": "file",
     "restore": "file",
-    "_agent": "start",
 }
 
 HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (

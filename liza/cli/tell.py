@@ -11,7 +11,7 @@ from liza.verbs.answer import Answer
 
 
 def out(text: str) -> None:
-    """Write a text to stdout, ended by one newline; an empty text writes nothing, and nothing in it steers a terminal."""
+    """Write a text to stdout, ended by one newline, with nothing in it that steers a terminal; nothing for no text."""
     if text:
         shown = harmless(text)
         sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")

@@ -91,7 +91,8 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
     else:
         why = f"{coder} is offline, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
-    yield Alarm("expired_lease", task.id, f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}", step)
+    message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
+    yield Alarm("expired_lease", task.id, message, step)
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:

@@ -27,7 +27,7 @@ def agent(crew: Crew, name: str) -> dict[str, Any]:
         known = ", ".join(state.agents) or "none"
         raise UnknownId(f"there is no agent {name} on the board (there are: {known})", "liza agents")
     known_agent = state.agents[name]
-    work = sorted(
+    work: list[dict[str, Any]] = sorted(
         (
             {"time": line.time, "task": task.id, "event": line.event, "run": line.run, "detail": line.detail}
             for task in state.tasks

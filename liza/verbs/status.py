@@ -22,7 +22,7 @@ SETTLE = 0.1  # seconds: what one verb writes comes in several events
 
 
 def status(crew: Crew) -> dict[str, Any]:
-    """The goal, the sprint, the signals, the tasks, the agents, the alerts and the cost. Raises NoCrew, BoardUnreadable."""
+    """Goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
     return summary(crew, crew.board.read())
 
 

@@ -53,8 +53,8 @@ def _merged(crew: Crew, source: str, commit: str, into: str) -> Answer:
         try:
             made = merges.candidate(crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE)
         except MergeConflict as conflict:
-            way = f"git merge {into}, settle it there, then: liza sync"
-            raise MergeConflict(f"{source} conflicts with {into} in {', '.join(conflict.files)}", conflict.files, way) from None
+            what = f"{source} conflicts with {into} in {', '.join(conflict.files)}"
+            raise MergeConflict(what, conflict.files, f"git merge {into}, settle it there, then: liza sync") from None
         try:
             tested = _test(crew, made, into)
             done = merges.advance(crew.git, into, made, expected)

@@ -29,9 +29,7 @@ def validate(path: Path | None) -> dict[str, Any]:
     return _told(place, state, violations, warnings)
 
 
-def _told(
-    place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str]
-) -> dict[str, Any]:
+def _told(place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str]) -> dict[str, Any]:
     return {
         "path": str(place),
         "valid": not violations,
