@@ -1,7 +1,7 @@
 """The parent of a program: outlives the supervisor, and leaves the program's beginning and end behind in files.
 
-Run as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with the launch as JSON on its stdin: argv, cwd, env, and the path
-of what the program is to read.
+Run in a session of its own as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with the launch as JSON on its stdin: argv,
+cwd, env, and the path of what the program is to read.
 It imports the standard library only, and nothing of Liza: it may live longer than the installation that started it.
 
 - ``session.json``  host, boot, pid and start time of shim and child; there before the program's first instruction
@@ -35,7 +35,6 @@ def main(run_dir: str, lock: int) -> None:
     launch = json.load(sys.stdin)
     if os.fork():
         os._exit(0)  # The starter's child ends here: the shim is nobody's zombie.
-    os.setsid()
     os.chdir(run_dir)
     stand_alone()
     report = os.dup(1)

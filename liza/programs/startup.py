@@ -64,21 +64,26 @@ class Command:
 
 
 def command(
-    preset: Preset, how: Mode, prompt: str, permissions: str, directories: Sequence[Path], liza: Path
+    preset: Preset, how: Mode, prompt: str, permissions: str, directories: Sequence[Path], liza: Path, tests: str = ""
 ) -> Command:
     """The command line of a session: command, its arguments, the mode's, the permission's, directories, prompt.
 
-    ``permissions`` is ``confined`` or ``bypass``; ``directories`` are those besides its own that it has to write to.
+    ``permissions`` is ``confined`` or ``bypass``; ``directories`` are those besides its own that it has to write to;
+    ``tests`` is the command that a confined program has to be allowed besides Liza's own.
     Raises Usage for another word.
     """
     if not preset.command:
         raise Usage(f"{preset.name!r} needs a command", f"liza up --program {preset.name}:./agent.sh")
-    allowed = _permitted(preset, permissions)
+    allowed = [word for word in _permitted(preset, permissions) if tests or "{tests}" not in word]
     named = [word.replace("{dir}", str(one)) for one in directories for word in preset.add_dirs]
-    words = [*preset.args, *how.args, *(word.replace("{liza}", str(liza)) for word in allowed), *named]
+    words = [*preset.args, *how.args, *(_filled(word, liza, tests) for word in allowed), *named]
     if how.prompt == "arg":
         words += [*how.before_prompt, prompt]
     return Command((preset.command, *words), prompt if how.prompt == "stdin" else None)
+
+
+def _filled(word: str, liza: Path, tests: str) -> str:
+    return word.replace("{liza}", str(liza)).replace("{tests}", tests)
 
 
 def _permitted(preset: Preset, permissions: str) -> tuple[str, ...]:

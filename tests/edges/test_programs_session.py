@@ -185,7 +185,9 @@ def test_an_open_stdin_takes_words_later_and_never_ends(crew: Crew) -> None:
     assert isinstance(session.wait(run.path, LONG), Ended)
 
 
-def test_the_shim_outlives_a_starter_that_is_killed_and_a_stranger_sees_the_exit_code(crew: Crew) -> None:
+def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_stranger_sees_the_exit_code(
+    crew: Crew,
+) -> None:
     run = crew.run()
     code = f"""
         import os
@@ -195,7 +197,7 @@ def test_the_shim_outlives_a_starter_that_is_killed_and_a_stranger_sees_the_exit
         go = {str(crew.root / "go")!r}
         env = {{"PATH": os.environ["PATH"]}}
         session.start(Path({str(run.path)!r}), ["sh", "-c", f"read x < {{go}}; exit 5"], Path("/"), env)
-        os.kill(os.getpid(), 9)
+        os.killpg(0, 9)
     """
     os.mkfifo(crew.root / "go")
     starter = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, start_new_session=True)
@@ -237,6 +239,20 @@ def test_the_child_dies_with_a_shim_that_is_killed_and_the_session_has_vanished(
     os.kill(started.shim.pid, signal.SIGKILL)
     found = session.wait(run.path, LONG)
     assert found == Vanished(shim=started.shim, child=started.child)
+
+
+def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environment(crew: Crew) -> None:
+    run = crew.run()
+    mark = crew.root / "tool.pid"
+    started = crew.start(run, f"setsid sh -c 'trap \"\" TERM; echo $$ > {mark}; while :; do sleep 0.05; done' & wait")
+    until(lambda: mark.exists() and mark.read_text().strip(), "the tool never ran")
+    tool = processes.identity_of(int(mark.read_text()))
+    assert tool is not None
+    os.kill(started.shim.pid, signal.SIGKILL)
+    assert isinstance(session.wait(run.path, LONG), Vanished)
+    assert processes.proved_dead(tool) is False
+    assert isinstance(session.stop(run.path, run.run, crew.root, grace=LONG), Vanished)
+    assert processes.proved_dead(tool) is True
 
 
 def test_stop_asks_first_and_a_program_that_listens_says_its_own_code(crew: Crew) -> None:

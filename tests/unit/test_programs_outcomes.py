@@ -9,7 +9,7 @@ import pytest
 
 from liza.programs import ends, environment, readiness, startup
 from liza.programs.ends import Crashed, Finished, Halted, HandedOff, NeverRan
-from liza.programs.preset import Dialog, Hooks, Mode, Preset
+from liza.programs.preset import Dialog, Hooks, Mode, Permissions, Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready, Starting, Witness
 from liza.programs.rundir import Sentinel
 from liza.programs.session import Ended, Living, Never, Vanished
@@ -143,6 +143,13 @@ def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
             Preset(name="x", command="x"), Mode(prompt=prompt), "hello", "bypass", [], Path("/b/liza")
         )
         assert (made.argv, made.stdin_text) == (("x",), stdin)
+
+
+def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> None:
+    preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
+    for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
+        how = Mode(prompt="none")
+        assert startup.command(preset, how, "p", "confined", [], Path("/b/liza"), tests).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
