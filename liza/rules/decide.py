@@ -19,6 +19,7 @@ S = Status
 CRASH_WINDOW = 300.0
 MOST_CRASHES_IN_WINDOW = 3
 LONGEST_BACKOFF = 300.0
+_NO_EVIDENCE = Evidence()
 
 
 class Standing(StrEnum):
@@ -50,7 +51,7 @@ class Situation:
     agent: str
     state: State
     now: datetime
-    evidence: Evidence = Evidence()
+    evidence: Evidence = _NO_EVIDENCE
     signals: tuple[str, ...] = ()
     session: SessionFacts | None = None
     job: str | None = None

@@ -25,7 +25,9 @@ def _work(state: State) -> dict[str, tuple[str, str | None]]:
     if state.planning.run is not None:
         work[state.planning.run.rpartition(".")[0]] = ("WORKING", None)
     for task in state.tasks:
-        if task.status is S.CLAIMED and task.assigned_to:
+        if task.reservation is not None:
+            work[task.reservation.agent] = ("WORKING", task.id)
+        elif task.status is S.CLAIMED and task.assigned_to:
             work[task.assigned_to] = ("HANDOFF" if task.handoff_pending else "WORKING", task.id)
         if task.reviewing_by:
             work[task.reviewing_by] = ("REVIEWING", task.id)
@@ -52,7 +54,6 @@ def metrics(state: State) -> dict[str, Any]:
         "merged": counts[S.MERGED],
         "in_progress": sum(counts[one] for one in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
         "blocked": counts[S.BLOCKED],
-        "tries": sum(agent.iterations_total for agent in state.agents.values()),
         "approved": verdicts["approve"],
         "rejected": verdicts["reject"] + verdicts["deadlock"],
     }

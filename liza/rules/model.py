@@ -152,7 +152,6 @@ class Agent(Entry, frozen=True, kw_only=True, omit_defaults=True):
     role: str
     status: str
     runs: int = 0
-    run: str | None = None
     current_task: str | None = None
     lease_expires: datetime | None = None
     heartbeat: datetime | None = None

@@ -54,7 +54,7 @@ def next_run(state: State, agent: str) -> tuple[State, str]:
     """Count the agent's runs up by one; the new run's name."""
     known = register(state, agent).agents[agent]
     run = run_id(agent, known.runs + 1)
-    return state.with_agent(agent, replace(known, runs=known.runs + 1, run=run)), run
+    return state.with_agent(agent, replace(known, runs=known.runs + 1)), run
 
 
 def lease(state: State, now: datetime) -> datetime:
@@ -74,6 +74,7 @@ def reserve(
     if busy:
         raise Refused(f"{taker.agent} is busy with {busy}", f"liza agents {taker.agent}")
     state, run = next_run(state, taker.agent)
+    state = _count_tries(state, taker.agent, 1)
     reservation = Reservation(
         agent=taker.agent,
         run=run,
@@ -115,8 +116,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
         integration_fix=task.integration_fix or task.status is Status.INTEGRATION_FAILED,
         handoff_pending=False,
     )
-    agent = state.agents[held.agent]
-    return state.with_task(claimed).with_agent(held.agent, replace(agent, iterations_total=agent.iterations_total + 1))
+    return state.with_task(claimed)
 
 
 def undo(state: State, task_id: str, run: str) -> State:
@@ -143,7 +143,6 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
     agent = agent_of(run)
     state, fresh = next_run(state, agent)
     tries = 0 if task.history and task.history[-1].event == "stop" else 1
-    known = state.agents[agent]
     resumed = move(
         task,
         "resume",
@@ -153,8 +152,13 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
         iteration=task.iteration + tries,
         handoff_pending=False,
     )
-    counted = replace(known, iterations_total=known.iterations_total + tries)
-    return state.with_task(resumed).with_agent(agent, counted), fresh
+    return _count_tries(state.with_task(resumed), agent, tries), fresh
+
+
+def _count_tries(state: State, agent: str, tries: int) -> State:
+    """Count tries of an agent as they begin; with the run, so that a reservation that dies leaves both counted."""
+    known = state.agents[agent]
+    return state.with_agent(agent, replace(known, iterations_total=known.iterations_total + tries))
 
 
 def stop(state: State, task_id: str, run: str, now: datetime) -> State:

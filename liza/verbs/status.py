@@ -15,7 +15,7 @@ from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.model import State
-from liza.rules.paths import role_of
+from liza.rules.paths import role_of, run_id
 from liza.verbs.crew import Crew
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
@@ -73,7 +73,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "id": name,
         "role": role_of(name),
         "status": shown,
-        "run": agent.run,
+        "run": run_id(name, agent.runs) if agent.runs else None,
         "current_task": agent.current_task,
         "lease_expires": agent.lease_expires,
         "program": agent.program,

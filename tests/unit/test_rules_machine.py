@@ -121,8 +121,12 @@ class Crew(RuleBasedStateMachine):
                 self.merge(task, well)
             case Status.BLOCKED:
                 self.unblock(task)
-            case _:
+            case _ if well:
                 self.claim_and_submit(agent, task)
+            case _:
+                self.claim_whole(agent, task)
+                run = taking.find(self.state, task).run or "coder-1.99"
+                self.attempt(lambda: working.block(self.state, task, run, "why", ("what?",), self.now))
 
     @rule(task=TASKS, data=st.data())
     def undo(self, task: str, data: st.DataObject) -> None:
