@@ -34,7 +34,7 @@ def spliced(known: Document, after: State) -> Document:
     """The document that means ``after``. Raises BoardInconsistent where no way leads to it; nothing is half done."""
     try:
         if not known.is_whole:
-            return _by_parts(known, after)
+            return _by_parts(known, after).like(known)
     except (Doubt, Unparsable):
         pass
     return _whole(known, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,26 @@ class Document:
     parts: list[Part]
     state: State
 
+    @cached_property
+    def names(self) -> list[tuple[str, str]]:
+        """Section and key of each part, every pair once: entries without an id of their own get their place."""
+        made: list[tuple[str, str]] = []
+        counts: dict[tuple[str, str], int] = {}
+        for part in self.parts:
+            name = part.section, part.key
+            counts[name] = count = counts.get(name, 0) + 1
+            made.append(name if count == 1 and part.key else (part.section, f"{part.key}#{part.kind}{count}"))
+        return made
+
+    def like(self, other: Document) -> Document:
+        """This document, knowing the names that another with the same entries has found out."""
+        if len(self.parts) == len(other.parts) and all(
+            a is b or (a.kind, a.section, a.key) == (b.kind, b.section, b.key)
+            for a, b in zip(self.parts, other.parts, strict=True)
+        ):
+            self.names = other.names
+        return self
+
     @property
     def is_whole(self) -> bool:
         """Whether the text could not be taken apart."""
@@ -68,7 +89,7 @@ def read(text: str, name: str = NAME, known: Document | None = None) -> Document
         return known
     try:
         if known is not None and not known.is_whole and (parts := _resynced(known, text)) is not None:
-            return assembled(text, parts, name)
+            return assembled(text, parts, name).like(known)
         memory = {(part.section, part.text): part for part in known.parts} if known is not None else {}
         pieces = splitter.split(text)
         _refuse_newer(pieces, name)

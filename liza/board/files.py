@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -37,10 +38,18 @@ def swap_from(directory: Path, path: Path, data: bytes) -> None:
     fresh = directory / f"{path.name}.new"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
+        if data:
+            _reserve(descriptor, len(data))
         _all(descriptor, data)
     finally:
         os.close(descriptor)
     fresh.rename(path)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Takes the blocks now: ext4 would otherwise write them out inside the rename, a millisecond each time."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.posix_fallocate(descriptor, 0, size)
 
 
 def settle_directory(path: Path) -> None:

@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from liza.board.document import SECTIONS
 from liza.board.splitter import LISTS, TABLES
 from liza.rules import invariants
 from liza.rules.model import State, Task, Violation
 
-_BETWEEN: Final = ("id", "status", "depends_on", "superseded_by", "worktree", "reservation")
+_OWN: Final = ("worktree", "assigned_to", "run", "review_run")
+"""Fields of a task that another must not have too."""
+_BETWEEN: Final = ("id", "status", "depends_on", "superseded_by", "reservation", *_OWN)
 """Fields of a task that invariants between tasks look at."""
 
 
@@ -21,16 +25,20 @@ def added(before: State, after: State) -> tuple[Violation, ...]:
         return beyond(before, after)
     old: list[Violation] = []
     new: list[Violation] = []
-    between = False
+    between: set[str] = set()
     for section, key, was, now in changed(before, after):
         if was is not None:
             old += invariants.of_entry(section, key, was, before)
         if now is not None:
             new += invariants.of_entry(section, key, now, after)
-        between = between or (section == "tasks" and _matters(was, now))
+        if section == "tasks" and _matters(was, now):
+            between.add(key)
+        if section == "agents" and was is not None and (now is None or now.runs < was.runs):
+            return beyond(before, after)
     if between:
-        old += invariants.across(before)
-        new += invariants.across(after)
+        names = _reach(before, after, between)
+        old += invariants.across(near(before, names))
+        new += invariants.across(near(after, names))
     return _beyond(old, new)
 
 
@@ -46,6 +54,35 @@ def beyond(before: State, after: State) -> tuple[Violation, ...]:
 
 def _matters(was: Task | None, now: Task | None) -> bool:
     return was is None or now is None or any(getattr(was, name) != getattr(now, name) for name in _BETWEEN)
+
+
+def _reach(before: State, after: State, start: set[str]) -> set[str]:
+    """The tasks that an invariant could bring together with the tasks of ``start``, before or after."""
+    reach = set(start)
+    for state in (before, after):
+        by_id = {task.id: task for task in state.tasks}
+        if not start <= by_id.keys():
+            reach |= {task.id for task in state.tasks if not start.isdisjoint((*task.depends_on, *task.superseded_by))}
+        values = {value for name in start & by_id.keys() for value in _own(by_id[name])}
+        if values:
+            reach |= {task.id for task in state.tasks if not values.isdisjoint(_own(task))}
+        waiting = list(reach)
+        while waiting:
+            task = by_id.get(waiting.pop())
+            for other in (*task.depends_on, *task.superseded_by) if task else ():
+                if other not in reach:
+                    reach.add(other)
+                    waiting.append(other)
+    return reach
+
+
+def _own(task: Task) -> tuple[str | None, ...]:
+    return tuple(value for value in (task.worktree, task.assigned_to, task.run, task.review_run) if value is not None)
+
+
+def near(state: State, names: set[str]) -> State:
+    """The board with those tasks only: invariants between tasks need no others to judge a change of these."""
+    return msgspec.structs.replace(state, tasks=tuple(task for task in state.tasks if task.id in names))
 
 
 def _beyond(old: Iterable[Violation], new: Iterable[Violation]) -> tuple[Violation, ...]:

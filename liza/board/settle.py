@@ -16,6 +16,7 @@ from liza.board.document import RESTORE, Document
 from liza.board.journal import Record
 from liza.board.seal import Seal, sha
 from liza.board.spool import Spool, SpoolItem
+from liza.board.steps import Places
 from liza.board.values import time_text
 from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError
 from liza.rules.model import Clock, State
@@ -45,7 +46,7 @@ class Settler:
     """Reads the board, remembers what it read, and settles what it finds under the lock."""
 
     def __init__(self, paths: Paths, clock: Clock, spool: Spool) -> None:
-        self._paths, self._clock, self._spool = paths, clock, spool
+        self._places, self._clock, self._spool = Places(paths), clock, spool
         self._data, self._digest = b"", ""
         self._document: Document | None = None
         self.alerts: list[tuple[str, str, datetime]] = []
@@ -57,7 +58,7 @@ class Settler:
     def found(self) -> bytes:
         """The bytes of the board. Raises BoardUnreadable where there are none."""
         try:
-            return self._paths.state.read_bytes()
+            return self._places.state.read_bytes()
         except FileNotFoundError:
             raise BoardUnreadable(f"{document.NAME} is gone", RESTORE) from None
         except OSError as error:
@@ -110,18 +111,18 @@ class Settler:
 
     def _fingerprint(self) -> tuple[int, int, str]:
         data = self.found()
-        stat = self._paths.state.stat()
+        stat = self._places.state.stat()
         return stat.st_size, stat.st_mtime_ns, self.digest(data)
 
     def settled(self, accepted: bool, patient: bool) -> Standing:
         """The board after settling. Raises BoardUnreadable, BoardTooNew, BoardInconsistent, and _Unsettled."""
         data = self.found()
         digest = self.digest(data)
-        sealed = seal.read(self._paths.seal)
-        last = journal.last(self._paths.journal)
+        sealed = seal.read(self._places.seal)
+        last = journal.last(self._places.journal)
         if sealed is None and last is not None and last.sha256 == digest:
             sealed = Seal(last.revision, digest, digest)
-            steps.write_seal(self._paths, sealed)
+            steps.write_seal(self._places, sealed)
         if sealed is not None and digest == sealed.after:
             if last is not None and last.revision > sealed.revision:
                 self._void(last)
@@ -130,7 +131,7 @@ class Settler:
             if last is not None and last.revision >= sealed.revision and last.sha256 != digest:
                 self._void(last)
             sealed = sealed.undone()
-            steps.write_seal(self._paths, sealed)
+            steps.write_seal(self._places, sealed)
             return Standing(self.document(data), data, digest, sealed)
         if not accepted:
             raise _Unsettled
@@ -138,7 +139,7 @@ class Settler:
 
     def _void(self, record: Record) -> None:
         """A revision that was announced and never came to be."""
-        journal.append(self._paths.journal, Record(void=record.revision, time=time_text(self._clock.now())))
+        journal.append(self._places.journal, Record(void=record.revision, time=time_text(self._clock.now())))
         self._spool.forget(record.revision)
 
     def known(self) -> Document | None:
@@ -157,7 +158,7 @@ class Settler:
             data = self.found()
         except BoardUnreadable:
             data = b""
-        sealed = seal.read(self._paths.seal) or Seal(0, "", "")
+        sealed = seal.read(self._places.seal) or Seal(0, "", "")
         return Standing(good, data, sha(data), sealed)
 
     # ── an edit from outside ─────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +194,7 @@ class Settler:
         self, found: Document, known: Document | None, digest: str, sealed: Seal | None, last: Record | None
     ) -> Standing:
         """Gives an edit its number, its entry in the journal and its place in the spool."""
-        highest = journal.highest(self._paths.journal)
+        highest = journal.highest(self._places.journal)
         number = 1 + max(found.state.revision, sealed.revision if sealed else 0, highest)
         wanted, overwrote = self._put_forward(found, known)
         made = changes.spliced(found, msgspec.structs.replace(wanted, revision=number))
@@ -210,12 +211,12 @@ class Settler:
             overwrote=overwrote,
         )
         fresh = Seal(number, digest, record.sha256)
-        steps.write_journal(self._paths, record)
-        steps.write_seal(self._paths, fresh)
+        steps.write_journal(self._places, record)
+        steps.write_seal(self._places, fresh)
         item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=made.text)
         steps.write_spool(self._spool, item)
-        steps.rename(self._paths, steps.write_aside(self._paths, data))
-        steps.settle_directory(self._paths)
+        steps.rename(self._places, steps.write_aside(self._places, data))
+        steps.settle_directory(self._places)
         self.remember(data, record.sha256, made)
         now = self._clock.now()
         self.alerts.append(("external_edit", f"revision {number} was made outside liza", now))
@@ -229,7 +230,7 @@ class Settler:
         if found.state.revision >= known.state.revision:
             return outside.runs_kept(known.state, found.state), ()
         later = []
-        for record in journal.newest(self._paths.journal):
+        for record in journal.newest(self._places.journal):
             if record.revision <= found.state.revision:
                 break
             later.append(record)

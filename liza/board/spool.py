@@ -124,7 +124,7 @@ def replay(base_text: str, item: SpoolItem) -> str:
     if item.full is not None:
         return item.full
     known = _last = document.read(base_text, known=_last)
-    parts = {(part.section, part.key): place for place, part in enumerate(named(known))}
+    parts = {name: place for place, name in enumerate(known.names)}
     texts = [part.text for part in known.parts]
     behind: dict[int, str] = {}
     for change in item.entries:
@@ -141,39 +141,41 @@ def replay(base_text: str, item: SpoolItem) -> str:
     return text
 
 
-def named(known: document.Document) -> list[document.Part]:
-    """The parts with a key that is theirs alone in the section: entries without an id get their place."""
-    made: list[document.Part] = []
-    seen: dict[tuple[str, str], int] = {}
-    for part in known.parts:
-        count = seen[part.section, part.key] = seen.get((part.section, part.key), 0) + 1
-        key = part.key if count == 1 and part.key else f"{part.key}#{part.kind}{count}"
-        made.append(document.Part(part.kind, part.section, part.text, key))
-    return made
-
-
 def changes(
     before: document.Document, after: document.Document, renewed: tuple[tuple[str, str], ...]
 ) -> tuple[Change, ...] | None:
-    """What turns one text into the other, entry by entry; None where only the whole text can say it."""
+    """What turns one text into the other, entry by entry; None where only the whole text can say it.
+
+    ``renewed`` are entries to name even where they are the same: heartbeats changed them since the last revision.
+    """
     if before.is_whole or after.is_whole:
         return None
+    if before.names == after.names:
+        touched = set(renewed)
+        return tuple(
+            Change(*name, now.text)
+            for was, now, name in zip(before.parts, after.parts, after.names, strict=True)
+            if (was is not now and was.text != now.text) or (touched and name in touched)
+        )
+    return _grown(before, after, set(renewed))
+
+
+def _grown(
+    before: document.Document, after: document.Document, touched: set[tuple[str, str]]
+) -> tuple[Change, ...] | None:
+    """The same, where entries came; None where one went away, moved, or came into a section that had none."""
+    old = {name: part.text for name, part in zip(before.names, before.parts, strict=True)}
     found = []
-    was, now = named(before), named(after)
-    old = {(part.section, part.key): part.text for part in was}
-    if [key for key in old if key not in {(part.section, part.key) for part in now}]:
-        return None
-    touched = set(renewed)
+    kept = []
     behind: dict[str, str] = {}
-    for part in now:
-        place = part.section, part.key
-        if place not in old:
-            if part.kind not in ("item", "pair") or part.section not in behind:
-                return None
-            found.append(Change(part.section, part.key, part.text, after=behind[part.section]))
-            continue
-        behind[part.section] = part.key
-        if old[place] != part.text or place in touched:
-            found.append(Change(part.section, part.key, part.text))
-    kept = [place for place in ((part.section, part.key) for part in now) if place in old]
-    return tuple(found) if kept == list(old) else None
+    for (section, key), part in zip(after.names, after.parts, strict=True):
+        if (section, key) in old:
+            kept.append((section, key))
+            behind[section] = key
+            if old[section, key] != part.text or (section, key) in touched:
+                found.append(Change(section, key, part.text))
+        elif part.kind in ("item", "pair") and section in behind:
+            found.append(Change(section, key, part.text, after=behind[section]))
+        else:
+            return None
+    return tuple(found) if kept == before.names else None

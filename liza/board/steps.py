@@ -11,14 +11,22 @@ from liza.board.spool import Spool, SpoolItem
 from liza.rules.paths import Paths
 
 
-def write_journal(paths: Paths, record: Record) -> None:
+class Places:
+    """The paths of a commit, put together once."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.liza, self.state, self.journal = paths.liza, paths.state, paths.journal
+        self.seal, self.tx, self.aside = paths.seal, paths.tx, paths.tx / "next"
+
+
+def write_journal(places: Places, record: Record) -> None:
     """Step 1: what is about to happen, on the disk."""
-    journal.append(paths.journal, record)
+    journal.append(places.journal, record)
 
 
-def write_seal(paths: Paths, fresh: Seal) -> None:
+def write_seal(places: Places, fresh: Seal) -> None:
     """Step 2: the bytes before and after."""
-    seal.write(paths.seal, fresh)
+    seal.write(places.seal, fresh)
 
 
 def write_spool(spool: Spool, item: SpoolItem) -> None:
@@ -26,18 +34,18 @@ def write_spool(spool: Spool, item: SpoolItem) -> None:
     spool.put(item)
 
 
-def write_aside(paths: Paths, data: bytes) -> Path:
+def write_aside(places: Places, data: bytes) -> Path:
     """Step 4: the board to come, on the disk, in a directory that nobody watches."""
-    fresh = paths.tx / "next"
+    fresh = places.aside
     files.aside(fresh, data)
     return fresh
 
 
-def rename(paths: Paths, fresh: Path) -> None:
+def rename(places: Places, fresh: Path) -> None:
     """Step 5: from here on it happened."""
-    fresh.rename(paths.state)
+    fresh.rename(places.state)
 
 
-def settle_directory(paths: Paths) -> None:
+def settle_directory(places: Places) -> None:
     """Step 6: and the disk knows."""
-    files.settle_directory(paths.liza)
+    files.settle_directory(places.liza)

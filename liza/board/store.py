@@ -19,6 +19,7 @@ from liza.board.lock import Lock
 from liza.board.seal import Seal, sha
 from liza.board.settle import Settler, Standing
 from liza.board.spool import Spool, SpoolItem
+from liza.board.steps import Places
 from liza.board.values import time_text
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, NoCrew, Refused
 from liza.rules.model import Clock, State, Violation
@@ -52,6 +53,7 @@ class Board:
 
     def __init__(self, paths: Paths, clock: Clock) -> None:
         self.paths = paths
+        self._places = Places(paths)
         self.spool = Spool(paths.spool)
         self._clock = clock
         self._lock: Lock | None = None
@@ -70,7 +72,7 @@ class Board:
         self._require_crew()
         for _ in range(_READS):
             data = self._settler.found()
-            sealed = seal.read(self.paths.seal)
+            sealed = seal.read(self._places.seal)
             if sealed is None or self._settler.digest(data) not in (sealed.after, sealed.before):
                 continue
             known = self._settler.document(data)
@@ -95,7 +97,7 @@ class Board:
 
     def last_good(self) -> str:
         """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
-        shas = {record.sha256 for record in journal.newest(self.paths.journal)}
+        shas = {record.sha256 for record in journal.newest(self._places.journal)}
         found = [text for _, text in self.spool.texts() if sha(text.encode()) in shas]
         if not found:
             raise BoardInconsistent("no earlier board is kept beside this one", "git log -p liza/blackboard")
@@ -152,18 +154,18 @@ class Board:
             data = _encoded(made)
             old = standing.seal
             fresh = Seal(old.revision, standing.digest, sha(data), tuple(sorted({*old.renewed, *names})), old.renewed)
-            steps.write_seal(self.paths, fresh)
+            steps.write_seal(self._places, fresh)
             self._put_board(made, data, fresh)
 
     def create(self, text: str) -> None:
         """The first board of a crew. Raises Refused where there is one, BoardInconsistent where it breaks a rule."""
-        for directory in (self.paths.liza, self.paths.tx, self.paths.spool, self.paths.locks):
+        for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
             directory.mkdir(parents=True, exist_ok=True)
         with self._turned(), self._held():
-            if self.paths.state.exists():
-                raise Refused(f"{self.paths.state} is there already", "liza status")
+            if self._places.state.exists():
+                raise Refused(f"{self._places.state} is there already", "liza status")
             known = document.read(text)
-            number = max(1, journal.highest(self.paths.journal) + 1)
+            number = max(1, journal.highest(self._places.journal) + 1)
             if known.state.revision != number:
                 known = changes.spliced(known, msgspec.structs.replace(known.state, revision=number))
             _refuse(judge.every(known.state))
@@ -192,7 +194,7 @@ class Board:
                 self._replace(standing, actor, event, text)
 
     def rewrite(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
-        """As ``replace_text``, of what ``rewritten`` makes of the text under the lock; whatever it raises writes nothing."""
+        """As ``replace_text``, of what ``rewritten`` makes of the text under the lock. If it raises, nothing."""
         with self._locked() as standing:
             self._replace(standing, actor, event, rewritten(standing.document.text))
 
@@ -228,34 +230,34 @@ class Board:
             None if entries is not None else made.text,
         )
         fresh = Seal(record.revision, standing.digest, record.sha256, (), renewed)
-        steps.write_journal(self.paths, record)
-        steps.write_seal(self.paths, fresh)
+        steps.write_journal(self._places, record)
+        steps.write_seal(self._places, fresh)
         steps.write_spool(self.spool, item)
         self._put_board(made, data, fresh)
         self._seen = max(self._seen, record.revision)
 
     def _put_board(self, made: Document, data: bytes, fresh: Seal) -> None:
-        aside = steps.write_aside(self.paths, data)
-        steps.rename(self.paths, aside)
-        steps.settle_directory(self.paths)
+        aside = steps.write_aside(self._places, data)
+        steps.rename(self._places, aside)
+        steps.settle_directory(self._places)
         self._settler.remember(data, fresh.after, made)
 
     def _next(self, standing: Standing) -> int:
-        return 1 + max(standing.document.state.revision, standing.seal.revision, journal.highest(self.paths.journal))
+        return 1 + max(standing.document.state.revision, standing.seal.revision, journal.highest(self._places.journal))
 
     def _refuse_added(self, before: State, after: State) -> None:
         _refuse(judge.added(before, after))
 
     def _save_broken(self) -> None:
-        if self.paths.state.exists():
+        if self._places.state.exists():
             stamp = time_text(self._clock.now()).replace(":", "")
-            shutil.copy2(self.paths.state, self.paths.tx / f"broken-{stamp}.yaml")
+            shutil.copy2(self._places.state, self._places.tx / f"broken-{stamp}.yaml")
 
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _require_crew(self) -> None:
-        if not self.paths.liza.is_dir() or not (self.paths.state.exists() or self.paths.seal.exists()):
-            raise NoCrew(f"there is no board at {self.paths.state}", "liza init GOAL")
+        if not self._places.liza.is_dir() or not (self._places.state.exists() or self._places.seal.exists()):
+            raise NoCrew(f"there is no board at {self._places.state}", "liza init GOAL")
 
     @contextmanager
     def _turned(self) -> Iterator[None]:

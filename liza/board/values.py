@@ -76,15 +76,27 @@ def understood(key: str, text: str) -> str:
     return text
 
 
+@cache
+def _layout(kind: Any) -> tuple[tuple[str, str, Any], ...]:
+    """Attribute, name in the file and default of every field of a struct."""
+    return tuple(
+        (
+            field.name,
+            field.encode_name,
+            field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default,
+        )
+        for field in msgspec.structs.fields(kind)
+    )
+
+
 def dump(value: Any) -> Any:
     """The plain value of a part of the model: dicts, lists, scalars; fields at their default are left out."""
     if isinstance(value, msgspec.Struct):
         plain = {}
-        for field in msgspec.structs.fields(type(value)):
-            found = getattr(value, field.name)
-            default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+        for name, written, default in _layout(type(value)):
+            found = getattr(value, name)
             if found is not default and found != default:
-                plain[field.encode_name] = dump(found)
+                plain[written] = dump(found)
         return plain
     if isinstance(value, datetime):
         return time_text(value)
