@@ -31,6 +31,7 @@ DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.
 
 
 def main(run_dir: str, lock: int) -> None:
+    """Be the parent of one program, from before its first instruction until nothing of it is left."""
     os.set_inheritable(lock, False)
     launch = json.load(sys.stdin)
     if os.fork():
@@ -61,6 +62,7 @@ def stand_alone() -> None:
 
 
 def to_null(*handles: int) -> None:
+    """Let these descriptors lead nowhere."""
     null = os.open(os.devnull, os.O_RDWR)
     for handle in handles:
         os.dup2(null, handle)
@@ -90,6 +92,7 @@ def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def why(error: BaseException, command: str) -> str:
+    """What kept the program from starting, for a person."""
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f"{command}: the system cannot run this file; a script needs a first line such as #!/bin/sh"
     if isinstance(error, OSError) and error.strerror:
@@ -99,6 +102,7 @@ def why(error: BaseException, command: str) -> str:
 
 
 def become(launch: dict[str, Any]) -> None:
+    """Turn this process into the program. Raises OSError."""
     for name in (*DEAF_TO, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -111,6 +115,7 @@ def become(launch: dict[str, Any]) -> None:
 
 
 def read_all(handle: int) -> bytes:
+    """All that comes from a pipe until its end."""
     said = b""
     while part := os.read(handle, 4096):
         said += part
@@ -185,6 +190,7 @@ def below(top: int) -> list[int]:
 
 
 def fields_of(pid: int | str) -> list[str]:
+    """What /proc says of a process, from its state on. Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b") ")[2].decode().split()
 
@@ -202,12 +208,14 @@ def who(pid: int) -> dict[str, str | int]:
 
 
 def said_by(*words: str) -> str:
+    """The output of a command."""
     import subprocess
 
     return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
 def the_end(status: int, error: str) -> dict[str, int | str | None]:
+    """How the program ended."""
     if error:
         return {"code": None, "signal": None, "error": error}
     if os.WIFSIGNALED(status):
@@ -225,6 +233,7 @@ def write(name: str, content: dict[str, Any]) -> None:
 
 
 def now() -> str:
+    """The time, as Liza writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

@@ -35,10 +35,12 @@ class Context:
 
     @property
     def agent(self) -> str:
+        """The agent of the run."""
         return agent_of(self.run)
 
     @property
     def role(self) -> str:
+        """The role of the agent."""
         return role_of(self.agent)
 
     @property
@@ -70,6 +72,7 @@ class Context:
 
     @property
     def tests(self) -> str:
+        """The command that tests the project; empty where nobody named one."""
         return self.state.config.integration_command or ""
 
 

@@ -71,9 +71,11 @@ class RunDir:
         self._put("run.json", record)
 
     def exists(self) -> bool:
+        """Whether the run has a directory."""
         return self.path.is_dir()
 
     def record(self) -> Record | None:
+        """What the run is for."""
         return self._get("run.json", Record)
 
     def mark_ready(self, now: datetime, evidence: str) -> bool:
@@ -81,12 +83,15 @@ class RunDir:
         return aside.write_first(self.path / "ready", msgspec.json.encode(Sentinel(time=now, evidence=evidence)))
 
     def is_ready(self) -> bool:
+        """Whether the run has read its brief."""
         return self.ready() is not None
 
     def ready(self) -> Sentinel | None:
+        """The sentinel."""
         return self._get("ready", Sentinel)
 
     def ready_time(self) -> datetime | None:
+        """When the sentinel was left."""
         found = self.ready()
         return found.time if found else None
 
@@ -97,6 +102,7 @@ class RunDir:
         aside.write(self.path / "word", f"{word}\n".encode())
 
     def word(self) -> str | None:
+        """The closing word, 0, 1 or 42. Raises LizaError for anything else."""
         found = _bytes(self.path / "word")
         if found is None:
             return None
@@ -110,6 +116,7 @@ class RunDir:
         self._put("stopped", Halt(time=now, reason=reason))
 
     def stopped(self) -> Halt | None:
+        """Why the session was ended on purpose."""
         return self._get("stopped", Halt)
 
     def write_brief(self, assignment: str, beacon: dict[str, str], prompt: str, block: str) -> None:
@@ -120,6 +127,7 @@ class RunDir:
 
     @property
     def assignment(self) -> Path:
+        """Where the whole assignment lies."""
         return self.path / "assignment.md"
 
     def block(self) -> str | None:
@@ -128,9 +136,11 @@ class RunDir:
         return None if found is None else found.decode()
 
     def note_brief_file(self, written: BriefFile) -> None:
+        """Keep where the block is about to be written."""
         self._put("brief.json", written)
 
     def brief_file(self) -> BriefFile | None:
+        """Where the block was written."""
         return self._get("brief.json", BriefFile)
 
     def others(self) -> Iterator[RunDir]:
@@ -141,6 +151,7 @@ class RunDir:
 
     @property
     def output(self) -> Path:
+        """Where the program's output goes."""
         return self.path / "output.log"
 
     def tail(self, size: int = 4096) -> str:
