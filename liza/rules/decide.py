@@ -46,7 +46,10 @@ class SessionFacts:
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything a supervisor knows when it decides."""
+    """Everything a supervisor knows when it decides.
+
+    ``offered`` is a task whose tested candidate waited for a person's files, and those are out of the way now.
+    """
 
     agent: str
     state: State
@@ -60,6 +63,7 @@ class Situation:
     rest: float = 0.0
     ready_timeout: float = 60.0
     merge_lock_free: bool = True
+    offered: str | None = None
     since_gap: float | None = None
 
 
@@ -279,6 +283,8 @@ def _look_for_work(at: Situation) -> Action:
     ripe = merging.next_to_merge(at.state)
     if ripe is not None and at.merge_lock_free:
         return Merge(ripe.id)
+    if at.offered is not None:
+        return Merge(at.offered)
     if at.rest > 0:
         return Wait("resting before the next session", at.rest)
     role = role_of(at.agent)

@@ -57,6 +57,7 @@ class Launcher:
             state.config.permissions,
             (self.crew.paths.liza, self.crew.paths.root / ".git"),
             liza_path(),
+            state.config.integration_command or "",
         )
         argv = (str(presets.need(self.preset)), *command.argv[1:])
         return session.start(directory.path, argv, place, self._environment(held), command.stdin_text)

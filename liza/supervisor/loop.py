@@ -15,6 +15,8 @@ from liza.programs.preset import Preset
 from liza.rules import decide as rules
 from liza.rules import taking, working
 from liza.rules.errors import LizaError, LockTimeout, NotYours, Refused
+from liza.rules.model import State
+from liza.rules.narrate import news
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
 from liza.supervisor import jobs
@@ -25,6 +27,7 @@ from liza.supervisor.situation import gather, unsettled
 from liza.verbs import claim, record, review
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_words
+from liza.verbs.orphans import end_orphans
 
 TRY_AGAIN = 1.0
 LONG = 1e6  # seconds, as far as poll(2) can count
@@ -58,6 +61,7 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
         self.memory = Memory(started=steady, wall=crew.clock.now(), steady=steady)
+        self.seen = crew.board.read()
         self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
 
     def run(self) -> rules.Exit:
@@ -76,8 +80,19 @@ class Supervisor:
 
     def _next(self) -> rules.Action:
         self._take_events()
-        timeout = self.crew.board.read().config.ready_timeout or self.preset.ready_timeout
+        state = self.crew.board.read()
+        self._narrate(state)
+        for ended in end_orphans(self.crew, state, self.agent):
+            self._say(ended)
+        timeout = state.config.ready_timeout or self.preset.ready_timeout
         return rules.decide(gather(self.crew, self.agent, self.memory, timeout))
+
+    def _narrate(self, state: State) -> None:
+        """Tell what this agent did since the last look, whoever of its processes did it."""
+        before, self.seen = self.seen, state
+        for one in news(before, state):
+            if one.who == self.agent:
+                self.say(one.text)
 
     def _carry_out(self, action: rules.Action) -> None:
         try:
@@ -92,11 +107,9 @@ class Supervisor:
             case rules.Wait(why, seconds):
                 self._idle(why, seconds)
             case rules.Claim(task):
-                done = claim.take(self.crew, self.agent, task)
-                self._say(f"{task}, claimed as {done.run}")
+                claim.take(self.crew, self.agent, task)
             case rules.ClaimReview(task):
                 review.claim_review(self.crew, self.agent, task)
-                self._say(f"{task}, taken for review")
             case rules.ClaimPlanning(trigger):
                 with self.crew.change(self.agent, "plan") as tx:
                     tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now())
@@ -115,7 +128,6 @@ class Supervisor:
             case rules.Block(task, reason):
                 with self.crew.change(self.agent, "block", task) as tx:
                     tx.state = working.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
-                self._say(f"{task} blocked: {reason}")
             case rules.Merge(task):
                 self._merge(task)
             case rules.LetGo(run):
@@ -136,8 +148,6 @@ class Supervisor:
             self._set_up(started)
         elif isinstance(started, session.NotStarted):
             self._say(f"{run} did not start: {started.reason}")
-        else:
-            self._say(f"{run} started ({self.preset.name})")
 
     def _set_up(self, due: SetUpDue) -> None:
         order = jobs.Order(
@@ -154,7 +164,7 @@ class Supervisor:
         self.memory.merge_tried = (self.crew.board.read().revision, task)
         order = jobs.Order(
             name=f"merge {task}",
-            words=[*liza_words(), "merge", "--for", self.agent, "--json"],
+            words=[*liza_words(), "merge", task, "--for", self.agent, "--json"],
             directory=self.crew.paths.root,
             log=self.crew.paths.logs / f"merger-{self.agent}.log",
             env=self.launcher.environ,
@@ -181,7 +191,8 @@ class Supervisor:
             self.memory.rest_until = steady + config.restart_after_handoff
         if came.kind in ("finished", "handed off"):
             self.memory.crashes_in_a_row = 0
-        self._say(f"{run} {came.kind}: {came.why}" if came.kind == "crashed" else f"{run} {came.kind}")
+        if came.kind == "crashed" and rules.holding(self.crew.board.read(), self.agent) is None:
+            self._say(f"{run} crashed: {came.why}")
         bell.ring(self.crew.paths, self.agent)
 
     def _crash(self, run: str, why: str) -> None:

@@ -11,6 +11,7 @@ from liza.board import signals
 from liza.board.lock import Lock
 from liza.programs import processes, session
 from liza.programs.rundir import RunDir, runs_of
+from liza.repo.survey import changed
 from liza.rules import merging
 from liza.rules.decide import SessionFacts, Situation, Standing, holding
 from liza.rules.model import State
@@ -43,6 +44,7 @@ def gather(crew: Crew, agent: str, memory: Memory, ready_timeout: float) -> Situ
         rest=max(0.0, memory.rest_until - steady),
         ready_timeout=ready_timeout,
         merge_lock_free=_may_merge(crew, state, memory),
+        offered=_free_of_files(crew, state, memory),
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
     )
 
@@ -148,7 +150,7 @@ def _ticks(living: session.Living) -> int:
 def _touched(worktree: Path) -> float | None:
     try:
         return max(
-            os.stat(worktree).st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
+            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
         )
     except (OSError, TypeError):
         return None
@@ -164,3 +166,16 @@ def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:
         return False
     lock.release()
     return True
+
+
+def _free_of_files(crew: Crew, state: State, memory: Memory) -> str | None:
+    """A task whose candidate waits for files that a person had changed, and that are clean now."""
+    if memory.job is not None:
+        return None
+    for task in state.tasks:
+        if task.merging is None or not task.merging.waiting or memory.merge_tried == (state.revision, task.id):
+            continue
+        place = crew.checkout_of_integration()
+        if place is None or not set(changed(crew.git.at(place))) & set(task.merging.waiting.split(", ")):
+            return task.id
+    return None

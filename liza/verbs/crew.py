@@ -14,6 +14,7 @@ from pathlib import Path
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.programs.rundir import RunDir
+from liza.repo.merges import checkouts
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.repo.worktrees import Worktrees
@@ -72,6 +73,11 @@ class Crew:
         if task.worktree is None:
             raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
         return self.paths.slot(task.worktree)
+
+    def checkout_of_integration(self) -> Path | None:
+        """Where somebody has integration checked out; None where nobody has."""
+        branch = self.board.read().config.integration_branch
+        return next((place for place, found in checkouts(self.git).items() if found == branch), None)
 
     def supervised(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` lives: its lock is held."""

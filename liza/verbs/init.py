@@ -50,6 +50,7 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     crew = Crew(Paths(found.root), SystemClock())
     if crew.paths.state.exists():
         raise Refused(f"{found.root} has a crew already", "liza status")
+    _refuse_foreign(crew)
     goal, spec = _goal(crew.git, options)
     tip = _integration(crew.git, options.integration_branch, found)
     try:
@@ -90,6 +91,20 @@ def fit(directory: Path) -> Survey:
             'git config --global user.name "You"; git config --global user.email you@example.org',
         )
     return found
+
+
+def _refuse_foreign(crew: Crew) -> None:
+    """What lies in .liza is believed, so it must be this machine's and not come with a clone. Raises Refused."""
+    for place in (crew.paths.liza, crew.paths.worktrees):
+        if place.is_symlink():
+            raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"rm {place}")
+        if crew.git.out("ls-files", "--", place.name):
+            raise Refused(
+                f"{place.name} is tracked by git; what is believed must not come with a clone",
+                f"git rm -r {place.name}",
+            )
+    if crew.paths.liza.exists():
+        raise Refused(f"{crew.paths.liza} is there and holds no board", f"mv {crew.paths.liza} {crew.paths.liza}.old")
 
 
 def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
@@ -225,4 +240,3 @@ def take_out(crew: Crew, found: Survey, tip: str) -> None:
         crew.git.out("update-ref", "-d", f"refs/heads/{branch}", tip)
     if crew.paths.liza.exists():
         shutil.rmtree(crew.paths.liza)
-

@@ -8,7 +8,7 @@ from liza.board.lock import Lock
 from liza.repo import merges, sandbox
 from liza.rules import merging, taking
 from liza.rules.errors import MergeConflict, Refused
-from liza.rules.model import Merging, State, Task
+from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
 from liza.rules.transitions import Said
 from liza.verbs import commands
@@ -38,8 +38,11 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
         raise Refused("another merge is under way", "liza status")
     try:
         settle_dead_merger(crew, by)
+        start = crew.board.read()
         offer_again(crew, by)
         before = crew.board.read()
+        if task_id is not None and taking.find(before, task_id).status is Status.MERGED:
+            return _told(start, before, task_id)
         task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before)
         if task is None:
             raise Refused("no task is approved and waits to be merged", "liza task list")

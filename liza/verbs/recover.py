@@ -1,4 +1,4 @@
-"""Settle what the dead left: reservations, half-made claims, merges. Every supervisor starts with it, as does doctor."""
+"""Settle what the dead left: reservations, half-made claims, merges. Every supervisor starts with it; doctor too."""
 
 from __future__ import annotations
 

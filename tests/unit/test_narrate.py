@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import merging, reviewing, shaping, working
+from liza.rules.model import AlignmentNote, Merging, State
+from liza.rules.narrate import news
+from liza.rules.shaping import Asked, Wanted
+from liza.rules.transitions import ARROWS, Said
+from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, submitted, task, under_review
+
+FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "x"}
+
+
+def told(before: State, after: State) -> list[tuple[str, str]]:
+    return [(one.who, one.text) for one in news(before, after)]
+
+
+def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
+    wanted = [Wanted("a", **FULL), Wanted("b", **FULL, depends_on=("a",)), Wanted("c")]
+    after = shaping.add(board(), wanted, Asked(Said(now=NOW, by="planner-1"), frozenset({"x"})))
+    assert told(board(), after) == [("planner-1", "3 tasks: a, b (needs a), c (draft)")]
+
+
+def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_done() -> None:
+    start = board(task())
+    state, _, review = under_review(start)
+    assert [who for who, _ in told(start, state)] == ["coder-1", "coder-1", "code-reviewer-1"]
+    rejected = reviewing.reject(state, "task-1", review, HEAD, NOW, "rounding\nis untested")
+    assert told(state, rejected) == [("code-reviewer-1", "task-1 rejected: rounding is untested (liza diff task-1)")]
+    approved = reviewing.approve(state, "task-1", review, HEAD, NOW, "ran it")
+    begun = merging.begin(approved, "task-1", Merging(candidate=OTHER, expected=BASE))
+    done = merging.merged(begun, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), tested=True)
+    assert told(approved, done) == [("coder-2", "task-1 merged as dddddddddd, its tests pass")]
+
+
+def test_a_question_comes_with_the_command_that_answers_it() -> None:
+    state, run = claimed(board(task()))
+    blocked = working.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
+    ((who, text),) = told(state, blocked)
+    assert who == "coder-1"
+    assert 'It asks: "Which address?" Answer: liza task unblock task-1 --answer "…"' in text
+
+
+def test_nothing_is_told_twice_and_nothing_of_a_heartbeat() -> None:
+    state, _ = submitted(board(task()))
+    assert told(state, state) == []
+    assert told(state, state.with_task(replace(state.tasks[0], lease_expires=NOW))) == []
+
+
+def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
+    note = AlignmentNote(timestamp=NOW, event="planner-1.3", summary="enough")
+    before = board()
+    after = replace(before, goal=replace(before.goal, status="COMPLETED", alignment_history=(note,)))
+    assert told(before, after) == [("planner-1", "decided: enough"), ("", "the goal is COMPLETED")]
+
+
+@pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in ARROWS} - {"edit", "ready", "merging"}))
+def test_every_arrow_that_a_person_should_hear_of_has_its_sentence(verb: str) -> None:
+    from liza.rules.transitions import remark
+
+    before = board(task())
+    said = Said(now=NOW, by="coder-1", run="coder-1.1", commit=HEAD, detail="why")
+    after = before.with_task(remark(before.tasks[0], verb, said))
+    assert len(told(before, after)) == 1
