@@ -1,0 +1,146 @@
+"""The crew as processes: real supervisors, each with a scripted agent, and none that outlives the demo."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from liza.rules.errors import LizaError
+from liza.rules.paths import role_of
+from liza.verbs.crew import Crew
+from liza.verbs.down import down
+from liza.verbs.liza_path import liza_path
+
+POLITE, FIRM = 15.0, 5.0
+_SCRIPTS = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
+_STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The event: a supervisor ended although nobody asked it to."""
+
+    agent: str
+    code: int
+
+
+def program(agent: str) -> str:
+    """The scripted agent of a role, as ``--program`` takes it."""
+    words = [sys.executable, "-P", "-m", f"liza.demo.agents.{_SCRIPTS[role_of(agent)]}"]
+    return f"script:{shlex.join(words)}"
+
+
+def environment() -> dict[str, str]:
+    """A person's environment with nothing in it that would steer Liza or git past the demo's directory."""
+    kept = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+    env = {name: text for name, text in os.environ.items() if name in kept or not name.startswith(("LIZA_", "GIT_"))}
+    # The project's tests and the agents say python3: there is one beside the Python that runs this.
+    env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH') or os.defpath}"
+    return env
+
+
+class Cast:
+    """Supervisors by agent. In a ``with``: at its end, however it comes, all of them are stopped."""
+
+    def __init__(self, crew: Crew, env: Mapping[str, str], events: queue.Queue[Any]) -> None:
+        self.crew, self.env, self.events = crew, dict(env), events
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._over = False
+
+    def start(self, agent: str) -> None:
+        """Start a supervisor. In a group of its own: Ctrl+C reaches the demo alone, which then asks each once."""
+        words = [str(liza_path().with_name("liza-agent")), agent, "--program", program(agent)]
+        with self.log(agent).open("ab") as log:
+            child = subprocess.Popen(
+                words,
+                cwd=self.crew.paths.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                start_new_session=True,
+            )
+        self._children[agent] = child
+        threading.Thread(target=self._wait, args=(agent, child), daemon=True).start()
+
+    def log(self, agent: str) -> Path:
+        """What the supervisor of ``agent`` says."""
+        return self.crew.paths.logs / f"{agent}.log"
+
+    def agents(self) -> tuple[str, ...]:
+        """Those that were started."""
+        return tuple(self._children)
+
+    def _wait(self, agent: str, child: subprocess.Popen[bytes]) -> None:
+        code = child.wait()
+        if not self._over:
+            self.events.put(Left(agent, code))
+
+    def __enter__(self) -> Cast:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Politely; firmly after a while or at Ctrl+C; then everything that is left. Raises nothing."""
+        self._over = True
+        before = [(number, signal.signal(number, lambda *_: self._ask(signal.SIGTERM))) for number in _STOPPERS]
+        try:
+            self._ask(signal.SIGTERM)
+            for limit, harder in ((POLITE, signal.SIGTERM), (FIRM, signal.SIGKILL)):
+                if not self._gone(limit):
+                    self._ask(harder)
+            self._gone(FIRM)
+            if self.crew.paths.state.exists():
+                self._end_sessions()
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def _end_sessions(self) -> None:
+        try:
+            down(self.crew, now=True)
+        except LizaError as left:
+            sys.stderr.write(f"liza demo: {left.message}\n")
+
+    def _ask(self, number: int) -> None:
+        for child in self._children.values():
+            if child.poll() is None:
+                child.send_signal(number)
+
+    def _gone(self, limit: float) -> bool:
+        """Whether all are gone within ``limit`` seconds each."""
+        return all([_ended(child, limit) for child in self._children.values()])
+
+
+def _ended(child: subprocess.Popen[bytes], limit: float) -> bool:
+    try:
+        child.wait(timeout=limit)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def say(words: Sequence[str], root: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A person types a liza command in the project's directory."""
+    return subprocess.run(
+        [str(liza_path()), *words],
+        cwd=root,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
