@@ -56,11 +56,12 @@ def bind(git: Git, names: Sequence[str], run: str) -> None:
 
     Raises Refused for a file that another filter works on: binding ours would store it unfiltered; GitFailed.
     """
-    for name in names:
-        value = git.names("check-attr", "-z", "filter", "--", name)[2]
+    lines = [f"{_pattern(name)} filter={NAME}" for name in names]
+    rows = git.names("check-attr", "-z", "filter", "--", *names) if names else ()
+    for name, value in zip(rows[::3], rows[2::3], strict=True):
         if value not in ("unspecified", "unset", NAME):
             raise Refused(f"{name} goes through the filter {value!r}, so a brief cannot be hidden in it", "liza doctor")
-    marked.put(info(git, "attributes"), f"run={run}", [f"{_pattern(name)} filter={NAME}" for name in names])
+    marked.put(info(git, "attributes"), f"run={run}", lines)
 
 
 def unbind(git: Git, run: str) -> None:

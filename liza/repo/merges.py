@@ -37,18 +37,24 @@ def candidate(git: Git, commit: str, expected: str, message: str, task: str) -> 
     """
     # Attributes are taken from the branch that is merged into, not from what a person has checked out.
     merging = git.having(GIT_ATTR_SOURCE=expected)
-    done = merging.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", expected, commit)
-    if done.code not in (0, 1):
-        raise GitFailed(f"git merge-tree {expected[:10]} {commit[:10]} failed ({done.code}): {done.stderr[-600:]}")
-    tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
-    if done.code == 1:
-        files = tuple(dict.fromkeys(name for name in names if name))
+    tree, files = merged(merging, expected, commit)
+    if files:
         shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
         raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {shown}", files)
     words = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
     made = git.signed().out(*words, stdin=message if message.endswith("\n") else message + "\n")
     git.out("update-ref", candidate_ref(task), made)
     return made
+
+
+def merged(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
+    """The tree of two commits merged, and the names of the files that conflict in it. Raises GitFailed."""
+    done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+    tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
+    # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
+    if done.code not in (0, 1) or not tree:
+        raise GitFailed(f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {done.stderr[-600:]}")
+    return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
 def drop_candidate(git: Git, task: str) -> None:

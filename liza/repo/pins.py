@@ -192,6 +192,8 @@ def config_files(git: Git) -> tuple[Path, ...]:
 
 def git_dirs(git: Git) -> tuple[Path, Path]:
     """The git directory of a work tree, and the one that all work trees share. Raises GitFailed."""
+    if git.git_dir is not None and (git.git_dir / "commondir").is_file():
+        return git.git_dir, (git.git_dir / (git.git_dir / "commondir").read_text().strip()).resolve()
     words = git.unpinned().out("rev-parse", "--absolute-git-dir", "--git-common-dir").split("\n")
     return Path(words[0]), (git.directory / words[1]).resolve()
 

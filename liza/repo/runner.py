@@ -213,6 +213,8 @@ class Git:
         except BaseException:
             _end(process)
             raise
+        if cleared and process.returncode == 127:
+            raise Missing("git is not installed, or not in PATH", "liza doctor")
         return Done(process.returncode, out, err.decode("utf-8", "replace").strip())
 
 

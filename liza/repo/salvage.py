@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.repo.merges import merged
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.survey import changed
@@ -316,10 +317,7 @@ def _merged(git: Git, base: str, head: str, work: str) -> tuple[str, tuple[str, 
     # merge-tree wants commits with a common parent; these three are made for it and kept by nothing.
     root = _commit(git, git.out("rev-parse", f"{base}^{{tree}}"), (), "base\n")
     ours = git.out("rev-parse", f"{head}^{{tree}}")
-    sides = [_commit(git, tree, (root,), "side\n") for tree in (ours, work)]
-    done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides, codes=(0, 1))
-    tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
-    return tree, tuple(dict.fromkeys(name for name in names if name)) if done.code else ()
+    return merged(git, _commit(git, ours, (root,), "ours\n"), _commit(git, work, (root,), "theirs\n"))
 
 
 def _head(git: Git) -> str | None:

@@ -94,13 +94,20 @@ class Worktrees:
             raise NotYours(f"slot {slot} belongs to {_who(owner)}, not to {run}", f"liza task show {task}")
         if not owner.done:
             self._free_branch(slot, branch_of(task))
-            self._empty(slot, admin, owner)
+            # What was written since it was prepared is still the work of who had it before.
+            self._empty(slot, admin, owner.before or owner)
             self._switch(slot, owner, branch_of(task))
             if owner.salvage is not None:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
             slots.write_owner(admin, replace(owner, done=True, before=None))
         self._link(slot, task)
+
+    def finished(self, slot: str, task: str, run: str) -> bool:
+        """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
+        admin = self._admin(slot)
+        owner = slots.read_owner(admin) if admin is not None and self.paths.slot(slot).is_dir() else None
+        return owner is not None and (owner.task, owner.run, owner.done) == (task, run, True)
 
     def undo(self, slot: str, task: str, run: str) -> None:
         """Give a prepared slot back to who had it before. Only what bears this run; repeatable. Raises GitFailed."""
@@ -117,7 +124,7 @@ class Worktrees:
         whole = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
         self._have(slot, whole)
         admin, owner = self._owned(slot)
-        here = owner or Owner(slot, run)
+        here = owner or Owner(slot, run, whole)
         self._empty(slot, admin, here)
         self._checkout(slot, here, "--detach", whole)
         slots.write_owner(admin, Owner(slot, run, whole, done=True))

@@ -1,0 +1,158 @@
+"""Candidates are made without a checkout, and a branch moves with its checkout or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from liza.repo import merges
+from liza.repo.merges import Advance
+from liza.repo.runner import Git
+from liza.rules.errors import GitFailed, MergeConflict
+from tests.conftest import git
+
+
+@pytest.fixture
+def work(repo: Path) -> tuple[str, str]:
+    """(tip of integration, a commit of a task that adds new.txt and changes README.md)."""
+    git(repo, "branch", "integration")
+    git(repo, "checkout", "-q", "-b", "task/t")
+    (repo / "README.md").write_text("# A better project\n")
+    (repo / "new.txt").write_text("new\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "work")
+    commit = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "main")
+    return git(repo, "rev-parse", "integration"), commit
+
+
+def made(repo: Path, work: tuple[str, str]) -> str:
+    return merges.candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
+
+
+def test_a_candidate_has_both_parents_touches_no_file_and_is_kept_by_a_ref(repo: Path, work: tuple[str, str]) -> None:
+    candidate = made(repo, work)
+    assert git(repo, "log", "-1", "--format=%P%n%s", candidate).split("\n") == [
+        f"{work[0]} {work[1]}",
+        "Merge t: a better project",
+    ]
+    assert git(repo, "rev-parse", "refs/liza/candidates/t") == candidate
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "branch", "--format=%(refname:short)").split() == ["integration", "main", "task/t"]
+    assert not merges.contains(Git(repo), "integration", work[1])
+    merges.drop_candidate(Git(repo), "t")
+    merges.drop_candidate(Git(repo), "t")
+    assert git(repo, "for-each-ref", "refs/liza") == ""
+
+
+def test_a_conflict_names_its_files_whatever_they_are_called(repo: Path, work: tuple[str, str]) -> None:
+    name = "two\nlines ü.txt"
+    tips = []
+    for text in ("ours\n", "theirs\n"):
+        git(repo, "checkout", "-q", "--detach", work[0])
+        (repo / name).write_text(text)
+        (repo / "README.md").write_text(text)
+        git(repo, "add", ".")
+        git(repo, "commit", "-q", "-m", text)
+        tips.append(git(repo, "rev-parse", "HEAD"))
+    with pytest.raises(MergeConflict) as caught:
+        merges.candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")
+    assert caught.value.files == ("README.md", name)
+    assert git(repo, "for-each-ref", "refs/liza") == ""
+
+
+def test_a_commit_that_does_not_exist_is_a_failure_and_no_conflict(repo: Path, work: tuple[str, str]) -> None:
+    with pytest.raises(GitFailed) as caught:
+        merges.candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
+    assert not isinstance(caught.value, MergeConflict)
+    with pytest.raises(GitFailed):
+        merges.contains(Git(repo), "no-such-branch", work[1])
+
+
+def test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost(
+    repo: Path, work: tuple[str, str]
+) -> None:
+    candidate = made(repo, work)
+    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("moved")
+    assert merges.contains(Git(repo), "integration", work[1])
+    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("lost")
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing(
+    repo: Path, work: tuple[str, str]
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    git(repo, "config", "branch.integration.mergeOptions", "--no-ff")
+    git(repo, "config", "merge.autoStash", "true")
+    (repo / "mine.txt").write_text("mine\n")
+    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert git(repo, "rev-parse", "HEAD") == candidate
+    assert git(repo, "status", "--porcelain") == "?? mine.txt"
+    assert (repo / "new.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", "new.txt"])
+def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_they_are(
+    repo: Path, work: tuple[str, str], name: str
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    git(repo, "config", "merge.autoStash", "true")
+    (repo / name).write_text("mine\n")
+    found = merges.advance(Git(repo), "integration", candidate, work[0])
+    assert (found.outcome, found.files, found.checkout) == ("waiting", (name,), repo)
+    assert (repo / name).read_text() == "mine\n"
+    assert git(repo, "rev-parse", "integration") == work[0]
+    (repo / name).unlink()
+    git(repo, "checkout", "-q", "--", ".")
+    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+
+
+def test_a_checkout_where_somebody_committed_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "mine")
+    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "lost"
+
+
+def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    # As it is when the checkout was made after the first look and before the swap.
+    git(repo, "update-ref", "refs/heads/integration", candidate)
+    assert git(repo, "status", "--porcelain") != ""
+    assert merges.settle_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert git(repo, "status", "--porcelain") == ""
+    assert merges.settle_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_a_checkout_made_meanwhile_with_changes_in_the_way_turns_the_branch_back(
+    repo: Path, work: tuple[str, str]
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    (repo / "README.md").write_text("mine\n")
+    git(repo, "update-ref", "refs/heads/integration", candidate)
+    found = merges.settle_checkout(Git(repo), "integration", candidate, work[0])
+    assert found.outcome == "waiting"
+    assert "README.md" in found.files
+    assert git(repo, "rev-parse", "integration") == work[0]
+    assert (repo / "README.md").read_text() == "mine\n"
+    assert git(repo, "status", "--porcelain") == " M README.md"
+
+
+def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
+    repo: Path, work: tuple[str, str], tmp_path: Path
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "integration")
+    found = merges.advance(Git(repo), "integration", candidate, work[0])
+    assert (found.outcome, found.checkout) == ("moved", tmp_path / "w")
+    assert (tmp_path / "w" / "new.txt").exists()
+    (tmp_path / "w").rename(tmp_path / "gone")
+    again = merges.candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
+    assert merges.advance(Git(repo), "integration", again, candidate) == Advance("moved")

@@ -1,0 +1,197 @@
+"""Programs written into the git configuration after the day of init do not run under Liza, and are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from liza.repo import brief_filter, merges
+from liza.repo.pins import Pins
+from liza.repo.runner import Git
+from liza.repo.survey import changed
+from liza.rules.errors import GitFailed, Missing
+from tests.conftest import git
+
+
+@pytest.fixture
+def spy(repo: Path, tmp_path: Path) -> Path:
+    """A program that leaves a mark and passes its input on; the repository sends every text file through x."""
+    program = tmp_path / "spy"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/it-ran\ncat\n")
+    program.chmod(0o755)
+    (repo / ".gitattributes").write_text("*.txt filter=x diff=x merge=x\n")
+    (repo / "a.txt").write_text("one\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "attributes")
+    return program
+
+
+def ran(spy: Path) -> bool:
+    mark = spy.parent / "it-ran"
+    there = mark.exists()
+    mark.unlink(missing_ok=True)
+    return there
+
+
+def diverge(repo: Path) -> tuple[str, str]:
+    """Two commits that change different lines of one file."""
+    (repo / "a.txt").write_text("".join(f"{n}\n" for n in range(20)))
+    git(repo, "commit", "-qam", "base")
+    base = git(repo, "rev-parse", "HEAD")
+    tips = []
+    for line in (1, 18):
+        git(repo, "checkout", "-q", "--detach", base)
+        (repo / "a.txt").write_text("".join("x\n" if n == line else f"{n}\n" for n in range(20)))
+        git(repo, "commit", "-qam", f"line {line}")
+        tips.append(git(repo, "rev-parse", "HEAD"))
+    git(repo, "checkout", "-q", "main")
+    return tips[0], tips[1]
+
+
+def test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours(repo: Path, spy: Path) -> None:
+    runner = Git(repo, Pins.take(Git(repo)))
+    for verb in ("clean", "smudge"):
+        git(repo, "config", f"filter.x.{verb}", str(spy))
+    git(repo, "config", "filter.x.required", "true")
+    (repo / "a.txt").write_text("two\n")
+    git(repo, "status")
+    assert ran(spy), "without the defence the planted filter runs in a mere status"
+    assert changed(runner) == ("a.txt",)
+    runner.out("add", "-A")
+    runner.out("checkout", "-f", "HEAD", "--", "a.txt")
+    assert not ran(spy)
+    assert (repo / "a.txt").read_text() == "one\n"
+
+
+def test_a_planted_process_filter_does_not_run_either(repo: Path, spy: Path) -> None:
+    runner = Git(repo, Pins.take(Git(repo)))
+    git(repo, "config", "filter.x.process", str(spy))
+    (repo / "a.txt").write_text("two\n")
+    runner.out("add", "-A")
+    assert not ran(spy)
+    assert runner.out("show", ":a.txt") == "two"
+
+
+def test_a_filter_planted_after_the_runner_began_is_seen_at_the_next_call(repo: Path, spy: Path) -> None:
+    runner = Git(repo, Pins.take(Git(repo)))
+    runner.out("status")
+    git(repo, "config", "filter.x.clean", str(spy))
+    (repo / "a.txt").write_text("two\n")
+    runner.out("status")
+    assert not ran(spy)
+
+
+def test_a_planted_merge_driver_does_not_run_and_loses_neither_side(repo: Path, spy: Path) -> None:
+    ours, theirs = diverge(repo)
+    runner = Git(repo, Pins.take(Git(repo)))
+    git(repo, "config", "merge.x.driver", f"{spy} %A %O %B < /dev/null")
+    made = merges.candidate(runner, theirs, ours, "Merge t: x", "t")
+    assert not ran(spy)
+    lines = runner.out("show", f"{made}:a.txt").splitlines()
+    assert (lines[1], lines[18]) == ("x", "x")
+
+
+def test_planted_text_conversions_and_external_diffs_do_not_run(repo: Path, spy: Path) -> None:
+    runner = Git(repo, Pins.take(Git(repo)))
+    git(repo, "config", "diff.x.textconv", str(spy))
+    git(repo, "config", "diff.external", str(spy))
+    (repo / "a.txt").write_text("two\n")
+    assert "+two" in runner.out("diff")
+    assert "+one" in runner.out("log", "-p", "-1")
+    assert not ran(spy)
+
+
+def test_what_is_planted_in_a_works_own_configuration_and_in_an_included_file_is_blanked_too(
+    repo: Path, spy: Path, tmp_path: Path
+) -> None:
+    git(repo, "config", "extensions.worktreeConfig", "true")
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "slot"))
+    pins = Pins.take(Git(repo))
+    inside = Git(repo, pins).inside(tmp_path / "slot", repo / ".git" / "worktrees" / "slot")
+    inside.out("status")
+    git(tmp_path / "slot", "config", "--worktree", "filter.x.clean", str(spy))
+    (tmp_path / "slot" / "a.txt").write_text("two\n")
+    inside.out("status")
+    assert not ran(spy)
+    git(tmp_path / "slot", "config", "--worktree", "--unset", "filter.x.clean")
+    evil = tmp_path / "evil.conf"
+    git(repo, "config", "includeIf.onbranch:main.path", str(evil))
+    evil.write_text("")
+    runner = Git(repo, pins)
+    runner.out("status")
+    evil.write_text(f'[filter "x"]\n\tclean = {spy}\n')
+    (repo / "a.txt").write_text("two\n")
+    runner.out("status")
+    assert not ran(spy)
+    assert any("includeif" in line for line in pins.planted(Git(repo)))
+
+
+def test_what_was_there_at_init_goes_on_working_and_a_changed_value_is_turned_back(
+    repo: Path, spy: Path, tmp_path: Path
+) -> None:
+    git(repo, "config", "filter.x.clean", "tr a-z A-Z")
+    Pins.take(Git(repo)).save(tmp_path / "pins.json")
+    pins = Pins.load(tmp_path / "pins.json")
+    assert pins == Pins.take(Git(repo))
+    git(repo, "config", "filter.x.clean", str(spy))
+    (repo / "a.txt").write_text("two\n")
+    Git(repo, pins).out("add", "a.txt")
+    assert not ran(spy)
+    assert Git(repo).out("show", ":a.txt") == "TWO"
+
+
+def test_a_process_planted_over_a_pinned_filter_is_refused_not_silently_skipped(repo: Path, spy: Path) -> None:
+    git(repo, "config", "filter.x.clean", "tr a-z A-Z")
+    runner = Git(repo, Pins.take(Git(repo)))
+    git(repo, "config", "filter.x.process", str(spy))
+    with pytest.raises(GitFailed, match=r"filter\.x\.process was planted"):
+        runner.out("status")
+    assert not ran(spy)
+
+
+def test_our_own_filter_taken_out_of_the_configuration_is_laid_over_and_reported(repo: Path) -> None:
+    brief_filter.install(Git(repo))
+    pins = Pins.take(Git(repo))
+    git(repo, "config", "--remove-section", "filter.liza-brief")
+    assert Git(repo, pins).out("config", brief_filter.KEY)
+    assert pins.planted(Git(repo)) == (f"git configuration {brief_filter.KEY} was removed",)
+
+
+def test_an_upgraded_filter_is_pinned_anew_and_nothing_else_is(repo: Path, spy: Path) -> None:
+    brief_filter.install(Git(repo))
+    old = Pins.take(Git(repo))
+    brief_filter.install(Git(repo), ("/new/python", "/new/_filter.py"))
+    git(repo, "config", "filter.x.clean", str(spy))
+    new = old.with_key(Git(repo), brief_filter.KEY)
+    assert new.planted(Git(repo)) == (f"git configuration filter.x.clean = '{spy}'",)
+
+
+def test_the_alert_names_keys_and_hooks_and_not_harmless_settings(repo: Path, spy: Path) -> None:
+    pins = Pins.take(Git(repo))
+    assert pins.planted(Git(repo)) == ()
+    git(repo, "config", "core.fsmonitor", "true")
+    git(repo, "config", "alias.st", "status")
+    git(repo, "config", "submodule.lib.update", "rebase")
+    git(repo, "config", "branch.main.remote", "origin")
+    assert pins.planted(Git(repo)) == ()
+    git(repo, "config", "core.sshCommand", str(spy))
+    git(repo, "config", "alias.ci", "!evil")
+    hook = repo / ".git" / "hooks" / "post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    found = pins.planted(Git(repo))
+    assert [line.split(" = ")[0] for line in found] == [
+        "git configuration alias.ci",
+        "git configuration core.sshcommand",
+        "git hook post-commit",
+    ]
+
+
+def test_pins_that_cannot_be_read_are_an_error_and_not_no_pins(tmp_path: Path) -> None:
+    for text in (None, "{", '{"config": []}'):
+        if text is not None:
+            (tmp_path / "pins.json").write_text(text)
+        with pytest.raises(Missing):
+            Pins.load(tmp_path / "pins.json")

@@ -1,0 +1,130 @@
+"""git is run so that nothing of anybody's choosing runs with it, and so that it ends."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.repo.runner import NOBODY, Git
+from liza.repo.survey import survey
+from liza.rules.errors import GitFailed, Missing
+from tests.conftest import git
+
+
+def hook(repo: Path, name: str, text: str) -> None:
+    path = repo / ".git" / "hooks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_git_variables_of_the_environment_do_not_lead_git_elsewhere(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", "-b", "elsewhere", str(other))
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(other / "spy"))
+    assert Git(repo).out("symbolic-ref", "--short", "HEAD") == "main"
+    assert Git(repo).out("config", "core.fsmonitor") == "false"
+
+
+def test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_identity(repo: Path) -> None:
+    hook(repo, "pre-commit", "touch hooked; exit 1")
+    hook(repo, "reference-transaction", f"touch {repo}/hooked")
+    git(repo, "config", "commit.gpgSign", "true")
+    git(repo, "config", "gpg.program", "/bin/false")
+    runner = Git(repo).signed(when=datetime(2026, 1, 1, tzinfo=UTC))
+    runner.out("commit", "--allow-empty", "-m", "made by us")
+    assert not (repo / "hooked").exists()
+    assert runner.out("log", "-1", "--format=%an <%ae> %ct") == "Test Person <test@example.invalid> 1767225600"
+
+
+def test_without_a_configured_identity_commits_are_lizas(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    assert Git(repo).identity() == NOBODY
+    assert survey(repo).identity is None
+    Git(repo).signed().out("commit", "--allow-empty", "-m", "x")
+
+
+def test_what_takes_too_long_is_killed_with_all_it_started(repo: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # The grandchild holds the pipe open for writing: it ends exactly when it is dead.
+    command = f"!sh -c 'exec 3>{fifo}; echo up >&3; sleep 600' & sleep 600"
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(GitFailed, match="took longer than"):
+        Git(repo).out("-c", f"alias.slow={command}", "slow", timeout=1)
+    os.set_blocking(reader, True)
+    assert os.read(reader, 100) == b"up\n"
+    assert os.read(reader, 100) == b""
+    os.close(reader)
+
+
+def test_a_directory_that_is_gone_is_an_error_and_never_the_current_directory(repo: Path) -> None:
+    with pytest.raises(GitFailed, match="not a directory"):
+        Git(repo / "gone").out("status")
+
+
+def test_git_that_is_not_installed_is_missing_and_its_last_words_are_kept(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GitFailed, match="fatal: Needed a single revision"):
+        Git(repo).out("rev-parse", "--verify", "nothing-here^{commit}", "--")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Missing, match="not installed"):
+        Git(repo).out("version")
+
+
+def test_names_with_newlines_arrive_whole(repo: Path) -> None:
+    (repo / "two\nlines ü").write_text("x")
+    assert Git(repo).names("ls-files", "--others", "-z") == ("two\nlines ü",)
+
+
+def test_a_slot_without_its_git_file_is_not_taken_for_the_repository_around_it(repo: Path) -> None:
+    inner = repo / "inner"
+    inner.mkdir()
+    assert Git(inner).out("rev-parse", "--show-toplevel") == str(repo)
+    with pytest.raises(GitFailed, match="not a git repository"):
+        Git(inner).under(inner).out("rev-parse", "--show-toplevel")
+
+
+def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tmp_path: Path) -> None:
+    (repo / "README.md").write_text("changed\n")
+    (repo / "new").write_text("x")
+    (repo / "sub").mkdir()
+    found = survey(repo / "sub")
+    assert (found.root, found.branch, found.bare, found.worktree_of) == (repo, "main", False, None)
+    assert (found.dirty_count, found.in_progress, found.head) == (2, None, git(repo, "rev-parse", "HEAD"))
+    assert found.identity == ("Test Person", "test@example.invalid")
+    assert found.merges_without_checkout
+    (repo / ".git" / "MERGE_HEAD").write_text(f"{found.head}\n")
+    assert survey(repo).in_progress == "merge"
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    linked = survey(tmp_path / "linked")
+    assert (linked.branch, linked.worktree_of, linked.in_progress) == (None, repo, None)
+
+
+def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "trunk", "young")
+    assert (survey(tmp_path / "young").branch, survey(tmp_path / "young").head) == ("trunk", None)
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    bare = survey(tmp_path / "bare.git")
+    assert (bare.bare, bare.dirty_count, bare.root) == (True, 0, tmp_path / "bare.git")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(Missing, match="not in a git repository"):
+        survey(tmp_path / "none")
+
+
+def test_importing_the_runner_does_not_import_the_library(repo: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, liza.repo.worktrees, liza.repo.history, liza.repo.merges; sys.exit('git' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

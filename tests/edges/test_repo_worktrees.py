@@ -1,0 +1,426 @@
+"""Slots are handed on without losing anything, whoever dies at whatever moment."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from liza.repo import brief_filter, exclude, reset, salvage, slots
+from liza.repo.pins import Pins
+from liza.repo.runner import Git
+from liza.repo.worktrees import Prepared, Worktrees
+from liza.rules.errors import GitFailed, NotYours, Refused
+from liza.rules.paths import Paths
+from tests.conftest import git
+
+BLOCK = b"<!-- liza:begin run=coder-1.1 -->\ndo this\n<!-- liza:end run=coder-1.1 -->\n"
+
+
+@pytest.fixture
+def trees(repo: Path) -> Worktrees:
+    (repo / ".gitignore").write_text("*.log\nnode_modules/\n")
+    (repo / "a.txt").write_text("a\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "files")
+    git(repo, "branch", "integration")
+    (repo / ".liza").mkdir()
+    exclude.keep_out(Git(repo))
+    brief_filter.install(Git(repo))
+    return Worktrees(Paths(repo), Git(repo, Pins.take(Git(repo))))
+
+
+def claim(trees: Worktrees, slot: str, task: str, run: str) -> Prepared:
+    prepared = trees.prepare(slot, task, run, None)
+    trees.finish(slot, task, run)
+    return prepared
+
+
+def commit(trees: Worktrees, slot: str, name: str) -> str:
+    place = trees.paths.slot(slot)
+    (place / name).write_text(f"{name}\n")
+    git(place, "add", ".")
+    git(place, "commit", "-q", "-m", name)
+    return trees.head(slot)
+
+
+def status(trees: Worktrees, slot: str) -> list[str]:
+    return git(trees.paths.slot(slot), "status", "--porcelain").splitlines()
+
+
+def salvages(trees: Worktrees) -> list[str]:
+    return git(trees.paths.root, "for-each-ref", "--format=%(refname)", "refs/liza/salvage").splitlines()
+
+
+def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no_upstream(trees: Worktrees) -> None:
+    tip = git(trees.paths.root, "rev-parse", "integration")
+    git(trees.paths.root, "config", "branch.autoSetupMerge", "always")
+    assert claim(trees, "s1", "task-3", "coder-1.1") == Prepared("task/task-3", tip, False)
+    place = trees.paths.slot("s1")
+    assert git(place, "symbolic-ref", "--short", "HEAD") == "task/task-3"
+    assert trees.paths.link("task-3").readlink() == Path(".slots/s1")
+    assert (trees.paths.link("task-3") / "a.txt").read_text() == "a\n"
+    assert "branch." not in git(trees.paths.root, "config", "--list").replace("branch.autosetupmerge", "")
+    assert git(trees.paths.root, "status", "--porcelain") == ""
+    assert (trees.names(), trees.owner("s1"), trees.dirty("s1")) == (("s1",), ("task-3", "coder-1.1"), ())
+    assert salvages(trees) == []
+
+
+def test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    head = commit(trees, "s1", "committed")
+    place = trees.paths.slot("s1")
+    (place / "unfinished").write_text("x\n")
+    (place / "node_modules").mkdir()
+    (place / "node_modules" / "dependency").write_text("slow to install\n")
+    prepared = claim(trees, "s1", "two", "coder-2.1")
+    assert not prepared.laid_back
+    assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "README.md", "a.txt", "node_modules"]
+    assert salvages(trees) == ["refs/liza/salvage/one/coder-1.1"]
+    assert git(place, "show", "refs/liza/salvage/one/coder-1.1:unfinished") == "x"
+    assert git(place, "rev-parse", "task/one") == head
+
+
+def test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    head = commit(trees, "s1", "committed")
+    place = trees.paths.slot("s1")
+    (place / "unfinished").write_text("x\n")
+    (place / "a.txt").write_text("changed\n")
+    (place / "x.log").write_text("ignored\n")
+    assert claim(trees, "s1", "one", "coder-2.1") == Prepared("task/one", head, True)
+    assert status(trees, "s1") == [" M a.txt", "?? unfinished"]
+    assert trees.owner("s1") == ("one", "coder-2.1")
+
+
+def test_work_saved_from_one_slot_is_laid_back_into_another_and_only_once(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    claim(trees, "s1", "two", "coder-2.1")
+    assert claim(trees, "s2", "one", "coder-1.2").laid_back
+    assert status(trees, "s2") == ["?? unfinished"]
+    commit(trees, "s2", "unfinished")
+    trees.clear("s2", "one", "coder-1.2")
+    assert not claim(trees, "s3", "one", "coder-1.3").laid_back
+    assert status(trees, "s3") == []
+
+
+def test_prepare_destroys_nothing_and_undo_gives_the_slot_back(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    trees.prepare("s1", "two", "coder-2.1", None)
+    assert status(trees, "s1") == ["?? unfinished"]
+    trees.undo("s1", "one", "coder-1.1")
+    trees.undo("s1", "two", "coder-2.9")
+    assert trees.owner("s1") == ("two", "coder-2.1")
+    trees.undo("s1", "two", "coder-2.1")
+    trees.undo("s1", "two", "coder-2.1")
+    assert trees.owner("s1") == ("one", "coder-1.1")
+    assert trees.finished("s1", "one", "coder-1.1")
+    assert git(trees.paths.slot("s1"), "symbolic-ref", "--short", "HEAD") == "task/one"
+
+
+def test_finish_is_refused_to_a_run_that_the_slot_does_not_bear(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    with pytest.raises(NotYours):
+        trees.finish("s1", "one", "coder-2.1")
+    assert status(trees, "s1") == ["?? unfinished"]
+
+
+def test_finish_repeated_after_the_agent_began_touches_nothing(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    trees.paths.link("one").unlink()
+    trees.finish("s1", "one", "coder-1.1")
+    trees.prepare("s1", "one", "coder-1.1", None)
+    assert status(trees, "s1") == ["?? unfinished"]
+    assert trees.paths.link("one").is_symlink()
+
+
+@pytest.mark.parametrize("step", ["empty", "switch", "lay_back", "note"])
+def test_a_finish_killed_at_any_step_is_carried_through_by_the_next_one_and_by_the_next_run(
+    trees: Worktrees, step: str
+) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    (trees.paths.slot("s1") / "a.txt").write_text("changed\n")
+    for run in ("coder-2.1", "coder-2.2"):
+        trees.prepare("s1", "one", run, None)
+        assert _killed_at(trees, run, step) == -signal.SIGKILL
+    trees.finish("s1", "one", "coder-2.2")
+    assert status(trees, "s1") == [" M a.txt", "?? unfinished"]
+    assert trees.finished("s1", "one", "coder-2.2")
+
+
+def _killed_at(trees: Worktrees, run: str, step: str) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=_finish_until, args=(trees, run, step))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _finish_until(trees: Worktrees, run: str, step: str) -> None:
+    from liza.repo import worktrees
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if step == "empty":
+        reset.empty = die  # type: ignore[assignment]
+    elif step == "switch":
+        Worktrees._switch = die  # type: ignore[assignment]
+    elif step == "lay_back":
+        worktrees.lay_back = die  # type: ignore[assignment]
+    else:
+        worktrees.note_laid_back = die
+    trees.finish("s1", "one", run)
+
+
+def test_a_slot_whose_salvage_fails_is_not_reset(trees: Worktrees, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    monkeypatch.setattr(salvage, "_DEPTH", 0)
+    git(trees.paths.slot("s1"), "init", "-q", "nested")
+    for act in (
+        lambda: trees.prepare("s1", "two", "coder-2.1", None),
+        lambda: trees.detach("s1", "main", "coder-2.1"),
+        lambda: trees.clear("s1", "one", "coder-1.1"),
+        trees.remove_all,
+    ):
+        with pytest.raises(GitFailed):
+            act()
+        assert (trees.paths.slot("s1") / "unfinished").read_text() == "x\n"
+
+
+def test_what_a_killed_worktree_add_left_half_made_is_made_anew(trees: Worktrees) -> None:
+    root, place = trees.paths.root, trees.paths.slot("s1")
+    admin = root / ".git" / "worktrees" / "s1"
+    trees.add("s1", "main")
+    (admin / "locked").write_text("initializing")
+    (place / "a.txt").unlink()
+    trees.prepare("s1", "one", "coder-1.1", None)
+    trees.finish("s1", "one", "coder-1.1")
+    assert status(trees, "s1") == []
+    assert not (admin / "locked").exists()
+
+
+def test_an_add_killed_before_it_wrote_anything_that_git_recognises_is_made_anew(trees: Worktrees) -> None:
+    place = trees.paths.slot("s1")
+    admin = trees.paths.root / ".git" / "worktrees" / "s1"
+    admin.mkdir(parents=True)
+    (admin / "locked").write_text("initializing")
+    (admin / "gitdir").write_text(f"{place}/.git\n")
+    place.mkdir(parents=True)
+    trees.add("s1", "main")
+    assert status(trees, "s1") == []
+
+
+def test_a_slot_that_somebody_deleted_is_made_again(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    head = commit(trees, "s1", "x")
+    subprocess.run(["rm", "-rf", trees.paths.slot("s1")], check=True)
+    assert claim(trees, "s1", "one", "coder-1.2").base == head
+    assert trees.head("s1") == head
+
+
+def test_many_slots_added_at_once_all_come_to_be(trees: Worktrees) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=claim, args=(trees, f"s{n}", f"t{n}", "coder-1.1")) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert trees.names() == ("s0", "s1", "s2", "s3")
+
+
+def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(trees: Worktrees, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # A smudge filter of the day of init that waits: git is in the midst of the checkout as long as we like.
+    (trees.paths.root / ".gitattributes").write_text("a.txt filter=slow\n")
+    git(trees.paths.root, "add", ".gitattributes")
+    git(trees.paths.root, "commit", "-q", "-m", "slow")
+    git(trees.paths.root, "config", "filter.slow.smudge", f"echo begun > {fifo}; cat {fifo} > /dev/null; cat")
+    slow = Worktrees(trees.paths, Git(trees.paths.root, Pins.take(Git(trees.paths.root))))
+    process = multiprocessing.get_context("fork").Process(target=slow.add, args=("s1", "main"))
+    process.start()
+    assert fifo.read_text() == "begun\n"
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    from liza.repo.flock import locked
+    from liza.rules.errors import LockTimeout
+
+    with pytest.raises(LockTimeout), locked(trees.paths.worktree_lock, timeout=0.05):
+        pass
+    fifo.write_text("go on")
+    with locked(trees.paths.worktree_lock, timeout=60):
+        pass
+    assert (trees.paths.slot("s1") / "a.txt").read_text() == "a\n"
+
+
+def test_a_detached_slot_is_empty_at_its_commit_and_throws_away_only_what_is_saved(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    first = commit(trees, "s1", "first")
+    trees.detach("code-reviewer-1", first, "code-reviewer-1.1")
+    assert trees.head("code-reviewer-1") == first
+    assert trees.owner("code-reviewer-1") == ("code-reviewer-1", "code-reviewer-1.1")
+    trees.detach("code-reviewer-1", "integration", "code-reviewer-1.2")
+    assert salvages(trees) == []
+    (trees.paths.slot("code-reviewer-1") / "probe").write_text("x\n")
+    trees.detach("code-reviewer-1", first, "code-reviewer-1.3")
+    assert status(trees, "code-reviewer-1") == []
+    assert salvages(trees) == ["refs/liza/salvage/code-reviewer-1/code-reviewer-1.2"]
+
+
+def test_clear_lets_the_branch_and_the_link_go_and_is_repeatable(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    head = commit(trees, "s1", "x")
+    trees.clear("s1", "two", "coder-1.1")
+    assert trees.owner("s1") == ("one", "coder-1.1")
+    for _ in range(2):
+        trees.clear("s1", "one", "coder-1.1")
+    assert trees.owner("s1") is None
+    assert not trees.paths.link("one").is_symlink()
+    git(trees.paths.root, "checkout", "-q", "task/one")
+    assert git(trees.paths.root, "rev-parse", "HEAD") == head
+
+
+def test_a_branch_that_a_person_has_checked_out_refuses_the_claim_before_anything_is_touched(trees: Worktrees) -> None:
+    git(trees.paths.root, "checkout", "-q", "-b", "task/one")
+    with pytest.raises(Refused, match="checked out in"):
+        trees.prepare("s1", "one", "coder-1.1", None)
+    assert trees.names() == ()
+
+
+def test_a_branch_that_a_crash_left_in_another_slot_is_let_go_there_with_its_files(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    claim(trees, "s2", "one", "coder-1.2")
+    assert git(trees.paths.slot("s2"), "symbolic-ref", "--short", "HEAD") == "task/one"
+    assert status(trees, "s1") == ["?? unfinished"]
+    assert trees.paths.link("one").readlink() == Path(".slots/s2")
+
+
+def test_a_rebase_left_under_way_and_a_stale_index_lock_do_not_stop_the_next_claim(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    place = trees.paths.slot("s1")
+    base = trees.head("s1")
+    (place / "a.txt").write_text("mine\n")
+    git(place, "commit", "-qam", "mine")
+    git(place, "checkout", "-q", "--detach", base)
+    (place / "a.txt").write_text("other\n")
+    git(place, "commit", "-qam", "other")
+    onto = trees.head("s1")
+    git(place, "checkout", "-q", "task/one")
+    assert subprocess.run(["git", "rebase", onto], cwd=place, capture_output=True).returncode == 1
+    (trees.paths.root / ".git" / "worktrees" / "s1" / "index.lock").write_text("")
+    claim(trees, "s1", "one", "coder-2.1")
+    assert git(place, "symbolic-ref", "--short", "HEAD") == "task/one"
+    assert "rebase" not in git(place, "status")
+
+
+def test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.root / "a.txt").write_text("the person's own change\n")
+    place = trees.paths.slot("s1")
+    for text in (None, f"gitdir: {trees.paths.root}/.git\n"):
+        (place / ".git").unlink()
+        if text is not None:
+            (place / ".git").write_text(text)
+        (place / "unfinished").write_text("x\n")
+        assert trees.dirty("s1") == ("unfinished",)
+        trees.detach("s1", "integration", "coder-1.2")
+        assert not (place / "unfinished").exists()
+    assert (trees.paths.root / "a.txt").read_text() == "the person's own change\n"
+    assert status(trees, "s1") == []
+
+
+def test_an_ignored_file_in_the_way_of_a_tracked_one_is_saved_before_it_is_overwritten(trees: Worktrees) -> None:
+    root = trees.paths.root
+    (root / "x.log").write_text("tracked\n")
+    git(root, "add", "-f", "x.log")
+    git(root, "commit", "-q", "-m", "a tracked log")
+    trees.add("s1", "integration")
+    (trees.paths.slot("s1") / "x.log").write_text("ignored\n")
+    trees.detach("s1", "main", "coder-1.1")
+    assert (trees.paths.slot("s1") / "x.log").read_text() == "tracked\n"
+    assert git(root, "show", f"{salvages(trees)[0]}:x.log") == "ignored"
+
+
+def test_a_link_planted_in_a_slot_is_never_written_through(trees: Worktrees, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("precious\n")
+    claim(trees, "s1", "one", "coder-1.1")
+    place = trees.paths.slot("s1")
+    (place / "d").mkdir()
+    commit(trees, "s1", "d/f")
+    (place / "d" / "f").write_text("unfinished\n")
+    ref = salvage.save(trees.slot_git("s1"), "one", "coder-1.1")
+    subprocess.run(["rm", "-rf", place / "d"], check=True)
+    (place / "d").symlink_to(outside)
+    salvage.lay_back(trees.slot_git("s1"), ref)
+    claim(trees, "s1", "one", "coder-1.2")
+    trees.detach("s1", "integration", "coder-1.3")
+    assert (outside / "f").read_text() == "precious\n"
+
+
+def test_a_brief_is_no_change_and_a_dead_runs_block_goes_when_the_slot_is_emptied(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    commit(trees, "s1", "CLAUDE.md")
+    place = trees.paths.slot("s1")
+    for name in ("CLAUDE.md", "AGENTS.md"):
+        before = (place / name).read_bytes() if (place / name).exists() else b""
+        (place / name).write_bytes(BLOCK + before)
+    # Even with nothing bound, as after a crash between writing the block and binding it.
+    assert trees.dirty("s1") == ()
+    brief_filter.bind(trees.git, ["CLAUDE.md", "AGENTS.md"], "coder-1.1")
+    brief_filter.hide(trees.git, ["AGENTS.md"], "coder-1.1")
+    assert brief_filter.settle_index(trees.slot_git("s1"), "CLAUDE.md")
+    assert status(trees, "s1") == []
+    claim(trees, "s1", "one", "coder-1.2")
+    assert (place / "CLAUDE.md").read_text() == "CLAUDE.md\n"
+    assert not (place / "AGENTS.md").exists()
+    assert status(trees, "s1") == []
+
+
+def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    trees.detach("code-reviewer-1", "integration", "code-reviewer-1.1")
+    assert trees.remove_all() == ("refs/liza/salvage/one/coder-1.1",)
+    assert not trees.paths.worktrees.exists()
+    assert git(trees.paths.root, "worktree", "list").count("\n") == 0
+    assert trees.remove_all() == ()
+
+
+def test_an_owner_file_that_cannot_be_read_is_an_error_and_not_a_free_slot(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.root / ".git" / "worktrees" / "s1" / "liza").write_text(json.dumps({"task": 1}))
+    for act in (lambda: trees.owner("s1"), lambda: trees.prepare("s1", "two", "coder-2.1", None)):
+        with pytest.raises(GitFailed, match="cannot be read"):
+            act()
+
+
+def test_slots_are_found_when_a_directory_of_the_same_name_is_known_to_git_already(
+    trees: Worktrees, tmp_path: Path
+) -> None:
+    git(trees.paths.root, "worktree", "add", "-q", "--detach", str(tmp_path / "s1"))
+    claim(trees, "s1", "one", "coder-1.1")
+    assert trees.owner("s1") == ("one", "coder-1.1")
+    assert slots.admin_of(trees.paths.slot("s1"), trees.paths.root / ".git") != trees.paths.root / ".git/worktrees/s1"
+
+
+def test_a_crew_below_a_linked_directory_works(trees: Worktrees, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(trees.paths.root)
+    linked = Worktrees(Paths(tmp_path / "link"), Git(tmp_path / "link"))
+    claim(linked, "s1", "one", "coder-1.1")
+    assert linked.names() == trees.names() == ("s1",)
