@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from liza.repo import reset, slots
 from liza.repo.flock import locked
-from liza.repo.merges import checkouts, tip
+from liza.repo.merges import Branch, branches
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.salvage import lay_back, newest, note_laid_back, salvage, save, unfinished
@@ -71,16 +71,18 @@ class Worktrees:
         Raises GitFailed when something cannot be saved, Refused when a person has the task's branch checked out.
         """
         branch = branch_of(task)
-        base = tip(self.git, branch) or self._integration_tip()
-        self._refuse_foreign_checkout(branch)
+        known = branches(self.git, branch, self.integration)
+        self._refuse_foreign_checkout(branch, known)
+        base = self._start(known, branch)
         self._have(slot, base)
-        admin, owner = self._owned(slot)
-        if owner is not None and (owner.task, owner.run) == (task, run):
-            return Prepared(branch, owner.commit or base, owner.salvage is not None)
-        ref = self._save(slot, owner, task, salvage_as)
-        files = self._to_lay_back(owner, task, ref)
-        before = None if owner is None else replace(owner, before=None)
-        slots.write_owner(admin, Owner(task, run, base, files, before=before))
+        with self._alone(slot):
+            admin, owner = self._owned(slot)
+            if owner is not None and (owner.task, owner.run) == (task, run):
+                return Prepared(branch, owner.commit or base, owner.salvage is not None)
+            ref = self._save(slot, owner, task, salvage_as)
+            files = self._to_lay_back(owner, task, ref)
+            before = None if owner is None else replace(owner, before=None)
+            slots.write_owner(admin, Owner(task, run, base, files, before=before))
         return Prepared(branch, base, files is not None)
 
     def finish(self, slot: str, task: str, run: str) -> None:
@@ -93,10 +95,14 @@ class Worktrees:
         if owner is None or (owner.task, owner.run) != (task, run):
             raise NotYours(f"slot {slot} belongs to {_who(owner)}, not to {run}", f"liza task show {task}")
         if not owner.done:
-            self._free_branch(slot, branch_of(task))
+            branch = branch_of(task)
+            known = branches(self.git, branch, self.integration)
+            self._free_branch(slot, branch, known)
             # What was written since it was prepared is still the work of who had it before.
             self._empty(slot, admin, owner.before or owner)
-            self._switch(slot, owner, branch_of(task))
+            start = () if branch in known else ("--no-track", "--create")
+            end = () if branch in known else (owner.commit or self._start(known, branch),)
+            self._checkout(slot, owner, *start, branch, *end)
             if owner.salvage is not None:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
@@ -134,16 +140,17 @@ class Worktrees:
 
         Nothing happens where the slot belongs to another task or is gone; repeatable. Raises GitFailed.
         """
-        admin = self._admin(slot)
-        owner = slots.read_owner(admin) if admin is not None else None
         self._unlink(slot, task)
-        if admin is None or owner is None or owner.task != task:
-            return
-        if self.paths.slot(slot).is_dir():
-            self._owned(slot)
-            self._empty(slot, admin, owner)
-            self._checkout(slot, owner, "--detach", "HEAD")
-        slots.write_owner(admin, None)
+        with self._alone(slot):
+            admin = self._admin(slot)
+            owner = slots.read_owner(admin) if admin is not None else None
+            if admin is None or owner is None or owner.task != task:
+                return
+            if self.paths.slot(slot).is_dir():
+                self._owned(slot)
+                self._empty(slot, admin, owner)
+                self._checkout(slot, owner, "--detach", "HEAD")
+            slots.write_owner(admin, None)
 
     def head(self, slot: str) -> str:
         """The commit the slot stands at. Raises GitFailed."""
@@ -169,11 +176,11 @@ class Worktrees:
     def own(self, slot: str, task: str, run: str) -> None:
         """A further session on the same claim: the slot bears its run now, and nothing in it changes.
 
-        Raises NotYours where it is another task's, GitFailed.
+        Raises NotYours where it is another task's or its claim was not finished, GitFailed.
         """
         admin, owner = self._owned(slot)
-        if owner is None or owner.task != task:
-            raise NotYours(f"the slot {slot} is not {task}'s", "liza doctor --fix")
+        if owner is None or owner.task != task or not owner.done:
+            raise NotYours(f"the slot {slot} is not laid out for {task}", "liza doctor --fix")
         slots.write_owner(admin, replace(owner, run=run))
 
     def remove_all(self) -> tuple[str, ...]:
@@ -206,6 +213,10 @@ class Worktrees:
             raise GitFailed(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
         return self.git.inside(self.paths.slot(slot), admin)
 
+    def _alone(self, slot: str) -> AbstractContextManager[int]:
+        """The board frees a slot before it is cleared: the next claim and the clearing take turns, each whole."""
+        return locked(self.paths.locks / f"slot-{slot}.lock")
+
     @cached_property
     def _common(self) -> Path:
         return git_dirs(self.git)[1]
@@ -226,11 +237,12 @@ class Worktrees:
         slots.lead_back(path, admin)
         return admin, slots.read_owner(admin)
 
-    def _integration_tip(self) -> str:
-        found = tip(self.git, self.integration)
+    def _start(self, known: dict[str, Branch], branch: str) -> str:
+        """Where work on a branch begins: at its tip, else at integration's."""
+        found = known.get(branch) or known.get(self.integration)
         if found is None:
             raise Missing(f"there is no branch {self.integration}", f"git branch {self.integration} main")
-        return found
+        return found.commit
 
     def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:
         kept = [f"refs/heads/{self.integration}"]
@@ -251,14 +263,12 @@ class Worktrees:
 
     def _empty(self, slot: str, admin: Path, owner: Owner) -> None:
         slots.release_locks(admin)
-        self._save(slot, owner, owner.task, owner.run)
-        reset.empty(self.slot_git(slot), admin)
-
-    def _switch(self, slot: str, owner: Owner, branch: str) -> None:
-        if tip(self.git, branch) is not None:
-            self._checkout(slot, owner, branch)
-        else:
-            self._checkout(slot, owner, "--no-track", "--create", branch, owner.commit or self._integration_tip())
+        git = self.slot_git(slot)
+        saved = self._save(slot, owner, owner.task, owner.run)
+        ended = reset.end_operations(git, admin)
+        stripped = reset.strip_briefs(git)
+        if saved is not None or ended or stripped:
+            reset.wipe(git)
 
     def _checkout(self, slot: str, owner: Owner, *where: str) -> None:
         git = self.slot_git(slot).within(600)
@@ -268,21 +278,22 @@ class Worktrees:
             save(git, owner.task, owner.run)
             git.out("switch", "--quiet", "--no-guess", "--discard-changes", *where)
 
-    def _refuse_foreign_checkout(self, branch: str) -> None:
-        ours = self.paths.slot("x").parent.resolve()
-        for place, found in checkouts(self.git).items():
-            if found == branch and not place.resolve().is_relative_to(ours):
-                raise Refused(
-                    f"{branch} is checked out in {place}, so an agent cannot work on it", f"git -C {place} switch -"
-                )
+    def _refuse_foreign_checkout(self, branch: str, known: dict[str, Branch]) -> None:
+        place = known[branch].checkout if branch in known else None
+        if place is not None and place.is_dir() and self._slot_at(place) is None:
+            raise Refused(f"{branch} is checked out in {place}: no agent can work on it", f"git -C {place} switch -")
 
-    def _free_branch(self, slot: str, branch: str) -> None:
+    def _free_branch(self, slot: str, branch: str, known: dict[str, Branch]) -> None:
         """Let another slot go of the branch, where a crash left it; its files stay as they are."""
-        for other in self.names():
-            git = self.slot_git(other)
-            if other == slot or git.run("symbolic-ref", "-q", "HEAD").stdout.decode().strip() != f"refs/heads/{branch}":
-                continue
-            git.out("update-ref", "--no-deref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))
+        place = known[branch].checkout if branch in known else None
+        other = None if place is None else self._slot_at(place)
+        if other is not None and other != slot:
+            self.slot_git(other).out("update-ref", "--no-deref", "HEAD", known[branch].commit)
+
+    def _slot_at(self, place: Path) -> str | None:
+        """The name of the slot whose directory this is."""
+        real = place.parent.resolve() / place.name
+        return place.name if real.parent == self.paths.slot("x").parent.resolve() else None
 
     def _remove_half_made(self, slot: str, admin: Path) -> None:
         """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""

@@ -76,10 +76,14 @@ class Launcher:
             worktrees.detach(agent, task.review_commit, held.run)
             return agent
         assert task.worktree is not None
-        if not self.crew.paths.slot(task.worktree).is_dir():
+        try:
+            if not self.crew.paths.slot(task.worktree).is_dir():
+                raise NotYours(f"{task.worktree} is gone", "liza doctor --fix")
+            worktrees.own(task.worktree, task.id, held.run)
+        except NotYours:
+            # The claim holds, and whoever made it died, or was kept from laying the worktree out.
             worktrees.prepare(task.worktree, task.id, held.run, salvage_as=None)
             worktrees.finish(task.worktree, task.id, held.run)
-        worktrees.own(task.worktree, task.id, held.run)
         return task.worktree
 
     def _set_up_due(self, state: State, run: str, slot: str) -> SetUpDue | None:

@@ -95,7 +95,7 @@ def _laid_out(crew: Crew, task: Task) -> bool:
     if not slot.is_dir() or not crew.paths.link(task.id).is_symlink():
         return False
     try:
-        return crew.worktrees.owner(task.worktree) == (task.id, task.run)
+        return crew.worktrees.finished(task.worktree, task.id, task.run or "")
     except LizaError:
         return False
 
