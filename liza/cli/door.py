@@ -15,12 +15,12 @@ BUG = 70
 
 def liza() -> None:
     """``liza``."""
-    sys.exit(guarded(_liza, sys.argv[1:], "liza"))
+    sys.exit(guarded(carry_out, sys.argv[1:], "liza"))
 
 
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
-    sys.exit(guarded(_liza_agent, sys.argv[1:], "liza-agent"))
+    sys.exit(guarded(supervise, sys.argv[1:], "liza-agent"))
 
 
 def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
@@ -42,7 +42,8 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
     return code
 
 
-def _liza(words: Sequence[str]) -> int:
+def carry_out(words: Sequence[str]) -> int:
+    """What was typed behind ``liza``; its exit code."""
     from liza.cli.table import QUICK
 
     if words and words[0] in QUICK and "_LIZA_COMPLETE" not in os.environ and list(words[1:]) in ([], ["--json"]):
@@ -55,7 +56,8 @@ def _liza(words: Sequence[str]) -> int:
     return app.run(words)
 
 
-def _liza_agent(words: Sequence[str]) -> int:
+def supervise(words: Sequence[str]) -> int:
+    """What was typed behind ``liza-agent``; its exit code."""
     from liza.cli import app
 
     return app.run_agent(words)

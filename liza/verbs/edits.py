@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from liza.board import document, spool
+from liza.board import document
+from liza.board.document import Document
 from liza.rules.errors import Refused
 
 Key = tuple[str, str]
@@ -18,7 +19,7 @@ def joined(base: str, mine: str, now: str) -> str:
     texts = [document.read(text) for text in (base, mine, now)]
     if any(one.is_whole for one in texts):
         raise Refused("the board changed meanwhile, and its text does not come apart into entries", "liza edit")
-    old, typed, standing = ({(part.section, part.key): part.text for part in spool.named(one)} for one in texts)
+    old, typed, standing = (_entries(one) for one in texts)
     kept: dict[Key, str] = {}
     for key in standing:
         text = _settled(key, old.get(key), typed.get(key), standing[key])
@@ -28,6 +29,10 @@ def joined(base: str, mine: str, now: str) -> str:
         if key not in standing and key in old and typed[key] != old[key]:
             raise _both(key, typed[key], "(gone)")
     return "".join(_with_added(kept, old, typed))
+
+
+def _entries(board: Document) -> dict[Key, str]:
+    return {name: part.text for name, part in zip(board.names, board.parts, strict=True)}
 
 
 def _settled(key: Key, old: str | None, typed: str | None, now: str) -> str | None:

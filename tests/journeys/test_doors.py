@@ -1,0 +1,514 @@
+"""The installed commands as processes: every bad word gets a sentence, an exit code, and the board as it was."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.cli import door
+from liza.cli.reference import text as reference
+from liza.rules.errors import Refused
+from tests.conftest import git
+
+HERE = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+def say(words: list[str], cwd: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """``liza`` as a person or an agent runs it."""
+    return subprocess.run(
+        [str(BIN / "liza"), *words],
+        cwd=cwd,
+        input=stdin,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def here(
+    crew: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The same door without a process of its own, for the long tables of bad words: a second for them all."""
+    monkeypatch.chdir(crew)
+
+    def said(words: list[str], stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            for name, value in env.items():
+                patch.setenv(name, value)
+            code = door.guarded(door.carry_out, words, "liza")
+        told = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, told.out, told.err)
+
+    return said
+
+
+Here = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def ok(words: list[str], cwd: Path, **more: str) -> str:
+    done = say(words, cwd, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crew with two tasks, made once and copied for each test: no path on the board or in git is absolute."""
+    from tests.conftest import GIT_CONFIG
+
+    root = tmp_path_factory.mktemp("made") / "repo"
+    root.mkdir()
+    home = tmp_path_factory.mktemp("home")
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    env = {"HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
+    for name in [name for name in os.environ if name.startswith("LIZA_")]:
+        env[name] = ""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value) if value else patch.delenv(name)
+        git(root, "init", "-q", "-b", "main")
+        (root / "spec.md").write_text("# What is wanted\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", "first")
+        ok(["init", "Have a thing", "--no-test"], root)
+        ok([*ADD, "--id", "t1"], root)
+        ok([*ADD, "--id", "t2", "--depends", "t1"], root)
+    return root
+
+
+ADD = ["task", "add", "--desc", "do it", "--done", "true", "--scope", "all", "--spec", "spec.md"]
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Path:
+    root = tmp_path / "repo"
+    shutil.copytree(made, root, symlinks=True)
+    return root
+
+
+def board(root: Path) -> bytes:
+    return (root / ".liza" / "state.yaml").read_bytes()
+
+
+def task(root: Path, task_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ok(["task", "show", task_id, "--json"], root))
+    return found
+
+
+NOT_THERE = [
+    (["task", "show", "nope"], 1, "unknown-id", "no task 'nope'"),
+    (["task", "show", "../x"], 2, "usage", "not a task id"),
+    (["claim", "nope", "--agent", "coder-1"], 1, "unknown-id", "no task 'nope'"),
+    (["claim", "t1", "--agent", "bob"], 2, "usage", "not an agent id"),
+    (["claim", "t1"], 2, "usage", "--agent"),
+    (["claim", "t2", "--agent", "coder-1"], 1, "refused", "waits for t1"),
+    (["diff", "nope"], 1, "unknown-id", "no task"),
+    (["diff", "t1"], 1, "refused", "nothing was done"),
+    (["history", "nope"], 1, "unknown-id", "no task"),
+    (["logs", "coder-9"], 1, "unknown-id", "no agent coder-9"),
+    (["agents", "coder-9"], 1, "unknown-id", "no agent coder-9"),
+    (["note", "--to", "nobody", "hello"], 1, "unknown-id", "neither an agent nor a task"),
+    (["note", " "], 2, "usage", "needs words"),
+    (["task", "list", "--status", "NOPE"], 2, "usage", "no status"),
+    (["merge", "t1"], 1, "refused", "only an APPROVED task"),
+    (["merge"], 1, "refused", "no task is approved"),
+    (["verdict", "approve", "fine", "--task", "t1"], 1, "refused", "nothing to judge"),
+    (["verdict", "perhaps", "fine", "--task", "t1"], 2, "usage", "no verdict"),
+    (["task", "unblock", "t1", "--answer", "x"], 1, "refused", "asks nothing"),
+    (["task", "drop", "t1", "why"], 1, "refused", "depends on t1"),
+    (["task", "drop", "t1", "why", "--cascade", "--unlink"], 2, "usage", "contradict"),
+    (["task", "release", "t1"], 1, "refused", "UNCLAIMED"),
+    (["programs", "show", "nope"], 2, "usage", "no program"),
+    (["restore"], 2, "usage", "which board"),
+    (["edit", "nonsense"], 2, "usage", "cannot be edited"),
+    (["edit"], 2, "usage", "EDITOR is not set"),
+    (["lock", "--", "no-such-command"], 5, "missing", "cannot be run"),
+    (["sync", "no-such-branch"], 1, "unknown-id", "no branch"),
+    (["frobnicate"], 2, "usage", "no such command"),
+    (["status", "--frobnicate"], 2, "usage", "no such option"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "kind", "says"), NOT_THERE, ids=[" ".join(case[0]) for case in NOT_THERE])
+def test_a_bad_word_gets_a_sentence_an_exit_code_and_the_board_as_it_was(
+    crew: Path, here: Here, words: list[str], code: int, kind: str, says: str
+) -> None:
+    before = board(crew)
+    cut = words.index("--") if "--" in words else len(words)
+    done = here([*words[:cut], "--json", *words[cut:]])
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["code"], done.stdout) == (code, kind, "")
+    assert says in error["message"]
+    assert error["hint"]
+    assert board(crew) == before
+
+
+BAD_TASKS = [
+    (["--desc", "x"], "", 2, "--id is missing"),
+    (["--id", "a b"], "", 2, "not a task id"),
+    (["--id", "a" * 65], "", 2, "not a task id"),
+    (["--id", "t1"], "", 1, "a task t1 already"),
+    (["--id", "n", "--depends", "zzz"], "", 1, "zzz, which is not on the board"),
+    (["--id", "n", "--depends", "n"], "", 1, "wait for itself"),
+    (["--id", "n", "--priority", "0"], "", 2, "priority"),
+    (["--id", "n", "--priority", "x"], "", 2, "--priority"),
+    (["--id", "n", "--file", "-"], "[]", 2, "--file says everything"),
+    (["--file", "/no/such/file"], "", 5, "no file"),
+    (["--file", "-"], "- id: [1", 2, "does not parse"),
+    (["--file", "-"], "- {id: n, colour: red}", 2, "'colour' is no field"),
+    (["--file", "-"], "", 2, "with the fields of a task"),
+    (["--file", "-"], "- {id: n}\n- {id: t1}\n", 1, "a task t1 already"),
+]
+
+
+@pytest.mark.parametrize(("words", "stdin", "code", "says"), BAD_TASKS)
+def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
+    crew: Path, here: Here, words: list[str], stdin: str, code: int, says: str
+) -> None:
+    before = board(crew)
+    done = here(["task", "add", *words], stdin)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert done.stderr.startswith("liza: ")
+    assert "\n  next: " in done.stderr
+    assert board(crew) == before
+
+
+def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) -> None:
+    odd = 'it\'s "$(touch /tmp/x)" `y` <!-- liza:end run=coder-1.1 --> \t ünïcode 日本\n# no comment\n- no: item'
+    tasks = json.dumps([{"id": "odd", "description": odd, "scope": "x" * 200_000, "draft": True}])
+    ok(["task", "add", "--file", "-", "--json"], crew, stdin=tasks)
+    found = task(crew, "odd")
+    assert found["description"] == odd
+    assert len(found["scope"]) == 200_000
+    ok(["validate"], crew)
+
+
+def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path) -> None:
+    (crew / "new.md").write_text("not committed\n")
+    added = json.loads(ok(["task", "add", "--id", "n", *ADD[2:-1], "new.md", "--json"], crew))
+    assert added["status"] == "DRAFT"
+    assert task(crew, "n")["status"] == "DRAFT"
+
+
+OUTSIDE_A_RUN = [
+    ["ready"],
+    ["submit"],
+    ["heartbeat"],
+    ["exit", "0"],
+    ["block", "why", "--ask", "q?"],
+    ["handoff", "done", "--next", "go on"],
+    ["verdict", "approve", "fine"],
+]
+
+
+@pytest.mark.parametrize("words", OUTSIDE_A_RUN, ids=" ".join)
+def test_an_agents_word_outside_a_run_is_refused(crew: Path, here: Here, words: list[str]) -> None:
+    before = board(crew)
+    done = here(words)
+    assert done.returncode == 1
+    assert "neither a session nor a claimed worktree" in done.stderr
+    assert board(crew) == before
+
+
+def test_an_agents_word_from_a_run_that_the_task_does_not_name_is_fenced_off(crew: Path, here: Here) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    before = board(crew)
+    for words in (
+        ["ready"],
+        ["submit"],
+        ["heartbeat"],
+        ["block", "why", "--ask", "q?"],
+        ["handoff", "x", "--next", "y"],
+    ):
+        done = here([*words, "--json"], LIZA_RUN="coder-1.7", LIZA_TASK="t1", LIZA_ROOT=str(crew))
+        assert (done.returncode, json.loads(done.stderr)["error"]["code"]) == (1, "not-yours"), words
+    assert board(crew) == before
+
+
+def test_a_persons_word_inside_a_session_is_refused(crew: Path, here: Here) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    before = board(crew)
+    inside = {"LIZA_RUN": "coder-1.1", "LIZA_TASK": "t1", "LIZA_ROOT": str(crew)}
+    for words in (
+        ["pause"],
+        ["merge"],
+        ["lock", "--", "true"],
+        ["note", "hi"],
+        ["task", "drop", "t2", "why"],
+        ["sync"],
+    ):
+        done = here(words, **inside)
+        assert (done.returncode, "for a person" in done.stderr) == (1, True), (words, done.stderr)
+    assert board(crew) == before
+
+
+def test_outside_a_crew_there_is_one_answer_and_one_next_command(tmp_path: Path) -> None:
+    for words in (["status"], ["task", "list"], ["ready"], ["validate"], ["logs", "coder-1"]):
+        done = say(words, tmp_path)
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "there is no .liza" in done.stderr
+        assert "next: liza init" in done.stderr
+
+
+def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tmp_path: Path) -> None:
+    text = board(crew).decode()
+    broken = tmp_path / "board.yaml"
+    broken.write_text(text.replace("priority: 3", "priority: 3").replace("depends_on", "depends_on", 1) + "\n")
+    assert say(["validate", str(broken)], tmp_path).returncode == 0
+    wrong = text.replace('id: "t1"', 'id: "t 1"').replace("  status: OK", "  status: PERHAPS")
+    assert wrong != text
+    broken.write_text(wrong)
+    done = say(["validate", str(broken), "--json"], tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["valid"]) == (1, False)
+    assert {one["entry"] for one in found["violations"]} >= {"t 1", "t2"}
+    broken.write_text("tasks: [\n")
+    assert say(["validate", str(broken)], tmp_path).returncode == 1
+    assert say(["validate", str(tmp_path / "nothing.yaml")], tmp_path).returncode == 5
+
+
+def test_exactly_one_of_several_claimers_gets_the_task_and_is_told_until_when(crew: Path) -> None:
+    claimers = [
+        subprocess.Popen(
+            [str(BIN / "liza"), "claim", "t1", "--agent", f"coder-{number}", "--json"],
+            cwd=crew,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in (1, 2, 3)
+    ]
+    told = [(one, *one.communicate(timeout=60)) for one in claimers]
+    codes = sorted(one.returncode for one, _, _ in told)
+    assert codes == [0, 1, 1], [said for _, _, said in told]
+    won = next(json.loads(out) for one, out, _ in told if one.returncode == 0)
+    found = task(crew, "t1")
+    assert (found["status"], found["run"], found["lease_expires"]) == ("CLAIMED", won["run"], won["lease_expires"])
+    assert Path(won["worktree"]).is_dir()
+
+
+def test_status_has_what_outside_callers_rely_on(crew: Path) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    ok(["pause", "lunch"], crew)
+    found = json.loads(ok(["status", "--json"], crew))
+    assert found.keys() >= {"goal", "sprint", "signals", "tasks", "agents", "alerts", "cost"}
+    assert found["signals"] == ["PAUSE"]
+    assert [one["id"] for one in found["tasks"]] == ["t1", "t2"]
+    assert found["tasks"][0]["review_commit"] is None
+    agent = found["agents"][0]
+    assert agent.keys() == {"id", "role", "status", "run", "current_task", "lease_expires", "program", "why"}
+    assert (agent["id"], agent["role"], agent["status"], agent["current_task"]) == ("coder-1", "coder", "WORKING", "t1")
+    assert "Have a thing" in ok(["status"], crew)
+    assert json.loads(ok(["resume", "--json"], crew))["result"] == "changed"
+    assert json.loads(ok(["resume", "--json"], crew))["result"] == "unchanged"
+
+
+def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
+    rows = json.loads(ok(["programs", "list", "--json"], crew))["programs"]
+    assert all(row.keys() >= {"name", "installed", "version"} for row in rows)
+    assert "script" in {row["name"] for row in rows}
+
+
+def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Path) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    place = (crew / ".worktrees" / "t1").resolve()
+    (place / "spec.md").write_text("# What was made\n")
+    (place / "new.txt").write_text("new\n")
+    found = json.loads(ok(["diff", "t1", "--json"], crew))
+    assert "+# What was made" in found["diff"]
+    assert found["untracked"] == ["new.txt"]
+    git(place, "add", "-A")
+    git(place, "commit", "-q", "-m", "made")
+    ok(["submit"], place)
+    shown = ok(["diff", "t1"], crew)
+    assert "+# What was made" in shown
+    assert "+new" in shown
+    assert "READY_FOR_REVIEW" in ok(["history", "t1"], crew)
+
+
+def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew: Path) -> None:
+    assert say(["lock", "--", "sh", "-c", "exit 7"], crew).returncode == 7
+    assert say(["lock", "--", "sh", "-c", "kill -9 $$"], crew).returncode == 137
+    script = "flock -n .liza/state.yaml.lock true && echo free || echo taken"
+    assert ok(["lock", "--", "sh", "-c", script], crew) == "taken\n"
+
+
+def test_an_edit_is_merged_entry_by_entry_and_a_bad_one_is_kept_and_not_written(crew: Path) -> None:
+    editor = crew.parent / "editor.sh"
+    editor.write_text(
+        f"#!/bin/sh\n{BIN / 'liza'} note 'written meanwhile'\nsed -i 's/priority: 4/priority: 2/' \"$1\"\n"
+    )
+    editor.chmod(0o755)
+    ok([*ADD, "--id", "t3", "--priority", "4"], crew)
+    ok(["edit"], crew, EDITOR=str(editor))
+    assert task(crew, "t3")["priority"] == 2
+    assert b"written meanwhile" in board(crew)
+    before = board(crew)
+    done = say(["edit"], crew, EDITOR="sed -i 's/priority: 2/priority: 99/'")
+    assert done.returncode == 4
+    assert "your copy is kept in" in done.stderr
+    assert board(crew) == before
+
+
+def test_an_entry_that_changed_on_both_sides_is_shown_and_nothing_is_written(crew: Path) -> None:
+    editor = crew.parent / "editor.sh"
+    editor.write_text(f"#!/bin/sh\n{BIN / 'liza'} task edit t1 --desc 'theirs' && sed -i 's/do it/mine/' \"$1\"\n")
+    editor.chmod(0o755)
+    done = say(["edit"], crew, EDITOR=str(editor))
+    assert done.returncode == 1
+    assert "mine" in done.stderr
+    assert "theirs" in done.stderr
+    assert task(crew, "t1")["description"] == "theirs"
+
+
+def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(crew: Path) -> None:
+    good = board(crew)
+    (crew / ".liza" / "state.yaml").write_bytes(good + b"tasks: [\n")
+    done = say(["status", "--json"], crew)
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["hint"]) == (4, "liza restore --last-good")
+    assert "state.yaml:" in error["message"]
+    assert say(["note", "hi"], crew).returncode == 4
+    assert board(crew) == good + b"tasks: [\n"
+    ok(["restore", "--last-good"], crew)
+    assert [one["id"] for one in json.loads(ok(["task", "list", "--json"], crew))["tasks"]] == ["t1", "t2"]
+    assert json.loads(ok(["restore", "--last-good", "--json"], crew))["result"] == "unchanged"
+
+
+def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_alone(crew: Path) -> None:
+    (crew / "mine.txt").write_text("mine\n")
+    git(crew, "add", "-A")
+    git(crew, "commit", "-q", "-m", "mine")
+    said = json.loads(ok(["sync", "--json"], crew))
+    assert (said["result"], said["tested"]) == ("changed", False)
+    assert git(crew, "show", "integration:mine.txt") == "mine"
+    assert git(crew, "status", "--porcelain") == ""
+    assert json.loads(ok(["sync", "--json"], crew))["result"] == "unchanged"
+
+
+INITS = {
+    "bare": (lambda at: git(at, "init", "-q", "--bare"), 1, "bare"),
+    "no repository": (lambda at: None, 5, "repository"),
+    "unborn": (lambda at: git(at, "init", "-q"), 5, "no commit"),
+}
+
+
+@pytest.mark.parametrize("name", INITS)
+def test_init_refuses_a_place_where_no_crew_can_work_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    make, code, says = INITS[name]
+    make(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    done = say(["init", "A goal"], tmp_path)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_init_refuses_a_detached_head_a_missing_identity_and_a_spec_that_is_not_committed(repo: Path) -> None:
+    (repo / "goal.md").write_text("goal\n")
+    done = say(["init", "--spec", "goal.md"], repo)
+    assert (done.returncode, "not committed" in done.stderr) == (1, True)
+    nobody = repo.parent / "nobody"
+    nobody.write_text("[user]\n\tuseConfigOnly = true\n")
+    done = say(["init", "A goal"], repo, GIT_CONFIG_GLOBAL=str(nobody))
+    assert (done.returncode, "identity" in done.stderr) == (5, True)
+    git(repo, "checkout", "-q", "--detach")
+    done = say(["init", "A goal"], repo)
+    assert (done.returncode, "detached" in done.stderr) == (1, True)
+    assert not (repo / ".liza").exists()
+
+
+def test_init_leaves_a_dirty_checkout_as_it_is(repo: Path) -> None:
+    (repo / "README.md").write_text("changed\n")
+    (repo / "new.txt").write_text("new\n")
+    before = git(repo, "status", "--porcelain")
+    ok(["init", "A goal", "--no-test", "--json"], repo)
+    assert git(repo, "status", "--porcelain") == before
+    assert (repo / "README.md").read_text() == "changed\n"
+
+
+def test_a_program_that_is_not_installed_stops_up_at_once(crew: Path) -> None:
+    before = board(crew)
+    done = say(["up", "--program", "script:./no-such-agent"], crew)
+    assert (done.returncode, "no-such-agent" in done.stderr) == (5, True)
+    assert board(crew) == before
+
+
+def test_help_stands_under_headings_and_each_command_has_an_example(tmp_path: Path) -> None:
+    text = ok(["--help"], tmp_path)
+    for heading in ("Start:", "Look:", "Steer:", "Agents' own:", "The file:"):
+        assert heading in text
+    assert ok([], tmp_path) == text
+    assert "Example:" in ok(["claim", "--help"], tmp_path)
+    assert ok(["--version"], tmp_path).startswith("liza ")
+
+
+def test_the_words_of_commands_are_completed(tmp_path: Path) -> None:
+    said = say([], tmp_path, _LIZA_COMPLETE="complete_bash", COMP_WORDS="liza va", COMP_CWORD="1")
+    assert said.stdout.split() == ["validate"]
+
+
+def test_the_reference_is_what_the_commands_say() -> None:
+    written = (HERE / "specs" / "commands.md").read_text()
+    assert written == reference(), "python -m liza.cli.reference > specs/commands.md"
+
+
+def test_python_m_liza_is_the_same_door(crew: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "liza", "task", "list"], cwd=crew, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == ok(["task", "list"], crew)
+
+
+def test_a_reader_that_goes_away_is_no_error(crew: Path) -> None:
+    shell = f"{BIN / 'liza'} task show t1 --json | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], cwd=crew, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)
+
+
+@pytest.fixture
+def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_bug_is_told_as_one_with_a_report_and_exit_code_70(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(words: object) -> int:
+        raise ValueError("nobody thought of this")
+
+    assert door.guarded(broken, ["status"], "liza") == 70
+    told = capsys.readouterr()
+    report = next(reports.glob("liza-report-*.txt"))
+    assert str(report) in told.err
+    assert "nobody thought of this" in report.read_text()
+    assert told.out == ""
+
+
+def test_ctrl_c_is_130_and_a_refusal_keeps_its_own_code(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(words: object) -> int:
+        raise KeyboardInterrupt
+
+    def refused(words: object) -> int:
+        raise Refused("it is Tuesday", "liza status")
+
+    assert door.guarded(interrupted, [], "liza") == 130
+    assert door.guarded(refused, [], "liza") == 1
+    assert capsys.readouterr().err == "liza: it is Tuesday\n  next: liza status\n"
+    assert door.guarded(refused, ["lock", "--", "--json"], "liza") == 1
+    assert capsys.readouterr().err.startswith("liza: ")

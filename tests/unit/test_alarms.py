@@ -1,0 +1,241 @@
+"""The alarms: what stands, what does not, and one command for each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from liza.rules.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms, never_claimable
+from liza.rules.choose import Evidence
+from liza.rules.model import (
+    Agent,
+    Config,
+    Discovery,
+    Event,
+    Goal,
+    Merging,
+    Planning,
+    State,
+    Status,
+    Task,
+)
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+PAST, FUTURE = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)
+COMMIT = "a" * 40
+
+
+def task(task_id: str = "t", status: Status = Status.UNCLAIMED, **fields: Any) -> Task:
+    base: dict[str, Any] = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "p"}
+    return Task(id=task_id, status=status, **{**base, **fields})
+
+
+def claimed(**fields: Any) -> Task:
+    base = {"assigned_to": "coder-1", "run": "coder-1.1", "worktree": "s1", "base_commit": COMMIT}
+    return task(status=Status.CLAIMED, **{**base, "lease_expires": PAST, **fields})
+
+
+def board(*tasks: Task, **fields: Any) -> State:
+    agents = {
+        name: Agent(role=name.rpartition("-")[0], status="IDLE", runs=9)
+        for name in ("coder-1", "coder-2", "code-reviewer-1", "planner-1")
+    }
+    fields.setdefault("config", Config(integration_command="make test"))
+    return State(
+        version=1, revision=7, goal=Goal(id="goal", status="IN_PROGRESS"), tasks=tasks, agents=agents, **fields
+    )
+
+
+def kinds(state: State, seen: Seen | None = None) -> list[str]:
+    return [one.kind for one in alarms(state, NOW, seen or Seen())]
+
+
+def only(state: State, seen: Seen | None = None) -> Alarm:
+    found = alarms(state, NOW, seen or Seen())
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_board_in_order_raises_nothing() -> None:
+    assert kinds(board(task(), task("u", depends_on=("t",)))) == []
+
+
+@pytest.mark.parametrize(
+    ("evidence", "says", "step"),
+    [
+        (Evidence(), "its supervisor runs", "liza logs coder-1"),
+        (Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})), "another coder may take it", "liza up"),
+        (Evidence(frozenset({"coder-1"})), "not proved dead", "liza task release t"),
+    ],
+)
+def test_a_lapsed_lease_says_what_is_known_of_its_owner(evidence: Evidence, says: str, step: str) -> None:
+    found = only(board(claimed()), Seen(evidence))
+    assert found.kind == "expired_lease"
+    assert says in found.message
+    assert found.next == step
+
+
+def test_a_lease_that_still_runs_is_no_alarm() -> None:
+    assert kinds(board(claimed(lease_expires=FUTURE))) == []
+
+
+def test_a_task_that_was_stopped_waits_quietly_while_its_supervisor_lives() -> None:
+    assert kinds(board(claimed(handoff_pending=True))) == []
+    offline = Seen(Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
+    assert kinds(board(claimed(handoff_pending=True)), offline) == ["expired_lease"]
+
+
+def test_a_lapsed_review_lease_points_at_the_reviewer() -> None:
+    waiting = task(
+        status=Status.READY_FOR_REVIEW,
+        assigned_to="coder-1",
+        worktree="s1",
+        base_commit=COMMIT,
+        review_commit=COMMIT,
+        reviewing_by="code-reviewer-1",
+        review_run="code-reviewer-1.2",
+        review_lease_expires=PAST,
+    )
+    found = only(board(waiting))
+    assert (found.kind, found.next) == ("expired_review_lease", "liza logs code-reviewer-1")
+
+
+def test_a_blocked_task_asks_its_question_and_two_failed_coders_want_another_plan() -> None:
+    asks = {"blocked_reason": "no address", "blocked_questions": ("Which address?",)}
+    found = only(board(task(status=Status.BLOCKED, **asks)))
+    assert found.kind == "blocked"
+    assert "Which address?" in found.message
+    assert found.next.startswith("liza task unblock t ")
+    hopeless = task(status=Status.BLOCKED, failed_by=("coder-1", "coder-2"), **asks)
+    assert only(board(hopeless)).next.startswith("liza task supersede t ")
+
+
+def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends_on_that() -> None:
+    state = board(
+        task("gone", Status.ABANDONED),
+        task("a", depends_on=("gone",)),
+        task("b", depends_on=("a",)),
+        task("c", Status.SUPERSEDED, superseded_by=("gone",), rescope_reason="r"),
+        task("d", depends_on=("c",)),
+        task("fine"),
+    )
+    assert set(never_claimable(state)) == {"a", "b", "d"}
+    assert kinds(state) == ["never_claimable"] * 3
+
+
+def test_a_superseded_dependency_with_living_successors_is_no_dead_end() -> None:
+    state = board(
+        task("old", Status.SUPERSEDED, superseded_by=("new",), rescope_reason="r"),
+        task("new"),
+        task("a", depends_on=("old",)),
+    )
+    assert never_claimable(state) == {}
+
+
+@pytest.mark.parametrize(("iteration", "cycles", "alarmed"), [(7, 2, False), (8, 0, True), (0, 3, True), (10, 4, True)])
+def test_limits_are_announced_two_steps_before(iteration: int, cycles: int, alarmed: bool) -> None:
+    found = kinds(board(task(iteration=iteration, review_cycles_current=cycles)))
+    assert ("approaching_limits" in found) is alarmed
+
+
+def test_one_failure_with_three_rejections_is_announced_too() -> None:
+    assert kinds(board(task(failed_by=("coder-1",), review_cycles_total=3))) == ["approaching_limits"]
+
+
+def test_a_draft_becomes_stale_and_says_what_it_lacks() -> None:
+    def draft(age: timedelta) -> State:
+        added = Event(time=NOW - age, event="add", agent="planner-1", detail="done_when (--done)")
+        return board(task(status=Status.DRAFT, history=(added,)))
+
+    assert kinds(draft(STALE_DRAFT - timedelta(seconds=1))) == []
+    found = only(draft(STALE_DRAFT))
+    assert found.kind == "stale_draft"
+    assert "done_when" in found.message
+
+
+def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:
+    rejected = task(
+        status=Status.REJECTED,
+        assigned_to="coder-1",
+        worktree="s1",
+        review_commit=COMMIT,
+        rejection_reason="wrong",
+    )
+    assert kinds(board(rejected)) == []
+    assert kinds(board(rejected), Seen(Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
+
+
+def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> None:
+    said = Event(time=NOW, event="merge failed", detail="conflict with integration in a.py")
+    failed = task(
+        status=Status.INTEGRATION_FAILED, assigned_to="coder-1", worktree="s1", review_commit=COMMIT, history=(said,)
+    )
+    assert "conflict with integration in a.py" in only(board(failed)).message
+    waits = task(
+        status=Status.APPROVED,
+        assigned_to="coder-1",
+        review_commit=COMMIT,
+        approved_by="code-reviewer-1",
+        merging=Merging(candidate=COMMIT, expected=COMMIT, waiting="a.py"),
+    )
+    found = only(board(waits))
+    assert (found.kind, found.next) == ("waiting_for_files", "git status")
+    assert "a.py" in found.message
+
+
+def test_untested_merges_are_named_once_and_a_missing_test_command_before_the_first_merge() -> None:
+    merged = [
+        task(
+            name, Status.MERGED, merge_commit=COMMIT, approved_by="code-reviewer-1", review_commit=COMMIT, tested=False
+        )
+        for name in ("a", "b")
+    ]
+    assert "a, b" in only(board(*merged)).message
+    assert only(board(task(), config=Config())).kind == "untested_merges"
+
+
+def test_a_broken_entry_is_an_alarm_and_does_not_hide_the_rest() -> None:
+    state = board(task("bad", Status.CLAIMED), task("t", Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
+    found = kinds(state)
+    assert found[0] == "invalid_state"
+    assert "blocked" in found
+
+
+def test_a_signal_that_was_forgotten_is_an_alarm_after_a_while() -> None:
+    fresh = Seen(signals={"PAUSE": NOW - STALE_SIGNAL + timedelta(seconds=1)})
+    assert kinds(board(task()), fresh) == []
+    assert kinds(board(task()), Seen(signals={"PAUSE": NOW - STALE_SIGNAL})) == ["stale_pause"]
+
+
+def test_a_setting_that_nobody_reads_asks_whether_another_was_meant() -> None:
+    found = only(board(task()), Seen(unknown_config=("lease_durration",)))
+    assert "did you mean lease_duration" in found.message
+
+
+def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() -> None:
+    hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
+    assert kinds(board(task(), planning=hangs)) == ["expired_planning_lease"]
+    stuck = board(task(status=Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
+    from liza.rules.planning import triggers
+
+    circles = Planning(fingerprint=triggers(stuck)[0].fingerprint, count=2)
+    from msgspec.structs import replace
+
+    assert kinds(replace(stuck, planning=circles)) == ["blocked", "planning_stalled"]
+    urgent = Discovery(id="d1", by="coder-1", urgency="immediate", description="keys in the log")
+    assert "immediate_discovery" in kinds(board(task(), discovered=(urgent,)))
+
+
+def test_every_alarm_has_one_command_that_fits_on_a_line() -> None:
+    everything = board(
+        claimed(),
+        task("b", Status.BLOCKED, blocked_reason="r " * 500, blocked_questions=("q\n" * 500,)),
+        task("g", Status.ABANDONED),
+        task("h", depends_on=("g",)),
+    )
+    for one in alarms(everything, NOW, Seen(unknown_config=("x",))):
+        assert one.next
+        assert "\n" not in one.message + one.next
+        assert len(one.message) < 500

@@ -1,0 +1,164 @@
+"""What people see: pure text out of plain values."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict
+
+from liza.cli import render
+from liza.cli.columns import harmless, paint, table, width
+from liza.cli.reference import text as reference
+from liza.cli.table import HEADINGS, MODULES, QUICK
+from liza.cli.words import details, duration, listed
+from liza.rules.errors import Usage
+from liza.rules.model import Answer, Budget, Event, Goal, Status, Task
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def row(task_id: str, status: Status, **fields: Any) -> dict[str, Any]:
+    return asdict(Task(id=task_id, status=status, description=f"what {task_id} is", **fields))
+
+
+def summary(**fields: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "goal": asdict(Goal(id="goal", description="Customers can pay by invoice", status="IN_PROGRESS")),
+        "signals": [],
+        "tasks": [],
+        "agents": [],
+        "alerts": [],
+        "cost": {"money": None, "tokens": None, "budget": asdict(Budget())},
+    }
+    return {**base, **fields}
+
+
+def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost() -> None:
+    tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
+    first = render.status(summary(tasks=tasks), False).splitlines()[0]
+    assert first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    cost not known, no limit"
+
+
+def test_every_status_is_counted_somewhere() -> None:
+    text = render.status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
+    counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
+    assert counted == len(Status)
+
+
+def test_an_empty_crew_is_told_what_to_do_first() -> None:
+    assert "liza up" in render.status(summary(), False)
+
+
+def test_a_blocked_task_shows_its_question_and_a_rejected_one_its_reason() -> None:
+    text = render.task_list(
+        [
+            row("a", Status.BLOCKED, blocked_questions=("Which address?",)),
+            row("b", Status.REJECTED, rejection_reason="rounds down"),
+        ],
+        False,
+    )
+    assert "asks: Which address?" in text
+    assert "rejected: rounds down" in text
+
+
+def test_an_idle_agent_shows_its_one_reason_and_an_alert_its_command() -> None:
+    agent = {"id": "coder-1", "status": "IDLE", "current_task": None, "program": None, "why": "no task is claimable"}
+    alarm = {"message": "t is blocked", "next": 'liza task unblock t --answer "…"'}
+    text = render.status(summary(agents=[agent], alerts=[alarm]), False)
+    assert "coder-1  IDLE  no task is claimable" in text
+    assert 'liza task unblock t --answer "…"' in text
+
+
+def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
+    found = summary(tasks=[row("a", Status.MERGED), row("long-name", Status.CLAIMED, assigned_to="coder-1")])
+    plain, coloured = render.status(found, False), render.status(found, True)
+    assert "\x1b" not in plain
+    assert "\x1b" in coloured
+    assert ESCAPE.sub("", coloured) == plain
+
+
+def test_a_task_shows_what_was_asked_answered_and_done() -> None:
+    found = row(
+        "t",
+        Status.CLAIMED,
+        done_when="pytest passes",
+        answers=(Answer(question="Which?", answer="this"),),
+        history=(Event(time=NOW, event="claim", run="coder-1.1", commit="a" * 40),),
+    )
+    text = render.task(
+        {**found, "branch": "task/t", "directory": None, "waits_for": (), "handoff": None, "notes": ["n"]}, False
+    )
+    assert "done when   pytest passes" in text
+    assert "Which? → this" in text
+    assert "2026-01-01T12:00:00Z  claim  coder-1.1  aaaaaaaaaa" in text
+    assert "note: n" in text
+
+
+def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
+    found = {"task": "t", "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "untracked": ["new.txt"]}
+    assert render.diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
+    assert ESCAPE.sub("", render.diff(found, True)) == render.diff(found, False)
+    assert render.diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
+
+
+def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
+    broken = {"entry": "t", "field": "priority", "found": "12", "wanted": "1 to 9"}
+    found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": []}
+    assert render.validation(found) == "t: priority is 12, wanted 1 to 9"
+    assert "no violation" in render.validation({**found, "valid": True, "violations": []})
+
+
+@given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))
+def test_columns_stand_under_each_other_whatever_is_in_them(rows: list[list[str]]) -> None:
+    rows = [[cell.replace("\n", " ").replace("\r", " ") for cell in cells] for cells in rows]
+    lines = table([[*cells, "|"] for cells in rows])
+    ends = {width(line) for line in lines.split("\n")} if rows else set()
+    assert len(ends) <= 1
+
+
+def test_wide_letters_take_two_cells_and_escapes_none() -> None:
+    assert (width("abc"), width("日本"), width(paint("abc", "red", True)), width("e\u0301")) == (3, 4, 3, 1)
+
+
+@given(st.text())
+def test_nothing_that_is_shown_can_steer_a_terminal(text: str) -> None:
+    assert not re.search(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", harmless(text).replace("\x1b[", ""))
+    assert harmless("\x1b]0;title\x07 \x1b[2J \x1b[31mred\x1b[0m") == "�]0;title� �[2J \x1b[31mred\x1b[0m"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400)])
+def test_durations_are_read_with_their_unit(text: str, seconds: int) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "1.5h", "-3m", "15 m", "15x", "9" * 20])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(Usage):
+        duration(text)
+
+
+def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:
+    assert listed(None) is None
+    assert listed("") == ()
+    assert listed(" a, b,,c ") == ("a", "b", "c")
+    assert details(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    for wrong in ("a", "=1"):
+        with pytest.raises(Usage):
+            details([wrong])
+
+
+def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
+    paths = [path for _, group in HEADINGS for path in group]
+    assert len(paths) == len(set(paths))
+    assert {path.partition(" ")[0] for path in paths} == set(MODULES)
+    assert set(MODULES) >= QUICK
+    text = reference()
+    for path in paths:
+        section = text.partition(f"### liza {path}\n")[2].partition("\n### ")[0]
+        assert re.search(rf"```\n(.*\n)*.*liza {path}\b", section), path
