@@ -73,6 +73,24 @@ def tip(git: Git, branch: str) -> str | None:
     return done.stdout.decode().strip() or None
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A branch: the commit it stands at, and the work tree that has it checked out."""
+
+    commit: str
+    checkout: Path | None
+
+
+def branches(git: Git, *names: str) -> dict[str, Branch]:
+    """Those of the branches ``names`` that there are, by name. Raises GitFailed."""
+    form = "--format=%(refname)%00%(objectname)%00%(worktreepath)"
+    rows = git.out("for-each-ref", form, *(f"refs/heads/{name}" for name in names)).split("\n")
+    found = [row.split("\0") for row in rows if row.count("\0") == 2]
+    return {
+        ref.removeprefix("refs/heads/"): Branch(commit, Path(place) if place else None) for ref, commit, place in found
+    }
+
+
 def checkouts(git: Git) -> dict[Path, str | None]:
     """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed."""
     found: dict[Path, str | None] = {}

@@ -7,26 +7,37 @@ from pathlib import Path
 
 from liza.repo import brief_filter
 from liza.repo.runner import Git
+from liza.repo.survey import in_progress
 
 
-def empty(git: Git, admin: Path) -> None:
-    """End what is under way, and have nothing but the files of HEAD and ignored ones. Raises GitFailed."""
-    quit_operations(git, admin)
-    for name in brief_filter.bound(git):
-        _strip(git, name)
-    git.out("reset", "--hard", "--quiet")
-    # Ignored files stay: they are what makes a used slot quicker than a new one.
-    git.out("clean", "-ffd", "--quiet")
+def end_operations(git: Git, admin: Path) -> bool:
+    """End a merge, rebase, am, cherry-pick or bisect where it stands; whether there was one. Raises GitFailed.
 
-
-def quit_operations(git: Git, admin: Path) -> None:
-    """End a rebase, am or bisect where it stands. Merges and cherry-picks end with the reset. Raises GitFailed."""
+    A merge or cherry-pick ends with the ``wipe`` that has to follow.
+    """
+    found = in_progress(admin)
     if (admin / "rebase-apply" / "applying").exists():
         git.out("am", "--quit")
-    elif (admin / "rebase-merge").exists() or (admin / "rebase-apply").exists():
+    elif found == "rebase" or (admin / "rebase-merge").exists() or (admin / "rebase-apply").exists():
         git.out("rebase", "--quit")
     for left in admin.glob("BISECT_*"):
         left.unlink(missing_ok=True)
+    return found is not None
+
+
+def strip_briefs(git: Git) -> bool:
+    """Take the blocks of dead runs out of instructions files; whether there was one. Raises GitFailed, OSError."""
+    stripped = [name for name in brief_filter.bound(git) if _strip(git, name)]
+    return bool(stripped)
+
+
+def wipe(git: Git) -> None:
+    """Have nothing but the files of HEAD and ignored ones: those make a used slot quicker than a new one.
+
+    Raises GitFailed.
+    """
+    git.out("reset", "--hard", "--quiet")
+    git.out("clean", "-ffd", "--quiet")
 
 
 def is_only_brief(git: Git, name: str) -> bool:
@@ -46,20 +57,24 @@ def is_only_brief(git: Git, name: str) -> bool:
     return len(rows) == 1 and rows[0].split(" ")[1] == stored == committed
 
 
-def _strip(git: Git, name: str) -> None:
-    """Take a dead run's block out of an instructions file: through the filter, git sees nothing to reset there."""
+def _strip(git: Git, name: str) -> bool:
+    """Take a dead run's block out of an instructions file: through the filter, git sees nothing to reset there.
+
+    Says whether there was one.
+    """
     path = git.directory / name
     inside = path.resolve().is_relative_to(git.directory.resolve())
     if path.is_symlink() or not path.is_file() or not inside:
-        return
+        return False
     text = path.read_bytes()
     outside = brief_filter.strip_blocks(text)
     if outside == text:
-        return
+        return False
     if not outside and not brief_filter.is_known(git, name):
         path.unlink()
-        return
+        return True
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_bytes(outside)
     aside.chmod(path.stat().st_mode & 0o777)
     aside.replace(path)
+    return True

@@ -168,8 +168,11 @@ class Git:
     def signed(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
         """git whose commits bear ``person`` (name, address), else the repository's identity; ``when`` else now."""
         name, email = person or self.identity()
-        words = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in
-                 (("NAME", name), ("EMAIL", email))}
+        words = {
+            f"GIT_{who}_{what}": value
+            for who in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", name), ("EMAIL", email))
+        }
         if when is not None:
             words |= {f"GIT_{who}_DATE": f"{int(when.timestamp())} +0000" for who in ("AUTHOR", "COMMITTER")}
         return self.having(**words)
@@ -259,5 +262,3 @@ def _last_words(done: Done) -> str:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     return " · ".join(telling[-3:])[:600] or "it said nothing"
-
-

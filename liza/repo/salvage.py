@@ -19,7 +19,7 @@ from pathlib import Path
 from liza.repo.merges import merged
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.survey import changed
+from liza.repo.survey import look
 from liza.rules.errors import GitFailed
 
 IGNORED_LIMIT = 10 * 1024 * 1024
@@ -51,21 +51,17 @@ def salvage_ref(task: str, run: str) -> str:
     return f"refs/liza/salvage/{task}/{run}"
 
 
-def needed(git: Git, kept_in: Sequence[str] = ("refs/heads/integration",)) -> bool:
-    """Whether HEAD is in none of the refs or commits ``kept_in``, or anything is changed or untracked.
+def salvage(git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)) -> str | None:
+    """Save what lies in the work tree of ``git``; the ref, or None where nothing needs saving.
 
+    Saving is needed when anything is changed or untracked, or HEAD is in none of the refs or commits ``kept_in``.
     Raises GitFailed.
     """
-    if changed(git):
-        return True
-    head = _head(git)
-    return head is not None and not any(_is_in(git, head, place) for place in kept_in)
-
-
-def salvage(git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)) -> str | None:
-    """Save what lies in the work tree of ``git`` if it is ``needed``; the ref, or None. Raises GitFailed."""
     show_hidden_changes(git)
-    return save(git, task, run) if needed(git, kept_in) else None
+    seen = look(git)
+    if not seen.changed and (seen.head is None or any(_is_in(git, seen.head, place) for place in kept_in)):
+        return None
+    return save(git, task, run)
 
 
 def save(git: Git, task: str, run: str) -> str:
@@ -103,8 +99,15 @@ def lay_back(git: Git, ref: str) -> LaidBack:
         files = git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, work)
     chosen = tuple(name for name in files if name not in conflicts)
     if chosen:
-        git.out("restore", f"--source={work}", "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul",
-                stdin=_joined(chosen), env={"GIT_LITERAL_PATHSPECS": "1"})
+        git.out(
+            "restore",
+            f"--source={work}",
+            "--worktree",
+            "--pathspec-from-file=-",
+            "--pathspec-file-nul",
+            stdin=_joined(chosen),
+            env={"GIT_LITERAL_PATHSPECS": "1"},
+        )
     return LaidBack(chosen, conflicts)
 
 
@@ -118,12 +121,12 @@ def unfinished(git: Git, ref: str) -> tuple[str, ...]:
 
 def newest(git: Git, task: str) -> str | None:
     """The newest salvage of a task that was not laid back yet. Raises GitFailed."""
-    place = f"refs/liza/salvage/{task}/"
-    rows = git.out("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", place).splitlines()
-    laid = git.run("rev-parse", "-q", "--verify", _laid_ref(task), codes=(0, 1)).stdout.decode().strip()
-    if not rows or rows[0].split()[1] == laid:
-        return None
-    return rows[0].split()[0]
+    places = (f"refs/liza/salvage/{task}/", _laid_ref(task))
+    rows = git.out("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *places).splitlines()
+    found = dict(row.split(" ", 1) for row in rows)
+    laid = found.pop(_laid_ref(task), None)
+    name = next(iter(found), None)
+    return None if name is None or found[name] == laid else name
 
 
 def note_laid_back(git: Git, task: str, ref: str) -> None:
@@ -326,8 +329,8 @@ def _head(git: Git) -> str | None:
 
 
 def _is_in(git: Git, commit: str, place: str) -> bool:
-    found = git.run("rev-parse", "-q", "--verify", f"{place}^{{commit}}", codes=(0, 1)).stdout.decode().strip()
-    return bool(found) and (found == commit or git.ok("merge-base", "--is-ancestor", commit, found))
+    """Whether ``commit`` is in ``place``; not, where there is no such place: then it is saved."""
+    return commit == place or git.run("merge-base", "--is-ancestor", commit, place, codes=(0, 1, 128)).code == 0
 
 
 def _joined(names: Sequence[str]) -> str:

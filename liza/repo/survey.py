@@ -80,21 +80,46 @@ def in_progress(git_dir: Path) -> str | None:
     return next((word for name, word in _UNDER_WAY if (git_dir / name).exists()), None)
 
 
-def changed(git: Git) -> tuple[str, ...]:
-    """Names of changed and untracked files, relative to the top; an untracked directory is one name with a slash.
+@dataclass(frozen=True)
+class Look:
+    """A work tree at one moment: the commit at HEAD (None before the first), names of changed and untracked files."""
+
+    head: str | None
+    changed: tuple[str, ...]
+
+
+def look(git: Git) -> Look:
+    """Names are relative to the top; an untracked directory is one name with a slash; a renamed file is two names.
 
     What happens inside submodules is not asked: their configuration is nobody's pin. Raises GitFailed.
     """
     words = git.names(
-        "--no-optional-locks", "status", "--porcelain=v1", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"
+        "--no-optional-locks",
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
     )
+    head: str | None = None
     found: list[str] = []
     rest = iter(words)
     for word in rest:
-        found.append(word[3:])
-        if word[0] in "RC" or word[1] in "RC":
+        kind = word[0]
+        if word.startswith("# branch.oid "):
+            head = None if word.endswith("(initial)") else word.split(" ")[2]
+        elif kind != "#":
+            # Fields before the name: 1 XY sub 3 modes 2 objects, 2 has a score more, u has 4 modes and 3 objects.
+            found.append(word.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
+        if kind == "2":
             found.append(next(rest))
-    return tuple(found)
+    return Look(head, tuple(found))
+
+
+def changed(git: Git) -> tuple[str, ...]:
+    """The changed and untracked files of ``look``. Raises GitFailed."""
+    return look(git).changed
 
 
 def _branch(git: Git) -> str | None:

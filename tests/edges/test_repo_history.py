@@ -34,7 +34,9 @@ def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo
     assert "Liza-Revision: 5" in log
     assert "+revision: 5" in log
     assert git(repo, "log", "-1", "--format=%an %ae %at", "liza/blackboard").split() == [
-        "coder-1", "coder-1@liza", "1767225605",
+        "coder-1",
+        "coder-1@liza",
+        "1767225605",
     ]
     assert git(repo, "branch", "--all") == "* main"
     assert git(repo, "status", "--porcelain") == ""

@@ -57,7 +57,16 @@ def test_everything_uncommitted_is_in_the_tree_and_the_real_index_is_not_touched
     ref = salvage(slot, "t", "coder-1.1")
     assert ref == "refs/liza/salvage/t/coder-1.1"
     assert names(slot, ref) == {
-        "README.md", ".gitignore", "kept", "changed", "dir/file", "new\nname ü", "link", "x.log", "build/out", "run.sh",
+        "README.md",
+        ".gitignore",
+        "kept",
+        "changed",
+        "dir/file",
+        "new\nname ü",
+        "link",
+        "x.log",
+        "build/out",
+        "run.sh",
     }
     assert slot.out("rev-parse", f"{ref}^1") == slot.out("rev-parse", "HEAD")
     assert slot.out("show", f"{ref}:changed") == "new text"
@@ -128,9 +137,7 @@ def test_large_ignored_files_are_named_and_small_ones_saved(slot: Git) -> None:
     assert 'too large to be saved: "build/"' in slot.out("log", "-1", "--format=%B", ref)
 
 
-def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_files(
-    slot: Git, tmp_path: Path
-) -> None:
+def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_files(slot: Git, tmp_path: Path) -> None:
     inner = slot.directory / "lib" / "inner"
     inner.mkdir(parents=True)
     git(inner, "init", "-q", "-b", "main")

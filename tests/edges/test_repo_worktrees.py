@@ -172,9 +172,9 @@ def _finish_until(trees: Worktrees, run: str, step: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if step == "empty":
-        reset.empty = die  # type: ignore[assignment]
+        reset.wipe = die
     elif step == "switch":
-        Worktrees._switch = die  # type: ignore[assignment]
+        Worktrees._checkout = die  # type: ignore[assignment]
     elif step == "lay_back":
         worktrees.lay_back = die  # type: ignore[assignment]
     else:
