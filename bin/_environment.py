@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 KEPT = 2
@@ -41,28 +43,51 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
-def lacking() -> list[str]:
-    """What this Python lacks to make an environment by itself; Debian packs it apart."""
-    return [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+@dataclass(frozen=True)
+class Way:
+    """How an environment is made and filled: the commands, without what they make and what they install."""
+
+    create: list[str]
+    install: list[str]
 
 
-def check_tools(uv: str | None) -> None:
-    """Raises CannotGoOn where git is missing, or where nothing can make an environment."""
+def ways(env_dir: Path) -> list[Way]:
+    """What can make ``env_dir`` here, the best first. Raises CannotGoOn where nothing can, or where git is missing."""
     if shutil.which("git") is None:
         raise CannotGoOn("git is not installed", "Debian, Ubuntu: sudo apt install git", MISSING)
-    without = lacking()
-    if uv is None and without:
+    # The interpreter's real file: a link through a version manager may point elsewhere tomorrow.
+    this, made = str(Path(sys.executable).resolve()), str(env_dir / "bin" / "python")
+    found = []
+    uv = shutil.which("uv")
+    if uv is not None:
+        found.append(Way([uv, "venv", "-q", "--python", this], [uv, "pip", "install", "-q", "--python", made]))
+    without = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if "venv" not in without and reaches_into_others(this):
+        venv = [this, "-I", "-m", "venv", "--without-pip"]
+        found.append(Way(venv, [this, "-I", "-m", "pip", "--python", made, "install", "-q"]))
+    elif not without:
+        found.append(Way([this, "-I", "-m", "venv"], [made, "-I", "-m", "pip", "install", "-q"]))
+    if not found:
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         raise CannotGoOn(
             f"this Python ({sys.executable}) has no {' and no '.join(without)}, so it cannot make an environment",
             f"Debian, Ubuntu: sudo apt install {package} (or python3-venv)",
             MISSING,
         )
+    return found
+
+
+def reaches_into_others(interpreter: str) -> bool:
+    """Whether this Python's own pip can fill an environment that has none: half the time of giving it one."""
+    asked = subprocess.run([interpreter, "-I", "-m", "pip", "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"pip (\d+)\.(\d+)", asked.stdout)
+    return version is not None and (int(version[1]), int(version[2])) >= (22, 3)
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[None]:
-    """Hold the lock of ``.liza-venv``; say so when another process has it."""
+def only_one(home: Path) -> Iterator[int]:
+    """Hold the lock of ``.liza-venv``; say so when another process has it. The lock is the descriptor that it gives:
+    a step that inherits it keeps the lock, should this process be killed and leave the step at work."""
     try:
         home.mkdir(exist_ok=True)
         handle = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o666)
@@ -75,7 +100,7 @@ def only_one(home: Path) -> Iterator[None]:
         except BlockingIOError:
             say("another process is making the environment; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
 
@@ -86,18 +111,18 @@ def dev_tools(root: Path) -> list[str]:
     return [tool for tool in table.get("dependency-groups", {}).get("dev", []) if isinstance(tool, str)]
 
 
-def run(argv: Sequence[str | Path], root: Path) -> None:
-    """One step. Its output is shown only when it fails. Raises CannotGoOn."""
+def run(argv: Sequence[str], root: Path, lock: int) -> None:
+    """One step, which holds the lock too. Its output is shown only when it fails. Raises CannotGoOn."""
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONNOUSERSITE": "1"}
     for name in ("PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
         environment.pop(name, None)
     done = subprocess.run(
-        [str(word) for word in argv], cwd=root, env=environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        argv, cwd=root, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", pass_fds=(lock,),
     )  # fmt: skip
     if done.returncode != 0:
         sys.stderr.write(done.stdout[-4000:])
-        step = " ".join(str(word) for word in argv[:4])
+        step = " ".join(argv[:4])
         advice = "its last words are above; which package index is asked is set as for pip and uv everywhere"
         raise CannotGoOn(f"setting up failed in: {step} … (exit {done.returncode})", advice, REFUSED)
 
@@ -108,24 +133,14 @@ def is_made(root: Path, env_dir: Path, what: str) -> bool:
     return made_for == str(root) and (env_dir / "bin" / "python").exists()
 
 
-def make(root: Path, env_dir: Path, what: str, uv: str | None) -> None:
+def make(root: Path, env_dir: Path, what: str, way: Way, lock: int) -> None:
     """Make ``env_dir`` from nothing, or add the test tools to a finished one; the stamp comes last."""
-    finished = is_made(root, env_dir, "run")
-    if not finished and env_dir.exists():
-        shutil.rmtree(env_dir)
-    python = env_dir / "bin" / "python"
-    # The interpreter's real file: a link through a version manager may point elsewhere tomorrow.
-    interpreter = Path(sys.executable).resolve()
-    if uv is None:
-        create: list[str | Path] = [interpreter, "-I", "-m", "venv", env_dir]
-        install: list[str | Path] = [python, "-I", "-m", "pip", "install", "-q"]
-    else:
-        create = [uv, "venv", "-q", "--python", interpreter, env_dir]
-        install = [uv, "pip", "install", "-q", "--python", python]
     tools = dev_tools(root) if what == "test" else []
-    if not finished:
-        run(create, root)
-    run([*install, "-e", root, *tools], root)
+    if not is_made(root, env_dir, "run"):
+        if env_dir.exists():
+            shutil.rmtree(env_dir)
+        run([*way.create, str(env_dir)], root, lock)
+    run([*way.install, "-e", str(root), *tools], root, lock)
     for name in ("run", what):
         write_stamp(env_dir / f"stamp-{name}", root)
 
@@ -145,21 +160,21 @@ def forget_old(home: Path, current: Path) -> None:
 
 
 def main(root: Path, env_dir: Path, what: str) -> None:
-    uv = shutil.which("uv")
-    check_tools(uv)
-    with only_one(env_dir.parent):
+    able = ways(env_dir)
+    with only_one(env_dir.parent) as lock:
         if is_made(root, env_dir, what):
             return  # another process made it while this one waited
         task = "adding the test tools to" if is_made(root, env_dir, "run") else "making"
         say(f"{task} a private Python environment, {env_dir} (once; some seconds)")
-        try:
-            make(root, env_dir, what, uv)
-        except CannotGoOn as why:
-            if uv is None or lacking():
-                raise
-            # uv does not read pip's settings: an index that only pip knows of is found on the second try.
-            say(f"{why.what}; trying again with venv and pip")
-            make(root, env_dir, what, None)
+        for way in able:
+            try:
+                make(root, env_dir, what, way, lock)
+                break
+            except CannotGoOn as why:
+                if way is able[-1]:
+                    raise
+                # uv does not read pip's settings: an index that only pip knows of is found on the second try.
+                say(f"{why.what}; trying again with pip")
         forget_old(env_dir.parent, env_dir)
 
 
