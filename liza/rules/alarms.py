@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+import msgspec
 
 from liza.rules import invariants, planning
 from liza.rules.choose import Evidence
@@ -18,8 +19,7 @@ NEAR = 2
 CYCLES_WITH_A_FAILURE = 3
 
 
-@dataclass(frozen=True)
-class Alarm:
+class Alarm(msgspec.Struct, frozen=True):
     """``kind`` is a word for programs, ``about`` the entry, ``next`` one command."""
 
     kind: str
@@ -28,12 +28,11 @@ class Alarm:
     next: str
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys."""
 
-    evidence: Evidence = field(default_factory=Evidence)
-    signals: Mapping[str, datetime | None] = field(default_factory=dict)
+    evidence: Evidence = Evidence()
+    signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
 
 

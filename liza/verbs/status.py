@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,7 +37,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "signals": list(standing),
         "tasks": [fields_of(task) for task in state.tasks],
         "agents": [agent_row(crew, state, name, evidence, standing) for name in state.agents],
-        "alerts": [asdict(one) for one in found_alarms(crew, state, evidence)],
+        "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence)],
         "cost": {"money": None, "tokens": None, "budget": fields_of(state.config.budget)},
     }
 
@@ -46,7 +45,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
 def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, ...]:
     """What stands, seen from here."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
-    seen = Seen(evidence, since, crew.board.unknown_config())
+    seen = Seen(evidence=evidence, signals=since, unknown_config=crew.board.unknown_config())
     return alarms.alarms(state, crew.clock.now(), seen)
 
 

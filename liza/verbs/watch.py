@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict as fields_of
 
 from liza.verbs.crew import Crew
 from liza.verbs.status import changes, found_alarms
@@ -21,5 +22,5 @@ def watch(crew: Crew) -> Iterator[dict[str, Any]]:
         found = {(one.kind, one.about, one.next): one for one in found_alarms(crew, state, crew.evidence(state))}
         for key, alarm in found.items():
             if key not in standing:
-                yield {**asdict(alarm), "since": crew.clock.now()}
+                yield {**fields_of(alarm), "since": crew.clock.now()}
         standing = set(found)

@@ -71,7 +71,7 @@ def test_a_board_in_order_raises_nothing() -> None:
     ],
 )
 def test_a_lapsed_lease_says_what_is_known_of_its_owner(evidence: Evidence, says: str, step: str) -> None:
-    found = only(board(claimed()), Seen(evidence))
+    found = only(board(claimed()), Seen(evidence=evidence))
     assert found.kind == "expired_lease"
     assert says in found.message
     assert found.next == step
@@ -83,7 +83,7 @@ def test_a_lease_that_still_runs_is_no_alarm() -> None:
 
 def test_a_task_that_was_stopped_waits_quietly_while_its_supervisor_lives() -> None:
     assert kinds(board(claimed(handoff_pending=True))) == []
-    offline = Seen(Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
+    offline = Seen(evidence=Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
     assert kinds(board(claimed(handoff_pending=True)), offline) == ["expired_lease"]
 
 
@@ -164,7 +164,7 @@ def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:
         rejection_reason="wrong",
     )
     assert kinds(board(rejected)) == []
-    assert kinds(board(rejected), Seen(Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
+    assert kinds(board(rejected), Seen(evidence=Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
 
 
 def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> None:
