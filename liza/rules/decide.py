@@ -14,6 +14,7 @@ from liza.rules import choose, merging, planning
 from liza.rules.choose import Evidence, Limit, Nothing
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
+from liza.rules.transitions import has_said
 
 S = Status
 CRASH_WINDOW = 300.0
@@ -183,7 +184,7 @@ def decide(at: Situation) -> Action:
         return _watch(at, at.session, leaving)
     held = holding(at.state, at.agent)
     if leaving:
-        return LetGo(held.run) if held else Exit(0, "stopped")
+        return LetGo(held.run) if held and not _given_back(at, held) else Exit(0, "stopped")
     crash_loop = _crash_loop(at)
     if crash_loop:
         return crash_loop
@@ -213,6 +214,12 @@ def holding(state: State, agent: str) -> Holding | None:
     if state.planning.run and planning.planner_of(state) == agent:
         return Holding(state.planning.run, None, "planning")
     return None
+
+
+def _given_back(at: Situation, held: Holding) -> bool:
+    """Whether all was said about what is held: a coder's task stays its own after it was stopped."""
+    task = at.state.task(held.task) if held.task and held.kind == "work" else None
+    return task is not None and has_said(task, "stop", held.run)
 
 
 def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:

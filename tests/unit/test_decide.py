@@ -46,6 +46,15 @@ def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() 
     assert at(state, session=SessionFacts(run=run, standing=OVER)) == decide.Settle(run)
 
 
+def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, leaving=True) == decide.LetGo(run)
+    stopped = taking.stop(state, "task-1", run, NOW)
+    assert at(stopped, leaving=True) == decide.Exit(0, "stopped")
+    assert at(stopped, signals=("ABORT",)) == decide.Exit(0, "stopped")
+    assert at(stopped) == decide.Resume("task-1", run)
+
+
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
     state, run = claimed(board(task()))
     state, _ = taking.resume(state, "task-1", run, NOW)
