@@ -35,23 +35,40 @@ def person() -> str:
 
 
 def run_caller(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> RunCaller:
-    """The run that says this: from the session's environment, or, for a person who sits in a task's worktree and
-    does its work by hand, from the worktree. Raises Refused outside both."""
+    """The run that says this: from the session's environment, or, for a person who sits in a claimed worktree and
+    does its work by hand, from the worktree. Raises Refused outside both, NotYours for a session that speaks as
+    another one."""
     env = os.environ if environ is None else environ
     run = env.get("LIZA_RUN")
-    if run:
-        agent_of(run)
-        return RunCaller(run, env.get("LIZA_TASK") or None)
+    caller = _by_hand(crew, cwd) if not run else RunCaller(run, env.get("LIZA_TASK") or None)
+    agent_of(caller.run)
+    above = _outermost_session(crew)
+    if above is not None and above != caller.run:
+        raise NotYours(f"this was said from inside the session {above}, in the name of {caller.run}", "liza ready")
+    return caller
+
+
+def _by_hand(crew: Crew, cwd: Path | None) -> RunCaller:
     here = (cwd or Path.cwd()).resolve()
     slots = (crew.paths.worktrees / ".slots").resolve()
     if here.is_relative_to(slots) and here != slots:
         owner = crew.worktrees.owner(here.relative_to(slots).parts[0])
         if owner is not None:
-            return RunCaller(run=owner[1], task=owner[0])
+            return RunCaller(owner[1], _reviewed(crew, owner[1]) or owner[0])
     raise Refused(
         f"this is said by an agent's run, and {here} is neither a session nor a claimed worktree",
         "liza claim ID --agent coder-1, then cd .worktrees/ID",
     )
+
+
+def _reviewed(crew: Crew, run: str) -> str | None:
+    """The task that a reviewer's run has judged or is to judge; its worktree bears the reviewer's name."""
+    if role_of(agent_of(run)) != "code-reviewer":
+        return None
+    for task in crew.board.read().tasks:
+        if task.review_run == run or any(event.run == run for event in task.history):
+            return task.id
+    return None
 
 
 def task_of(caller: RunCaller) -> str:
@@ -85,6 +102,16 @@ def _session_around(crew: Crew) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
             return environ["LIZA_RUN"]
     return None
+
+
+def _outermost_session(crew: Crew) -> str | None:
+    """The run whose session this process descends from, as whoever started that session named it: a session can give
+    what it starts any environment, but not itself."""
+    found = None
+    for environ in ancestors.environs():
+        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
+            found = environ["LIZA_RUN"]
+    return found
 
 
 def option(given: str | None, name: str, example: str) -> str:

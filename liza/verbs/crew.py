@@ -116,4 +116,5 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
 
 
 def _crew(root: Path, clock: Clock | None) -> Crew:
-    return Crew(Paths(root), clock or SystemClock())
+    # By its one real name: sessions are known by the root that they were given.
+    return Crew(Paths(root.resolve()), clock or SystemClock())
