@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from liza.rules.errors import LizaError
 
@@ -15,7 +16,9 @@ BUG = 70
 
 def liza() -> None:
     """``liza``."""
-    sys.exit(guarded(carry_out, sys.argv[1:], "liza"))
+    code = guarded(carry_out, sys.argv[1:], "liza")
+    _record()
+    sys.exit(code)
 
 
 def liza_agent() -> None:
@@ -61,6 +64,16 @@ def supervise(words: Sequence[str]) -> int:
     from liza.cli import app
 
     return app.run_agent(words)
+
+
+def _record() -> None:
+    """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
+    from liza.verbs.crew import find_crew
+    from liza.verbs.record import record_if_alone
+
+    # What cannot be recorded now stays in the spool; what was typed is done all the same.
+    with suppress(LizaError, OSError):
+        record_if_alone(find_crew())
 
 
 def _tell(name: str, error: LizaError, as_json: bool) -> int:

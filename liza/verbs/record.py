@@ -56,6 +56,8 @@ def _texts(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
 
 def record_if_alone(crew: Crew) -> None:
     """What a verb does last: with no supervisor alive, nobody else would record."""
+    if not Spool(crew.paths.spool).revisions():
+        return
     locks = crew.paths.locks.glob("supervisor-*.lock")
     if not any(crew.supervised(lock.name.removeprefix("supervisor-").removesuffix(".lock")) for lock in locks):
         record(crew)
