@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from liza.rules.model import Event, State, Status, Task
@@ -51,7 +51,8 @@ def _ended(before: State, after: State) -> Iterator[News]:
 def _told(event: Event, task: Task) -> str:
     """A sentence for an event; the empty string for those that only machines need."""
     tell = _TELL.get(event.event)
-    return f"{task.id} {tell(event, task)}" if tell else ""
+    said = tell(event, task) if tell else ""
+    return f"{task.id} {said}" if said else ""
 
 
 def _short(text: str | None, width: int = 160) -> str:
@@ -65,12 +66,18 @@ def _blocked(event: Event, task: Task) -> str:
     return f"blocked: {_short(event.detail)}. It asks: {asks}{answer}"
 
 
+def _over(event: Event, task: Task) -> str:
+    """A session that handed over has said its word: its end is no news."""
+    handed = any(one.event == "handoff" and one.run == event.run for one in task.history)
+    return "" if handed else f"session over without a word: {_short(event.detail)}"
+
+
 def _merged(event: Event, task: Task) -> str:
     tested = "its tests pass" if task.tested else "untested"
     return f"merged as {(event.commit or '')[:10]}, {tested}"
 
 
-_TELL = {
+_TELL: dict[str, Callable[[Event, Task], str]] = {
     "claim": lambda event, task: f"claimed as {event.run}, try {task.iteration}",
     "resume": lambda event, task: f"goes on as {event.run}, try {task.iteration}",
     "submit": lambda event, task: f"submitted at {(event.commit or '')[:10]}",
@@ -78,7 +85,7 @@ _TELL = {
     "handoff": lambda event, task: "handed over to a fresh session",
     "stop": lambda event, task: "stopped; it is kept for the same coder",
     "crash": lambda event, task: f"crashed: {_short(event.detail)}",
-    "ended": lambda event, task: f"session over without a word: {_short(event.detail)}",
+    "ended": _over,
     "block": _blocked,
     "claim review": lambda event, task: "under review",
     "release review": lambda event, task: f"review given back: {_short(event.detail)}",

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import merging, reviewing, shaping, working
-from liza.rules.model import AlignmentNote, Merging, State
+from liza.rules.model import AlignmentNote, Handoff, Merging, State
 from liza.rules.narrate import news
 from liza.rules.shaping import Asked, Wanted
 from liza.rules.transitions import ARROWS, Said
@@ -64,3 +64,13 @@ def test_every_arrow_that_a_person_should_hear_of_has_its_sentence(verb: str) ->
     said = Said(now=NOW, by="coder-1", run="coder-1.1", commit=HEAD, detail="why")
     after = before.with_task(remark(before.tasks[0], verb, said))
     assert len(told(before, after)) == 1
+
+
+def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
+    state, run = claimed(board(task()))
+    note = Handoff(agent="coder-1", summary="half", next_action="the rest")
+    handed = working.handoff(state, "task-1", run, note, NOW)
+    ended = working.session_over(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    assert told(handed, ended) == []
+    silent = working.session_over(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    assert told(state, silent) == [("coder-1", "task-1 session over without a word: bye")]
