@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from liza.rules.errors import LizaError
 from liza.rules.paths import role_of
 from liza.verbs.crew import Crew
 from liza.verbs.down import down
@@ -89,11 +88,12 @@ class Cast:
     def __enter__(self) -> Cast:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Politely; firmly after a while or at Ctrl+C; then everything that is left. Raises nothing."""
+        """Politely; firmly after a while or at Ctrl+C; then every session that is left. Nothing of it can be hurried
+        away by an impatient Ctrl+C. Raises Refused, LockTimeout for what cannot be stopped."""
         self._over = True
         before = [(number, signal.signal(number, lambda *_: self._ask(signal.SIGTERM))) for number in _STOPPERS]
         try:
@@ -101,18 +101,10 @@ class Cast:
             for limit, harder in ((POLITE, signal.SIGTERM), (FIRM, signal.SIGKILL)):
                 if not self._gone(limit):
                     self._ask(harder)
-            self._gone(FIRM)
-            if self.crew.paths.state.exists():
-                self._end_sessions()
+            down(self.crew, now=True)
         finally:
             for number, handler in before:
                 signal.signal(number, handler)
-
-    def _end_sessions(self) -> None:
-        try:
-            down(self.crew, now=True)
-        except LizaError as left:
-            sys.stderr.write(f"liza demo: {left.message}\n")
 
     def _ask(self, number: int) -> None:
         for child in self._children.values():
@@ -120,16 +112,14 @@ class Cast:
                 child.send_signal(number)
 
     def _gone(self, limit: float) -> bool:
-        """Whether all are gone within ``limit`` seconds each."""
-        return all([_ended(child, limit) for child in self._children.values()])
-
-
-def _ended(child: subprocess.Popen[bytes], limit: float) -> bool:
-    try:
-        child.wait(timeout=limit)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+        """Whether all are gone within ``limit`` seconds."""
+        ends = time.monotonic() + limit
+        try:
+            for child in self._children.values():
+                child.wait(timeout=max(0.0, ends - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
 
 def say(words: Sequence[str], root: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -31,7 +31,7 @@ def shown(cents):
     """A price as the customer reads it."""
     return f"{cents / 100:.2f}"
 ''',
-    "tests/test_prices.py": '''\
+    "tests/test_prices.py": """\
 import unittest
 
 from shop.prices import shown
@@ -40,7 +40,7 @@ from shop.prices import shown
 class PricesTest(unittest.TestCase):
     def test_cents_are_shown_as_a_price(self):
         self.assertEqual(shown(1250), "12.50")
-''',
+""",
 }
 
 
@@ -72,5 +72,3 @@ def make(root: Path) -> str:
     git.out("add", "-A")
     git.out("commit", "-q", "-m", "A small shop")
     return git.out("rev-parse", "HEAD")
-
-

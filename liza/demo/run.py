@@ -6,25 +6,23 @@ import queue
 import shlex
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from liza.board import events, journal
+from liza.board import events
 from liza.cli import columns, tell
 from liza.demo import cast, project, proof
 from liza.demo.cast import Cast, Left
-from liza.demo.story import Story
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
+from liza.rules.narrate import news
 from liza.rules.paths import Paths
 from liza.verbs.caller import person
 from liza.verbs.crew import Crew, SystemClock
@@ -37,7 +35,7 @@ REVIEWER = "code-reviewer-1"
 RIVALS = ("price-currency", "price-discount")
 """Two tasks that change the same lines."""
 ANSWERS = {"invoice-mail": "billing@shop.example"}
-_COLOURS = {"merged": "green", "not merged": "yellow", "you": "bold"}
+_COLOURS = {"you": "bold", "project": "plain"}
 
 
 def demo(directory: Path | None) -> int:
@@ -54,7 +52,11 @@ def demo(directory: Path | None) -> int:
     crew = Crew(Paths(root), SystemClock())
     _be_quick(crew)
     with _interrupted_by_signals():
-        _play(crew, env)
+        try:
+            _play(crew, env)
+        except KeyboardInterrupt:
+            _line("", f"all stopped; the work is in {root}/.worktrees and on task/*")
+            raise
     return _end(crew, env, time.monotonic() - began)
 
 
@@ -96,8 +98,8 @@ def _play(crew: Crew, env: Mapping[str, str]) -> None:
         watch.put_into(heard)
         for agent in FIRST:
             players.start(agent)
-        _line("", f"started {', '.join(FIRST)}; {REVIEWER} comes when both {' and '.join(RIVALS)} are begun")
-        scene = Scene(crew, players, journal.highest(crew.paths.journal))
+        _line("", f"started {', '.join(FIRST)}")
+        scene = Scene(crew, players, crew.board.read())
         while not scene.look():
             _hear(heard, ends, scene)
 
@@ -122,16 +124,14 @@ class Scene:
 
     crew: Crew
     players: Cast
-    seen: int
-    story: Story = field(default_factory=Story)
+    seen: State
 
     def look(self) -> bool:
         """Tell what is new and do what is a person's; whether the goal is reached. Raises Refused."""
-        new = list(takewhile(lambda one: one.revision > self.seen, journal.newest(self.crew.paths.journal)))
-        self.seen = new[0].revision if new else self.seen
-        state = self.crew.board.read()
-        for who, what in self.story.tell(reversed(new), state):
-            _line(who, what)
+        before, state = self.seen, self.crew.board.read()
+        self.seen = state
+        for one in news(before, state):
+            _line("you" if one.who.startswith("human:") else one.who, one.text)
         self._answer(state)
         self._call_reviewer(state)
         return state.goal.status == "COMPLETED"
@@ -143,7 +143,7 @@ class Scene:
             if task.failed_by or task.answers or task.id not in ANSWERS:
                 raise Refused(f"{task.id} is blocked: {task.blocked_reason}", f"liza task show {task.id}")
             words = ["task", "unblock", task.id, "--answer", ANSWERS[task.id]]
-            _line("you", f"asked {task.blocked_questions[0]!r}, you type: liza {shlex.join(words)}")
+            _line("you", f"type: liza {shlex.join(words)}")
             done = cast.say(words, self.crew.paths.root, self.players.env)
             if done.returncode != 0:
                 raise Refused(f"liza {shlex.join(words)}: {done.stderr.strip()}", f"liza task show {task.id}")
@@ -153,6 +153,7 @@ class Scene:
         begun = [task for name in RIVALS if (task := state.task(name)) and task.base_commit]
         if len(begun) == len(RIVALS) and REVIEWER not in self.players.agents():
             self.players.start(REVIEWER)
+            _line("", f"started {REVIEWER}: {' and '.join(RIVALS)} change the same lines, and both are begun")
 
     def waits_for(self) -> str:
         """Each task that is not merged, and where it stands; else the goal."""
@@ -169,7 +170,7 @@ def _end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     tell.live(f"\n{cast.say(['status'], root, env).stdout}")
     git, branch = Git(root), state.config.integration_branch
     merged = git.out("log", "--first-parent", "--format=  %h %s", branch)
-    tell.live(f"\ngit log --first-parent {branch}\n{merged}\n")
+    tell.live(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
     found = proof.wrong(crew, env)
     if found:
         raise Refused("; ".join(found), _logs(crew))
@@ -197,5 +198,6 @@ def _logs(crew: Crew) -> str:
 
 
 def _line(who: str, what: str) -> None:
-    name = columns.paint(f"{who:<16}", _COLOURS.get(who, "cyan"), tell.colours(sys.stdout))
-    tell.live(f"  {name}{columns.harmless(what)}")
+    room = max(60, shutil.get_terminal_size((150, 24)).columns - 20)
+    text = columns.harmless(what) if len(what) <= room else f"{columns.harmless(what)[: room - 1]}…"
+    tell.live(f"  {columns.paint(f'{who:<16}', _COLOURS.get(who, 'cyan'), tell.colours())}{text}")

@@ -51,7 +51,9 @@ def tell(words: Sequence[str], stdin: str = "") -> str:
 
 def attempt(command: str) -> str | None:
     """Run a shell command; None when it succeeds, else its last line."""
-    done = subprocess.run(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     say(f"$ {command}\n  exit {done.returncode}")
     if done.returncode == 0:
         return None

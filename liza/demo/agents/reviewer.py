@@ -21,7 +21,7 @@ def main() -> None:
         tell([*brief.liza, "verdict", "reject", "  ".join(points)])
         say("rejected")
         return
-    tell([*brief.liza, "verdict", "approve", f"ran {len(commands)} commands, all succeed: {'; '.join(commands)}"])
+    tell([*brief.liza, "verdict", "approve", f"{len(commands)} commands succeed: {'; '.join(commands)}"])
     say("approved")
 
 

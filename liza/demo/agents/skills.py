@@ -67,7 +67,7 @@ class Invoice:
     def total(self, percent):
         return self.net() + tax(self.net(), percent)
 '''
-_MODEL_TEST = '''\
+_MODEL_TEST = """\
 import unittest
 
 from shop.invoice import Invoice, tax
@@ -76,12 +76,12 @@ from shop.invoice import Invoice, tax
 class InvoiceTest(unittest.TestCase):
     def test_total_is_net_and_tax(self):
         self.assertEqual(Invoice((("Tea", 1000),)).total(20), 1200)
-'''
-_ROUNDING_TEST = '''\
+"""
+_ROUNDING_TEST = """\
 
     def test_half_a_cent_rounds_up(self):
         self.assertEqual(tax(250, 5), 13)
-'''
+"""
 _TEXT = '''\
 """An invoice as text."""
 
@@ -92,7 +92,7 @@ def page(invoice):
     """The invoice as the customer reads it."""
     lines = [f"{name:<20}{shown(cents):>10}" for name, cents in invoice.lines]
 '''
-_TEXT_TEST = '''\
+_TEXT_TEST = """\
 import unittest
 
 from shop.invoice import Invoice
@@ -103,7 +103,7 @@ class TextTest(unittest.TestCase):
     def test_a_line_each_and_the_sum(self):
         rows = page(Invoice((("Tea", 250), ("Cup", 1000)))).splitlines()
         self.assertEqual([row.split() for row in rows], [["Tea", "2.50"], ["Cup", "10.00"], ["Net", "12.50"]])
-'''
+"""
 _MAIL = f'''\
 """An invoice as a mail."""
 
@@ -119,7 +119,7 @@ def message(to, text):
     mail.set_content(text)
     return mail
 '''
-_MAIL_TEST = '''\
+_MAIL_TEST = """\
 import unittest
 
 from shop.mail import SENDER, message
@@ -129,7 +129,7 @@ class MailTest(unittest.TestCase):
     def test_it_goes_from_the_shop_to_the_customer(self):
         mail = message("ann@home.example", "Tea 2.50")
         self.assertEqual((mail["From"], mail["To"]), (SENDER, "ann@home.example"))
-'''
+"""
 _STOCK = '''\
 """The stock: how many of each are there."""
 
@@ -139,7 +139,7 @@ def reserve(stock, name, count):
     left = stock.get(name, 0) - count
     return None if left < 0 else {**stock, name: left}
 '''
-_STOCK_TEST = '''\
+_STOCK_TEST = """\
 import unittest
 
 from shop.stock import reserve
@@ -149,7 +149,7 @@ class StockTest(unittest.TestCase):
     def test_what_is_there_is_taken_and_what_is_not_is_refused(self):
         self.assertEqual(reserve({"tea": 2}, "tea", 2), {"tea": 0})
         self.assertIsNone(reserve({"tea": 2}, "tea", 3))
-'''
+"""
 _PRICES = '''\
 """Prices, in cents."""
 
@@ -165,7 +165,7 @@ _BOTH = (
     ", percents off and with its currency",
     'f"{cents * (100 - percent_off) / 10000:.2f} {currency}".rstrip()',
 )
-_CURRENCY_TEST = '''\
+_CURRENCY_TEST = """\
 import unittest
 
 from shop.prices import shown
@@ -174,8 +174,8 @@ from shop.prices import shown
 class CurrencyTest(unittest.TestCase):
     def test_the_currency_stands_behind_the_amount(self):
         self.assertEqual(shown(1250, currency="EUR"), "12.50 EUR")
-'''
-_DISCOUNT_TEST = '''\
+"""
+_DISCOUNT_TEST = """\
 import unittest
 
 from shop.prices import shown
@@ -184,7 +184,7 @@ from shop.prices import shown
 class DiscountTest(unittest.TestCase):
     def test_percents_are_taken_off(self):
         self.assertEqual(shown(1250, percent_off=10), "11.25")
-'''
+"""
 
 
 def _model(words: str, rounding: str) -> str:
@@ -207,7 +207,9 @@ SKILLS: dict[str, dict[Situation, Step]] = {
         ),
     },
     "invoice-text": {
-        "first": Step({"shop/text.py": _TEXT}, Crash("ConnectionError: the service hung up in the middle of shop/text.py")),
+        "first": Step(
+            {"shop/text.py": _TEXT}, Crash("ConnectionError: the service hung up in the middle of shop/text.py")
+        ),
         "resumed": Step(
             {
                 "shop/text.py": _TEXT + '    return "\\n".join([*lines, f"{\'Net\':<20}{shown(invoice.net()):>10}"])\n',
@@ -220,7 +222,9 @@ SKILLS: dict[str, dict[Situation, Step]] = {
         "answered": Step({"shop/mail.py": _MAIL, "tests/test_mail.py": _MAIL_TEST}),
     },
     "stock-reserve": {
-        "first": Step({"shop/stock.py": _STOCK}, Handoff("reserve() is written and committed", "write tests/test_stock.py")),
+        "first": Step(
+            {"shop/stock.py": _STOCK}, Handoff("reserve() is written and committed", "write tests/test_stock.py")
+        ),
         "handed over": Step({"tests/test_stock.py": _STOCK_TEST}),
     },
     "price-currency": {
