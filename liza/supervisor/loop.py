@@ -73,6 +73,7 @@ class Supervisor:
                 if isinstance(action, rules.Exit):
                     return action
                 self._carry_out(action)
+                self._breathe(action)
         finally:
             self.watch.close()
             if self.memory.job is not None:
@@ -93,6 +94,13 @@ class Supervisor:
         for one in news(before, state):
             if one.who == self.agent:
                 self.say(one.text)
+
+    def _breathe(self, action: rules.Action) -> None:
+        """The same action twice on the same revision has changed nothing: a mistake of ours must not burn a core."""
+        now = (action, self.seen.revision)
+        if not isinstance(action, rules.Wait) and now == self.memory.last_done:
+            self._wait(TRY_AGAIN)
+        self.memory.last_done = now
 
     def _carry_out(self, action: rules.Action) -> None:
         try:
