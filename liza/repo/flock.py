@@ -14,12 +14,14 @@ from liza.rules.errors import LockTimeout
 
 @contextmanager
 def locked(path: Path, timeout: float = 300) -> Iterator[int]:
-    """Hold flock(2) on ``path``; gives the descriptor, so that a child can go on holding it.
+    """Hold flock(2) on ``path``, a file that is made or a directory that is there; gives the descriptor, so that a child can go on holding it.
 
     Raises LockTimeout after ``timeout`` seconds.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    kind = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    handle = os.open(path, kind | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -17,7 +17,7 @@ from liza.repo.flock import locked
 
 def put(path: Path, name: str, lines: Sequence[str]) -> None:
     """Have exactly ``lines`` in the section ``name``; no lines, no section. Repeatable. Raises OSError."""
-    with locked(path.parent / "liza.lock"):
+    with locked(path.parent):
         text = _read(path)
         kept = _section(name).sub("", text)
         if lines:

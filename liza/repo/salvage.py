@@ -1,4 +1,4 @@
-"""Saving what lies in a work tree before anything resets it, and laying unfinished work back later.
+"""Saving what lies in a work tree before anything resets it; ``layback`` brings the unfinished part of it back.
 
 A salvage is a commit under ``refs/liza/salvage/<task>/<run>``. Its first parent is the HEAD that was there, its tree
 everything that was not committed: changed, untracked, small ignored files, nested repositories as bundles. What git
@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.repo.merges import merged
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.survey import look
@@ -26,14 +25,6 @@ IGNORED_LIMIT = 10 * 1024 * 1024
 BUNDLES = ".liza-nested"
 _TIME_LIMIT = 1800.0
 _DEPTH = 3
-
-
-@dataclass(frozen=True)
-class LaidBack:
-    """Names laid back as uncommitted changes, and names left out because the branch changed the same lines."""
-
-    files: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,67 +70,11 @@ def show_hidden_changes(git: Git) -> None:
     skipped = [row[2:] for row in rows if row[0] in "Ss" and os.path.lexists(git.directory / row[2:])]
     for option, names in (("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)):
         if names:
-            git.out("update-index", option, "-z", "--stdin", stdin=_joined(names))
-
-
-def lay_back(git: Git, ref: str) -> LaidBack:
-    """Put the uncommitted, not ignored files of a salvage into the work tree of ``git`` as uncommitted changes.
-
-    Where HEAD is another than it was then, they are merged; a file that conflicts is left as the branch has it.
-    Raises GitFailed.
-    """
-    base, work = _parts(git, ref)
-    head = _head(git)
-    if head is None or base is None:
-        return LaidBack()
-    files = git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, work)
-    conflicts: tuple[str, ...] = ()
-    if files and head != base:
-        work, conflicts = _merged(git, base, head, work)
-        files = git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, work)
-    chosen = tuple(name for name in files if name not in conflicts)
-    if chosen:
-        git.out(
-            "restore",
-            f"--source={work}",
-            "--worktree",
-            "--pathspec-from-file=-",
-            "--pathspec-file-nul",
-            stdin=_joined(chosen),
-            env={"GIT_LITERAL_PATHSPECS": "1"},
-        )
-    return LaidBack(chosen, conflicts)
-
-
-def unfinished(git: Git, ref: str) -> tuple[str, ...]:
-    """Names of the uncommitted, not ignored files in a salvage: what ``lay_back`` would bring. Raises GitFailed."""
-    base, work = _parts(git, ref)
-    if base is None:
-        return git.names("ls-tree", "-r", "-z", "--name-only", work)
-    return git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, work)
-
-
-def newest(git: Git, task: str) -> str | None:
-    """The newest salvage of a task that was not laid back yet. Raises GitFailed."""
-    places = (f"refs/liza/salvage/{task}/", _laid_ref(task))
-    rows = git.out("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *places).splitlines()
-    found = dict(row.split(" ", 1) for row in rows)
-    laid = found.pop(_laid_ref(task), None)
-    name = next(iter(found), None)
-    return None if name is None or found[name] == laid else name
-
-
-def note_laid_back(git: Git, task: str, ref: str) -> None:
-    """Remember that a salvage went back into the work, so that it does not go there twice. Raises GitFailed."""
-    git.out("update-ref", _laid_ref(task), git.out("rev-parse", "--verify", ref))
-
-
-def _laid_ref(task: str) -> str:
-    return f"refs/liza/laid-back/{task}"
+            git.out("update-index", option, "-z", "--stdin", stdin=joined(names))
 
 
 def _save(git: Git, task: str, run: str, depth: int) -> str:
-    head = _head(git)
+    head = head_of(git)
     with _index(git) as aside:
         staged = _staged(aside)
         _add_changes(aside, head)
@@ -154,13 +89,14 @@ def _save(git: Git, task: str, run: str, depth: int) -> str:
     # What was staged, then changed or deleted again, is in no file any more.
     lost = staged is not None and staged not in (work, _tree(git, head))
     if tree != work or lost:
-        parents.append(_commit(git, _tree_of(git, extras), (), f"Ignored and nested files of {run}\n"))
+        parents.append(commit(git, _tree_of(git, extras), (), f"Ignored and nested files of {run}\n"))
     if staged is not None and lost:
-        parents.append(_commit(git, staged, parents[:1], f"Staged files of {run}\n"))
-    return _keep(git, salvage_ref(task, run), _commit(git, tree, parents, _message(task, run, extras)))
+        parents.append(commit(git, staged, parents[:1], f"Staged files of {run}\n"))
+    return _keep(git, salvage_ref(task, run), commit(git, tree, parents, _message(task, run, extras)))
 
 
-def _commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+def commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+    """A commit of Liza's own, on no ref yet. Raises GitFailed."""
     words = [word for parent in parents for word in ("-p", parent)]
     return git.signed().out("commit-tree", tree, *words, "-F", "-", stdin=message)
 
@@ -193,7 +129,7 @@ def _add_changes(aside: Git, head: str | None) -> None:
     aside.out("add", "--update", "--", ":/")
     new = [name for name in aside.names("ls-files", "--others", "--exclude-standard", "-z") if not name.endswith("/")]
     if new:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=_joined(new))
+        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=joined(new))
 
 
 def _extras(aside: Git, task: str, run: str, depth: int) -> _Extras:
@@ -258,10 +194,10 @@ def _bundle(aside: Git, nested: Git, depth: int) -> str:
 
 def _add_extras(aside: Git, extras: _Extras) -> None:
     if extras.ignored:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=_joined(extras.ignored))
+        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=joined(extras.ignored))
     if extras.bundles:
         rows = [f"100644 {blob}\t{path}" for path, blob in extras.bundles]
-        aside.out("update-index", "--add", "-z", "--index-info", stdin=_joined(rows))
+        aside.out("update-index", "--add", "-z", "--index-info", stdin=joined(rows))
 
 
 def _tree_of(git: Git, extras: _Extras) -> str:
@@ -282,11 +218,11 @@ def _known(git: Git, ref: str, head: str | None, tree: str) -> str | None:
     return None
 
 
-def _keep(git: Git, ref: str, commit: str) -> str:
-    """Put a new ref on ``commit``: an older salvage is never written over."""
+def _keep(git: Git, ref: str, made: str) -> str:
+    """Put a new ref on ``made``: an older salvage is never written over."""
     for number in range(1, 1000):
         name = ref if number == 1 else f"{ref}+{number}"
-        if git.run("update-ref", name, commit, "0" * len(commit)).code == 0:
+        if git.run("update-ref", name, made, "0" * len(made)).code == 0:
             return name
     raise GitFailed(f"{ref} could not be written", "git for-each-ref refs/liza/salvage")
 
@@ -301,37 +237,17 @@ def _message(task: str, run: str, extras: _Extras) -> str:
     return "\n".join([*lines, "", f"Liza-Task: {task}", f"Liza-Run: {run}", ""])
 
 
-def _parts(git: Git, ref: str) -> tuple[str | None, str]:
-    """The HEAD under a salvage, and its tree without the extras."""
-    rows = git.out("log", "--max-count=1", "--format=%T %P", ref).split()
-    tree, base, extra = rows[0], *([*rows[1:3], None, None][:2])
-    if extra is None or base is None:
-        return base, str(tree)
-    extras = git.names("ls-tree", "-r", "-z", "--name-only", extra)
-    with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
-        aside = git.having(GIT_INDEX_FILE=str(Path(folder) / "index"))
-        aside.out("read-tree", str(tree))
-        aside.out("update-index", "--force-remove", "-z", "--stdin", stdin=_joined(extras))
-        return base, aside.out("write-tree")
-
-
-def _merged(git: Git, base: str, head: str, work: str) -> tuple[str, tuple[str, ...]]:
-    """The changes base → work put onto ``head``: a tree, and the names that conflict."""
-    # merge-tree wants commits with a common parent; these three are made for it and kept by nothing.
-    root = _commit(git, git.out("rev-parse", f"{base}^{{tree}}"), (), "base\n")
-    ours = git.out("rev-parse", f"{head}^{{tree}}")
-    return merged(git, _commit(git, ours, (root,), "ours\n"), _commit(git, work, (root,), "theirs\n"))
-
-
-def _head(git: Git) -> str | None:
+def head_of(git: Git) -> str | None:
+    """The commit at HEAD; None before the first. Raises GitFailed."""
     done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
     return done.stdout.decode().strip() or None
 
 
-def _is_in(git: Git, commit: str, place: str) -> bool:
-    """Whether ``commit`` is in ``place``; not, where there is no such place: then it is saved."""
-    return commit == place or git.run("merge-base", "--is-ancestor", commit, place, codes=(0, 1, 128)).code == 0
+def _is_in(git: Git, head: str, place: str) -> bool:
+    """Whether ``head`` is in ``place``; not, where there is no such place: then it is saved."""
+    return head == place or git.run("merge-base", "--is-ancestor", head, place, codes=(0, 1, 128)).code == 0
 
 
-def _joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str]) -> str:
+    """``names`` as a git with ``-z --stdin`` reads them."""
     return "".join(f"{name}\0" for name in names)

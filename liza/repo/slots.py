@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 
 _OWNER = "liza"
@@ -68,6 +70,42 @@ def release_locks(admin: Path) -> None:
     """Remove what a killed git left locked. Only for who has proved that no session lives in the slot."""
     for name in _STALE:
         (admin / name).unlink(missing_ok=True)
+
+
+def below(place: Path, common: Path) -> dict[str, Path]:
+    """The git directories of all work trees directly below ``place``, there or not, by the name of the slot."""
+    real = place.resolve()
+    admins = common / "worktrees"
+    found = ((_points_to(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
+    return {path.parent.name: admin for path, admin in found if path is not None and path.parent.parent == real}
+
+
+def remove_half_made(git: Git, slot: Path, admin: Path) -> None:
+    """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""
+    git.run("worktree", "remove", "--force", "--force", str(slot))
+    # Killed early enough, there is too little of it for git to recognise.
+    for left in (slot, admin):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+
+
+def link(place: Path, slot: str) -> None:
+    """``.worktrees/<task>``, for people: always there or absent, never half. Raises GitFailed, OSError."""
+    target = f".slots/{slot}"
+    if place.is_symlink() and str(place.readlink()) == target:
+        return
+    if place.exists() and not place.is_symlink():
+        raise GitFailed(f"{place} is in the way of a link to the slot", f"mv {place} {place}.saved")
+    aside = place.with_name(f".{place.name}.{os.getpid()}")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(target)
+    aside.replace(place)
+
+
+def unlink(place: Path, slot: str) -> None:
+    """Take the link away if it leads to ``slot``. Raises OSError."""
+    if place.is_symlink() and str(place.readlink()) == f".slots/{slot}":
+        place.unlink()
 
 
 def read_owner(admin: Path) -> Owner | None:

@@ -7,8 +7,6 @@ that nothing an agent puts at ``.git`` leads a reset somewhere else.
 
 from __future__ import annotations
 
-import os
-import shutil
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,10 +14,11 @@ from pathlib import Path
 
 from liza.repo import reset, slots
 from liza.repo.flock import locked
+from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.salvage import lay_back, newest, note_laid_back, salvage, save, unfinished
+from liza.repo.salvage import salvage, save
 from liza.repo.slots import Owner
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, Missing, NotYours, Refused
@@ -57,7 +56,7 @@ class Worktrees:
                 # The directory is gone and its records are not: git makes it anew over them only when forced twice.
                 slots.write_owner(admin, None)
             elif admin is not None:
-                self._remove_half_made(slot, admin)
+                slots.remove_half_made(self.git, path, admin)
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whoever dies, the lock lasts as long as this git: nobody removes what it is still writing.
             git = self.git.holding(held).within(1800)
@@ -93,7 +92,9 @@ class Worktrees:
         """
         admin, owner = self._owned(slot)
         if owner is None or (owner.task, owner.run) != (task, run):
-            raise NotYours(f"slot {slot} belongs to {_who(owner)}, not to {run}", f"liza task show {task}")
+            raise NotYours(
+                f"slot {slot} belongs to {owner.run if owner else 'nobody'}, not to {run}", f"liza task show {task}"
+            )
         if not owner.done:
             branch = branch_of(task)
             known = branches(self.git, branch, self.integration)
@@ -107,7 +108,7 @@ class Worktrees:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
             slots.write_owner(admin, replace(owner, done=True, before=None))
-        self._link(slot, task)
+        slots.link(self.paths.link(task), slot)
 
     def finished(self, slot: str, task: str, run: str) -> bool:
         """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
@@ -140,7 +141,7 @@ class Worktrees:
 
         Nothing happens where the slot belongs to another task or is gone; repeatable. Raises GitFailed.
         """
-        self._unlink(slot, task)
+        slots.unlink(self.paths.link(task), slot)
         with self._alone(slot):
             admin = self._admin(slot)
             owner = slots.read_owner(admin) if admin is not None else None
@@ -189,14 +190,17 @@ class Worktrees:
         What cannot be saved is not removed.
         """
         saved: list[str] = []
-        for slot in self.names():
-            admin = self._admin(slot)
-            if admin is not None and not slots.half_made(admin):
+        for slot, admin in slots.below(self.paths.slot("x").parent, self._common).items():
+            path = self.paths.slot(slot)
+            if path.is_dir() and not slots.half_made(admin):
                 admin, owner = self._owned(slot)
                 ref = self._save(slot, owner, slot, None)
                 saved += [ref] if ref else []
             with locked(self.paths.worktree_lock):
-                self.git.out("worktree", "remove", "--force", "--force", str(self.paths.slot(slot)), timeout=600)
+                if slots.half_made(admin):
+                    slots.remove_half_made(self.git, path, admin)
+                else:
+                    self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
         for link in self.paths.worktrees.iterdir() if self.paths.worktrees.is_dir() else ():
             if link.is_symlink() and str(link.readlink()).startswith(".slots/"):
                 link.unlink()
@@ -294,34 +298,3 @@ class Worktrees:
         """The name of the slot whose directory this is."""
         real = place.parent.resolve() / place.name
         return place.name if real.parent == self.paths.slot("x").parent.resolve() else None
-
-    def _remove_half_made(self, slot: str, admin: Path) -> None:
-        """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""
-        path = self.paths.slot(slot)
-        self.git.run("worktree", "remove", "--force", "--force", str(path))
-        # Killed early enough, there is too little of it for git to recognise.
-        for left in (path, admin):
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
-
-    def _link(self, slot: str, task: str) -> None:
-        """``.worktrees/<task>``, for people: always there or absent, never half."""
-        link = self.paths.link(task)
-        target = f".slots/{slot}"
-        if link.is_symlink() and str(link.readlink()) == target:
-            return
-        if link.exists() and not link.is_symlink():
-            raise GitFailed(f"{link} is in the way of a link to the slot", f"mv {link} {link}.saved")
-        aside = link.with_name(f".{task}.{os.getpid()}")
-        aside.unlink(missing_ok=True)
-        aside.symlink_to(target)
-        aside.replace(link)
-
-    def _unlink(self, slot: str, task: str) -> None:
-        link = self.paths.link(task)
-        if link.is_symlink() and str(link.readlink()) == f".slots/{slot}":
-            link.unlink()
-
-
-def _who(owner: Owner | None) -> str:
-    return "nobody" if owner is None else owner.run

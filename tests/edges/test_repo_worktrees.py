@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.repo import brief_filter, exclude, reset, salvage, slots
+from liza.repo.layback import lay_back
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.repo.worktrees import Prepared, Worktrees
@@ -367,7 +368,7 @@ def test_a_link_planted_in_a_slot_is_never_written_through(trees: Worktrees, tmp
     ref = salvage.save(trees.slot_git("s1"), "one", "coder-1.1")
     subprocess.run(["rm", "-rf", place / "d"], check=True)
     (place / "d").symlink_to(outside)
-    salvage.lay_back(trees.slot_git("s1"), ref)
+    lay_back(trees.slot_git("s1"), ref)
     claim(trees, "s1", "one", "coder-1.2")
     trees.detach("s1", "integration", "coder-1.3")
     assert (outside / "f").read_text() == "precious\n"
@@ -400,6 +401,17 @@ def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees:
     assert not trees.paths.worktrees.exists()
     assert git(trees.paths.root, "worktree", "list").count("\n") == 0
     assert trees.remove_all() == ()
+
+
+def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees: Worktrees) -> None:
+    for slot in ("half", "gone"):
+        trees.add(slot, "main")
+    (trees.paths.root / ".git" / "worktrees" / "half" / "locked").write_text("initializing")
+    (trees.paths.slot("half") / ".git").unlink()
+    subprocess.run(["rm", "-rf", trees.paths.slot("gone")], check=True)
+    assert trees.remove_all() == ()
+    assert not trees.paths.worktrees.exists()
+    assert git(trees.paths.root, "worktree", "list", "--porcelain").count("worktree ") == 1
 
 
 def test_an_owner_file_that_cannot_be_read_is_an_error_and_not_a_free_slot(trees: Worktrees) -> None:
