@@ -14,8 +14,9 @@ from liza.rules.errors import LockTimeout
 
 @contextmanager
 def locked(path: Path, timeout: float = 300) -> Iterator[int]:
-    """Hold flock(2) on ``path``, a file that is made or a directory that is there; gives the descriptor, so that a child can go on holding it.
+    """Hold flock(2) on ``path``, a file that is made or a directory that is there.
 
+    Gives the descriptor, so that a child can go on holding the lock.
     Raises LockTimeout after ``timeout`` seconds.
     """
     if not path.is_dir():
