@@ -34,7 +34,7 @@ def spliced(known: Document, after: State) -> Document:
     """The document that means ``after``. Raises BoardInconsistent where no way leads to it; nothing is half done."""
     try:
         if not known.is_whole:
-            return _by_parts(known, after).like(known)
+            return _by_parts(known, after)
     except (Doubt, Unparsable):
         pass
     return _whole(known, after)
@@ -50,7 +50,7 @@ def _by_parts(known: Document, after: State) -> Document:
     made = assembled(text, parts)
     if made.state != after and made.state != build(dump(after), State):
         raise Doubt("the parts do not add up to what was wanted")
-    return made
+    return made if made.took_names(known) else document.resplit(made)
 
 
 def _section(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:

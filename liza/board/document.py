@@ -55,14 +55,15 @@ class Document:
             made.append(name if count == 1 and part.key else (part.section, f"{part.key}#{part.kind}{count}"))
         return made
 
-    def like(self, other: Document) -> Document:
-        """This document, knowing the names that another with the same entries has found out."""
-        if len(self.parts) == len(other.parts) and all(
+    def took_names(self, other: Document) -> bool:
+        """Whether the other has the same entries in the same order; what it knows of their names is taken over."""
+        same = len(self.parts) == len(other.parts) and all(
             a is b or (a.kind, a.section, a.key) == (b.kind, b.section, b.key)
             for a, b in zip(self.parts, other.parts, strict=True)
-        ):
+        )
+        if same:
             self.names = other.names
-        return self
+        return same
 
     @property
     def is_whole(self) -> bool:
@@ -89,13 +90,25 @@ def read(text: str, name: str = NAME, known: Document | None = None) -> Document
         return known
     try:
         if known is not None and not known.is_whole and (parts := _resynced(known, text)) is not None:
-            return assembled(text, parts, name).like(known)
+            made = assembled(text, parts, name)
+            made.took_names(known)
+            return made
         memory = {(part.section, part.text): part for part in known.parts} if known is not None else {}
         pieces = splitter.split(text)
         _refuse_newer(pieces, name)
         return assembled(text, [meant(piece, memory) for piece in pieces], name)
     except (Doubt, Unparsable):
         return read_whole(text, name)
+
+
+def resplit(made: Document) -> Document:
+    """A document that was put together, split as whoever reads it will split it. Raises Doubt, Unparsable."""
+    memory = {(part.section, part.text): part for part in made.parts}
+    parts = [meant(piece, memory) for piece in splitter.split(made.text)]
+    again = assembled(made.text, parts)
+    if again.state != made.state:
+        raise Doubt("the text does not come apart as it was put together")
+    return again
 
 
 def meant(piece: Piece, memory: dict[tuple[str, str], Part] | None = None) -> Part:

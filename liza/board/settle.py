@@ -25,7 +25,9 @@ from liza.rules.paths import Paths
 STILL: Final = 0.5
 """Seconds for which size, time and sha of an edited board must stand still before it counts."""
 _PATIENCE: Final = 10.0
-_TORN_READS: Final = 3
+_TORN_READS: Final = 2
+_FRESH: Final = 2.0
+"""Seconds after its last change in which a board that is broken or short may still be on its way."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,10 @@ class Settler:
                 found = self._fingerprint()
                 try:
                     self.is_broken = False
-                    standing = self.settled(accepted=found == seen, patient=torn < _TORN_READS)
+                    age = time.time() - found[1] / 1e9
+                    standing = self.settled(
+                        accepted=found == seen or age > STILL, patient=torn < _TORN_READS and age < _FRESH
+                    )
                 except _Unsettled as unsettled:
                     torn += bool(unsettled.args)
                 else:
@@ -136,6 +141,12 @@ class Settler:
         if not accepted:
             raise _Unsettled
         return self._settle_edit(data, digest, sealed, last, patient)
+
+    def settle_birth(self) -> None:
+        """A first board that a crash kept from coming to be leaves nothing that counts."""
+        sealed, last = seal.read(self._places.seal), journal.last(self._places.journal)
+        if last is not None and (sealed is None or not sealed.before):
+            self._void(last)
 
     def _void(self, record: Record) -> None:
         """A revision that was announced and never came to be."""
@@ -176,7 +187,7 @@ class Settler:
             if patient:
                 raise _Unsettled("broken") from None
             raise
-        if known is not None and outside.torn(known, found):
+        if known is not None and found.state.revision >= known.state.revision and outside.torn(known, found):
             self._data, self._digest, self._document = remembered
             if patient:
                 raise _Unsettled("torn")

@@ -221,7 +221,7 @@ def _change_sequence(sheet: Sheet, node: Node, old: list[Any], new: list[Any], k
 def _swap_items(sheet: Sheet, node: Node, gone: range, fresh: list[Any], key: str) -> None:
     """Items ``gone`` leave, ``fresh`` ones come in their place."""
     column = node.column
-    for item in node.items:
+    for item in node.items[gone.start : gone.stop]:
         if not re.fullmatch(r" *-\s+", sheet.bare(item.line)[: item.column].ljust(column + 2)):
             raise Doubt("an item that does not stand on the line of its dash")
     if not gone and not fresh:

@@ -164,12 +164,13 @@ class Board:
         with self._turned(), self._held():
             if self._places.state.exists():
                 raise Refused(f"{self._places.state} is there already", "liza status")
+            self._settler.settle_birth()
             known = document.read(text)
             number = max(1, journal.highest(self._places.journal) + 1)
             if known.state.revision != number:
                 known = changes.spliced(known, msgspec.structs.replace(known.state, revision=number))
             _refuse(judge.every(known.state))
-            nothing = Standing(known, b"", sha(b""), Seal(0, sha(b""), sha(b"")))
+            nothing = Standing(known, b"", "", Seal(0, "", ""))
             self._commit(nothing, known, Record(number, actor="human", event="init"), full=True)
 
     def replace_text(self, actor: str, text: str, event: str = "edit") -> None:

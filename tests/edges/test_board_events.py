@@ -1,0 +1,108 @@
+"""Being told: what happens to the board, to signals and to other files arrives as typed events in a queue."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+
+import pytest
+
+from liza.board import events, signals
+from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
+from liza.rules.errors import Usage
+from liza.rules.paths import Paths
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    made = Paths(tmp_path)
+    made.tx.mkdir(parents=True)
+    return made
+
+
+def until(inbox: queue.Queue[events.Happening], wanted: events.Happening) -> None:
+    """Waits for one event, whatever else comes before it."""
+    while inbox.get(timeout=10) != wanted:
+        pass
+
+
+def test_a_board_that_is_renamed_into_place_or_edited_in_place_is_told(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        (paths.tx / "next").write_text("a")
+        (paths.tx / "next").rename(paths.state)
+        until(inbox, BoardChanged())
+        paths.state.write_text("b")
+        until(inbox, BoardChanged())
+
+
+def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        (paths.liza / "state.yaml.lock").write_text("x")
+        (paths.tx / "seal").write_text("x")
+        paths.state.write_text("last")
+        assert inbox.get(timeout=10) == BoardChanged()
+
+
+def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    run = paths.run("coder-1.7")
+    with events.watch(paths, [run]) as watch:
+        watch.put_into(inbox)
+        signals.raise_signal(paths, "PAUSE", "for lunch")
+        until(inbox, SignalChanged())
+        (run / "ready").touch()
+        until(inbox, FileChanged(run.resolve() / "ready"))
+
+
+def test_what_happens_between_arming_and_asking_is_not_lost(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        paths.state.write_text("early")
+        watch.put_into(inbox)
+        until(inbox, BoardChanged())
+
+
+def test_after_rearming_the_reader_is_told_to_look_and_hears_again(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        watch.rearm("an overflow")
+        until(inbox, WatchLost("an overflow", polling=False))
+        paths.state.write_text("x")
+        until(inbox, BoardChanged())
+
+
+def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Exhausted(events.Observer):  # type: ignore[misc, valid-type]
+        def start(self) -> None:
+            raise OSError(24, "inotify instance limit reached")
+
+    monkeypatch.setattr(events, "Observer", Exhausted)
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        first = inbox.get(timeout=10)
+        assert isinstance(first, WatchLost)
+        assert first.polling
+        assert watch.is_polling
+        paths.state.write_text("x")
+        until(inbox, BoardChanged())
+
+
+def test_signals_stand_in_the_order_of_their_strength_until_they_are_cleared(paths: Paths) -> None:
+    for name in ("PAUSE", "ABORT", "CHECKPOINT"):
+        signals.raise_signal(paths, name, f"why {name}")
+    assert signals.standing(paths) == ("ABORT", "CHECKPOINT", "PAUSE")
+    assert signals.text_of(paths, "ABORT") == "why ABORT"
+    assert signals.clear(paths, "ABORT")
+    assert not signals.clear(paths, "ABORT")
+    assert signals.text_of(paths, "ABORT") is None
+    assert signals.standing(paths) == ("CHECKPOINT", "PAUSE")
+    with pytest.raises(Usage):
+        signals.raise_signal(paths, "STOP")
