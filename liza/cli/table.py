@@ -46,7 +46,7 @@ MODULES: Final[dict[str, str]] = {
 HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "Start",
-        ("init", "demo", "doctor", "programs list", "programs check", "programs show", "up", "down"),
+        ("init", "demo", "doctor", "programs list", "programs check", "programs show", "programs trust", "up", "down"),
     ),
     (
         "Look",

@@ -70,7 +70,9 @@ def _before(at: Context) -> list[str]:
         said.append(f"REJECTED by {by}: {lines(reason, MIDDLE)}\n  Fix that first.")
     if task.integration_fix:
         branch = at.state.config.integration_branch
+        failed = [event.detail for event in task.history if event.event == "merge failed" and event.detail]
         said.append(f"MERGE FAILED: merge {branch} into this branch, mend what breaks, run the tests, submit again.")
+        said += [f"  It said: {lines(failed[-1], SMALL)}"] if failed else []
     handed = at.state.handoff.get(task.id)
     if handed is not None and handed.summary:
         said.append(f"HANDED OVER: {lines(handed.summary, SMALL)} Next: {lines(handed.next_action, SMALL)}")

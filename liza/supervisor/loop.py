@@ -25,11 +25,13 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.settle import STOPPED, settle
 from liza.supervisor.situation import gather, unsettled
 from liza.verbs import claim, record, review
+from liza.verbs.alert import raise_alarms, write_down
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_words
 from liza.verbs.orphans import end_orphans
 
 TRY_AGAIN = 1.0
+TOLD_ALREADY = ("blocked", "integration_failed")
 LONG = 1e6  # seconds, as far as poll(2) can count
 
 
@@ -71,6 +73,8 @@ class Supervisor:
             while True:
                 action = self._next()
                 if isinstance(action, rules.Exit):
+                    if action.code != 0:
+                        write_down(self.crew, [f"{self.agent}  its supervisor has stopped: {action.why}"])
                     return action
                 self._carry_out(action)
                 self._breathe(action)
@@ -243,7 +247,17 @@ class Supervisor:
         self._tell_ready()
         self._hear_end()
         record.record(self.crew)
+        self._alarm()
         self._wait(seconds)
+
+    def _alarm(self) -> None:
+        """Say what newly stands in somebody's way, once a revision."""
+        if self.memory.alarmed == self.seen.revision:
+            return
+        self.memory.alarmed = self.seen.revision
+        for alarm in raise_alarms(self.crew, self.seen):
+            if alarm.kind not in TOLD_ALREADY:
+                self.say(f"! {alarm.message}")
 
     def _hear_end(self) -> None:
         """Have the end of the living session, whoever started it, come as an event."""

@@ -40,6 +40,7 @@ class Memory:
     session: SessionMemory | None = None
     job: Job | None = None
     last_said: str = ""
+    alarmed: int = 0
     last_done: tuple[object, int] | None = None
     merge_tried: tuple[int, str] | None = None
 

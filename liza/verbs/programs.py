@@ -13,6 +13,7 @@ from liza.programs.preset import Preset
 from liza.programs.presets import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.paths import Paths
+from liza.verbs.caller import human_or
 from liza.verbs.crew import find_crew
 
 _AT_ONCE = 8  # they are asked for their versions, and each is a process that mostly waits
@@ -47,6 +48,13 @@ def shown(name: str) -> dict[str, Any]:
     preset = _table().named(name) if ":" in name else _row_of(_table(), name)
     found: dict[str, Any] = {**msgspec.structs.asdict(preset), **_row(preset)}
     return found
+
+
+def trusted() -> dict[str, Any]:
+    """A person has read this project's ``liza.toml``, and lets it, as it is now, say what programs run."""
+    crew = find_crew()
+    human_or(crew, planner=False)
+    return {"trusted": "liza.toml", "sha256": presets.trust(crew.paths)}
 
 
 def _row_of(table: Presets, name: str) -> Preset:

@@ -99,7 +99,10 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
     task = replace(
         TASK,
         rejection_reason="rounding is untested",
-        history=(Event(time=NOW, event="reject", agent="code-reviewer-1"),),
+        history=(
+            Event(time=NOW, event="reject", agent="code-reviewer-1"),
+            Event(time=NOW, event="merge failed", agent="coder-2", detail="conflict with integration in mail.py"),
+        ),
         integration_fix=True,
         answers=(Answer(question="Which sender?", answer="billing@shop.example"),),
     )
@@ -119,6 +122,7 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
             assert words in text
         assert "for someone else" not in text
     assert "MERGE FAILED: merge integration into this branch" in made.block
+    assert "conflict with integration in mail.py" in made.block
 
 
 def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:

@@ -1,0 +1,44 @@
+"""The alarms of a crew, each written down once until it clears, whichever supervisor sees it first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from liza.board.files import swap
+from liza.board.lock import Lock
+from liza.rules.alarms import Alarm
+from liza.rules.model import State
+from liza.verbs.crew import Crew
+from liza.verbs.status import found_alarms
+
+Standing = list[tuple[str, str]]
+
+
+def raise_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
+    """Append what is new to `.liza/alerts.log`, and give it back to be said. Another supervisor's turn: nothing."""
+    lock = Lock(crew.paths.locks / "alerts.lock")
+    if not lock.try_acquire():
+        return ()
+    try:
+        return _raise(crew, state)
+    finally:
+        lock.release()
+
+
+def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
+    place = crew.paths.tx / "alerts"
+    before = set(msgspec.json.decode(place.read_bytes(), type=Standing)) if place.exists() else set()
+    found = {(one.kind, one.about): one for one in found_alarms(crew, state, crew.evidence(state))}
+    new = tuple(alarm for key, alarm in found.items() if key not in before)
+    if new:
+        write_down(crew, [f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
+    if set(found) != before:
+        swap(place, msgspec.json.encode(sorted(found)))
+    return new
+
+
+def write_down(crew: Crew, lines: list[str]) -> None:
+    """Append lines to `.liza/alerts.log`, each with its time."""
+    stamp = f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    with crew.paths.alerts.open("a", encoding="utf-8") as log:
+        log.writelines(f"{stamp}  {line}\n" for line in lines)
