@@ -51,16 +51,24 @@ def uninstall(git: Git) -> None:
     git.unpinned().run("config", "--local", "--remove-section", f"filter.{NAME}", codes=(0, 128))
 
 
+def bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the files ``names`` that no other filter works on: binding ours would store them unfiltered.
+
+    Raises GitFailed.
+    """
+    rows = git.names("check-attr", "-z", "filter", "--", *names) if names else ()
+    values = zip(rows[::3], rows[2::3], strict=True)
+    return tuple(name for name, value in values if value in ("unspecified", "unset", NAME))
+
+
 def bind(git: Git, names: Sequence[str], run: str) -> None:
     """Have the filter work on the instructions files ``names`` (relative to the top) while ``run`` needs it.
 
-    Raises Refused for a file that another filter works on: binding ours would store it unfiltered; GitFailed.
+    Raises Refused for a file that is not ``bindable`` or cannot be named, GitFailed.
     """
     lines = [f"{_pattern(name)} filter={NAME}" for name in names]
-    rows = git.names("check-attr", "-z", "filter", "--", *names) if names else ()
-    for name, value in zip(rows[::3], rows[2::3], strict=True):
-        if value not in ("unspecified", "unset", NAME):
-            raise Refused(f"{name} goes through the filter {value!r}, so a brief cannot be hidden in it", "liza doctor")
+    for name in sorted({*names} - {*bindable(git, names)}):
+        raise Refused(f"{name} goes through a filter of the project, so no brief can be hidden in it", "liza doctor")
     marked.put(info(git, "attributes"), f"run={run}", lines)
 
 

@@ -1,7 +1,7 @@
 """The history of the board: a commit a revision, on a ref that is no branch.
 
-``git log -p liza/blackboard`` finds it, because git looks a short name up below ``refs/`` before anything else it
-could mean here; ``git branch`` and ``git push --all`` do not see it. The index and HEAD of nobody are touched.
+``git log -p liza/blackboard`` finds it, because git looks a short name up below ``refs/`` before it thinks of tags and
+branches; ``git branch`` and ``git push --all`` do not see it. The index and HEAD of nobody are touched.
 """
 
 from __future__ import annotations

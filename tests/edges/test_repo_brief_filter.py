@@ -132,9 +132,10 @@ def test_only_the_file_at_the_top_is_bound_and_hidden(repo: Path, tracked: Path)
 
 def test_a_file_that_another_filter_works_on_is_refused(repo: Path, tracked: Path) -> None:
     (repo / ".gitattributes").write_text("CLAUDE.md filter=git-crypt\n")
-    with pytest.raises(Refused, match="git-crypt"):
+    with pytest.raises(Refused, match=r"CLAUDE\.md goes through a filter"):
         brief_filter.bind(Git(repo), ["AGENTS.md", "CLAUDE.md"], "coder-3.1")
     assert brief_filter.runs(Git(repo)) == ("coder-1.7",)
+    assert brief_filter.bindable(Git(repo), ["AGENTS.md", "CLAUDE.md"]) == ("AGENTS.md",)
     with pytest.raises(Refused):
         brief_filter.bind(Git(repo), ["../AGENTS.md"], "coder-3.1")
 
