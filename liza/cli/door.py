@@ -68,12 +68,17 @@ def supervise(words: Sequence[str]) -> int:
 
 def _record() -> None:
     """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
+    if "liza.verbs.crew" not in sys.modules:
+        return
     from liza.verbs.crew import find_crew
-    from liza.verbs.record import record_if_alone
 
     # What cannot be recorded now stays in the spool; what was typed is done all the same.
     with suppress(LizaError, OSError):
-        record_if_alone(find_crew())
+        crew = find_crew()
+        if crew.board.spool.revisions():
+            from liza.verbs.record import record_if_alone
+
+            record_if_alone(crew)
 
 
 def _tell(name: str, error: LizaError, as_json: bool) -> int:

@@ -234,9 +234,15 @@ def _patch(row: str, colour: bool) -> str:
 
 def validation(found: Row) -> str:
     """Every violation in a line, or that there is none."""
-    lines = [f"{one['entry']}: {one['field']} is {one['found']}, wanted {one['wanted']}" for one in found["violations"]]
+    lines = [_violation(one) for one in found["violations"]]
     lines += [f"warning: {warning}" for warning in found["warnings"]]
     return "\n".join(lines + ([f"{found['path']}: {found['tasks']} tasks, no violation"] if found["valid"] else []))
+
+
+def _violation(one: Row) -> str:
+    if one["field"] == "text":
+        return str(one["found"])
+    return f"{one['entry']}: {one['field']} is {one['found']}, wanted {one['wanted']}"
 
 
 def programs(found: Row) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from liza.board import document
+import msgspec
+
+from liza.board import document, parse, values
+from liza.board.splitter import TABLES
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, Missing, Usage
 from liza.rules.model import State
@@ -22,11 +25,41 @@ def validate(path: Path | None) -> dict[str, Any]:
     try:
         state = document.load(text, place.name)
     except BoardInconsistent as broken:
-        violations.append(_said(place.name, "text", broken.message, "a board that can be read"))
+        violations += list(_unreadable(text)) or [_said(place.name, "text", broken.message, "a board that can be read")]
         return _told(place, None, violations, warnings)
     violations += [_said(one.entry, one.field, one.found, one.wanted) for one in invariants.check(state)]
     warnings += [f"config.{key} is no setting" for key in document.unknown_config(text)]
     return _told(place, state, violations, warnings)
+
+
+def _unreadable(text: str) -> Iterator[dict[str, str]]:
+    """Every entry whose values no rule can read; nothing where the text is no mapping at all."""
+    try:
+        plain = parse.whole(text)
+    except (parse.Unparsable, parse.Doubt):
+        return
+    if not isinstance(plain, dict):
+        return
+    for section, kind in values.fields(State).items():
+        for name, inside, wanted in _entries(section, kind, plain.get(section)):
+            try:
+                values.build(inside, wanted)
+            except msgspec.ValidationError as wrong:
+                what, _, field = str(wrong).partition(" - at `$")
+                yield _said(name, field.strip("`.") or section, what, "a value that can be read")
+
+
+def _entries(section: str, kind: Any, inside: Any) -> list[tuple[str, Any, Any]]:
+    """The entries of a section, each with its name and what it has to be; a section without entries is one itself."""
+    entry = values.struct_in(kind)
+    if inside is None:
+        return []
+    if isinstance(inside, list) and entry is not None:
+        names = [one.get("id") if isinstance(one, dict) else None for one in inside]
+        return [(str(name or f"{section}[{at}]"), inside[at], entry) for at, name in enumerate(names)]
+    if isinstance(inside, dict) and section in TABLES:
+        return [(name, one, entry) for name, one in inside.items()]
+    return [(section, inside, kind)]
 
 
 def _told(place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -276,6 +277,9 @@ def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tm
     found = json.loads(done.stdout)
     assert (done.returncode, found["valid"]) == (1, False)
     assert {one["entry"] for one in found["violations"]} >= {"t 1", "t2"}
+    broken.write_text(text.replace("status: UNCLAIMED", "status: UNCLAIMD").replace("  status: OK", "  status: [1]"))
+    found = json.loads(say(["validate", str(broken), "--json"], tmp_path).stdout)
+    assert [one["entry"] for one in found["violations"]] == ["t1", "t2", "circuit_breaker"]
     broken.write_text("tasks: [\n")
     assert say(["validate", str(broken)], tmp_path).returncode == 1
     assert say(["validate", str(tmp_path / "nothing.yaml")], tmp_path).returncode == 5
@@ -398,6 +402,54 @@ def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_a
     assert git(crew, "show", "integration:mine.txt") == "mine"
     assert git(crew, "status", "--porcelain") == ""
     assert json.loads(ok(["sync", "--json"], crew))["result"] == "unchanged"
+
+
+def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_it(crew: Path) -> None:
+    followed = {"status": ["status", "--watch", "--json"], "history": ["history", "-f", "--json"]}
+    processes = {
+        name: subprocess.Popen([str(BIN / "liza"), *words], cwd=crew, stdout=subprocess.PIPE, text=True)
+        for name, words in followed.items()
+    }
+    try:
+        first = json.loads(_line(processes["status"]))
+        told = [json.loads(_line(processes["history"])) for _ in range(first["revision"])]
+        assert [one["revision"] for one in told] == list(range(1, first["revision"] + 1))
+        ok(["note", "look here"], crew)
+        assert json.loads(_line(processes["status"]))["revision"] == first["revision"] + 1
+        assert json.loads(_line(processes["history"]))["revision"] == first["revision"] + 1
+    finally:
+        for process in processes.values():
+            process.send_signal(signal.SIGINT)
+    assert [process.wait(timeout=60) for process in processes.values()] == [130, 130]
+
+
+def test_the_output_of_a_run_is_shown_from_its_end_and_followed_into_the_next_run(crew: Path) -> None:
+    ok(["claim", "t1", "--agent", "coder-1"], crew)
+    runs = crew / ".liza" / "run" / "coder-1"
+    (runs / "coder-1.1").mkdir(parents=True)
+    output = runs / "coder-1.1" / "output.log"
+    output.write_text("".join(f"line {number}\n" for number in range(1000)))
+    assert ok(["logs", "coder-1", "-n", "2"], crew) == "line 998\nline 999\n"
+    process = subprocess.Popen(
+        [str(BIN / "liza"), "logs", "coder-1", "-n1", "-f"], cwd=crew, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert _line(process) == "line 999\n"
+        with output.open("a") as file:
+            file.write("more\n")
+        assert _line(process) == "more\n"
+        (runs / "coder-1.2").mkdir()
+        (runs / "coder-1.2" / "output.log").write_text("the next run\n")
+        ok(["note", "so that the board changes, as it does when a run is taken"], crew)
+        assert [_line(process) for _ in range(3)] == ["\n", "── coder-1.2 ──\n", "the next run\n"]
+    finally:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 INITS = {
