@@ -1,4 +1,4 @@
-"""`liza demo` as an installed command, in a clean HOME without a git identity. Every test looks at the traces of one run."""
+"""`liza demo` as an installed command, in a clean HOME without a git identity: every test looks at one run."""
 
 from __future__ import annotations
 

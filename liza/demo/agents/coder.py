@@ -22,7 +22,7 @@ def main() -> None:
     say(f"{task}: {situation}")
     # Somebody may have stopped us between two steps: what is not known for a situation is begun as the first time.
     step = known.get(situation, known["first"])
-    branch = brief.found(r"^MERGE FAILED: merge (\S+) into")
+    branch = brief.found(r"[Mm]erge (\S+) into this branch")
     if branch is not None:
         _merge(branch)
     _write(step, brief)
@@ -83,8 +83,10 @@ def _submit(brief: Brief, task: str) -> None:
 
 
 def _commit(task: str, words: str) -> None:
+    """Commit what there is; a session before this one may have done it all."""
     tell(["git", "add", "-A"])
-    tell(["git", "commit", "-q", "-m", f"{task}: {words}"])
+    if attempt("git diff --cached --quiet && ! git rev-parse -q --verify MERGE_HEAD") is not None:
+        tell(["git", "commit", "-q", "-m", f"{task}: {words}"])
 
 
 if __name__ == "__main__":
