@@ -18,11 +18,13 @@ _BELONGING = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
 class Evidence:
     """What the edges saw before a decision: nothing here can be read off the board.
 
-    ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over.
+    ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
+    that hold a review or the planning with a lapsed lease, of an agent that is offline, in a session that is over.
     """
 
     offline: frozenset[str] = frozenset()
     dead: frozenset[str] = frozenset()
+    abandoned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
         return f"{agent} is no code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
         return f"it is {task.status}"
-    if task.reviewing_by is not None:
+    if task.reviewing_by is not None and task.review_run not in evidence.abandoned:
         return f"{task.reviewing_by} is reviewing it"
     if agent in authors(task):
         return f"{agent} wrote it"

@@ -187,7 +187,7 @@ def decide(at: Situation) -> Action:
         return LetGo(held.run) if held and not _given_back(at, held) else Exit(0, "stopped")
     crash_loop = _crash_loop(at)
     if crash_loop:
-        return crash_loop
+        return LetGo(held.run) if held and not _given_back(at, held) else crash_loop
     if at.job is not None:
         return Wait(at.job)
     if held is not None:
@@ -296,7 +296,7 @@ def _look_for_work(at: Situation) -> Action:
         return Wait("resting before the next session", at.rest)
     role = role_of(at.agent)
     if role == "planner":
-        trigger = planning.wake(at.state)
+        trigger = planning.wake(at.state, at.evidence)
         return Wait(trigger) if isinstance(trigger, str) else ClaimPlanning(trigger.name)
     if role == "code-reviewer":
         review = choose.choose_review(at.state, at.agent, at.evidence)

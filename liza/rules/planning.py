@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.choose import occupation
+from liza.rules.choose import Evidence, occupation
 from liza.rules.errors import NotYours, Refused
 from liza.rules.model import FINAL, State, Status
 from liza.rules.paths import agent_of
@@ -16,6 +16,7 @@ from liza.rules.taking import lease, next_run
 S = Status
 MOST_WAKES = 2
 FAILED_CODERS = 2
+_NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,22 @@ def _complete(state: State) -> list[Trigger]:
     return [Trigger("SPRINT_COMPLETE", (), f"{merged} of {len(state.tasks)} merged")]
 
 
-def wake(state: State) -> Trigger | str:
+def wake(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
     """The trigger that a planner should be woken for now, or the reason why none is."""
     standing = triggers(state)
     if not standing:
         return "nothing to plan"
     first = standing[0]
-    if state.planning.run is not None:
+    if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
     if state.planning.fingerprint == first.fingerprint and state.planning.count >= MOST_WAKES:
         return f"{first.name} stands unchanged after {MOST_WAKES} planning sessions: it waits for a person"
     return first
 
 
-def claim_planning(state: State, agent: str, now: datetime) -> tuple[State, str]:
+def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence = _NO_EVIDENCE) -> tuple[State, str]:
     """``agent`` takes the wake-up that stands; its run. Raises Refused."""
-    trigger = wake(state)
+    trigger = wake(state, evidence)
     if isinstance(trigger, str):
         raise Refused(f"{agent} has nothing to plan: {trigger}", "liza status")
     busy = occupation(state, agent)

@@ -123,8 +123,9 @@ class Supervisor:
             case rules.ClaimReview(task):
                 review.claim_review(self.crew, self.agent, task)
             case rules.ClaimPlanning(trigger):
+                evidence = self.crew.evidence(self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
-                    tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now())
+                    tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
                 self._say(f"woken: {trigger}")
             case rules.StartSession(run):
                 self._start(run)

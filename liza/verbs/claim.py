@@ -61,11 +61,12 @@ def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
 
 
 def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[str, str, str, Evidence]:
-    evidence = crew.evidence(crew.board.read())
+    before = crew.board.read()
+    evidence = crew.evidence(before)
     now = crew.clock.now()
-    with crew.change(agent, "reserve", task_id) as tx:
+    wanted = task_id or _pick(before, agent, now, evidence)
+    with crew.change(agent, "reserve", wanted) as tx:
         state = taking.register(tx.state, agent)
-        wanted = task_id or _pick(state, agent, now, evidence)
         slot = choose.free_slot(state, taking.find(state, wanted))
         taker = taking.Taker(agent, processes.identity())
         tx.state, run = taking.reserve(state, wanted, taker, slot, now, evidence)

@@ -22,7 +22,7 @@ from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import NoCrew
 from liza.rules.model import Clock, State, Status, Task
-from liza.rules.paths import Paths
+from liza.rules.paths import Paths, agent_of
 from liza.verbs import sessions
 
 
@@ -97,7 +97,18 @@ class Crew:
         return Evidence(
             offline=frozenset(agent for agent in owners if not self.supervised(agent)),
             dead=frozenset(task.run for task in asked if task.run and sessions.over(self.run_dir(task.run))),
+            abandoned=frozenset(self._abandoned(state)),
         )
+
+    def _abandoned(self, state: State) -> Iterator[str]:
+        """Reviews and planning whose lease lapsed, whose supervisor is gone and whose session is over."""
+        reviews = [(task.review_run, task.review_lease_expires) for task in state.tasks]
+        held = [*reviews, (state.planning.run, state.planning.lease_expires)]
+        for run, expires in held:
+            if run is None or expires is None or expires > self.clock.now() or self.supervised(agent_of(run)):
+                continue
+            if sessions.over(self.run_dir(run)):
+                yield run
 
 
 _ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})

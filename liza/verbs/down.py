@@ -86,10 +86,12 @@ def purge(crew: Crew) -> Purged:
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
     gone, kept = _branches(crew, made, found.branch)
-    if not kept:
+    _refs(crew, "refs/liza/candidates")
+    if kept:
+        # What stays is explained by the history, so that stays too.
+        kept.append(HISTORY_REF)
+    else:
         _refs(crew, HISTORY_REF)
-        _refs(crew, "refs/liza/candidates")
-        _refs(crew, "refs/liza/pins")
     shutil.rmtree(crew.paths.liza)
     with suppress(FileNotFoundError):
         shutil.rmtree(crew.paths.worktrees)
@@ -101,27 +103,25 @@ def _made(path: Path) -> str | None:
 
 
 def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[str], list[str]]:
-    """Liza's branches go when every commit of theirs is on a branch of the person's."""
-    mine = crew.git.out("for-each-ref", "--format=%(refname)", "refs/heads/task/", "refs/liza/salvage/").split()
-    if made is not None and made != current:
-        mine.append(f"refs/heads/{made}")
-    others = [
-        ref
-        for ref in crew.git.out(
-            "for-each-ref", "--format=%(refname)", "refs/heads/", "refs/remotes/", "refs/tags/"
-        ).split()
-        if ref not in mine
-    ]
+    """Liza's branches go when every commit of theirs is on a branch that stays; integration is judged first."""
+    integration = [f"refs/heads/{made}"] if made is not None and made != current else []
+    mine = [*integration, *_named(crew, "refs/heads/task/", "refs/liza/salvage/")]
+    staying = [ref for ref in _named(crew, "refs/heads/", "refs/remotes/", "refs/tags/") if ref not in mine]
     gone, kept = [], []
     for ref in mine:
-        if crew.git.out("rev-list", "-n1", ref, "--not", *others):
+        if crew.git.out("rev-list", "-n1", ref, "--not", *staying):
             kept.append(ref)
+            staying.append(ref)
         else:
             crew.git.out("update-ref", "-d", ref)
             gone.append(ref)
     return gone, kept
 
 
+def _named(crew: Crew, *prefixes: str) -> list[str]:
+    return crew.git.out("for-each-ref", "--format=%(refname)", *prefixes).split()
+
+
 def _refs(crew: Crew, prefix: str) -> None:
-    for ref in crew.git.out("for-each-ref", "--format=%(refname)", prefix).split():
+    for ref in _named(crew, prefix):
         crew.git.out("update-ref", "-d", ref)

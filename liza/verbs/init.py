@@ -60,8 +60,7 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
             (crew.paths.specs / "goal.md").write_text(f"# {goal}\n\nSay here what must be true when this is done.\n")
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         command, setup = _baseline(crew, options, tip, say)
-        chosen = presets.choose(options.program, os.environ, "coder", Config(), presets.load(crew.paths))
-        say("programs", f"{chosen.spec} for all roles, permissions {options.permissions}")
+        say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
         crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()))
     except BaseException:
         take_out(crew, found, tip)
@@ -91,6 +90,14 @@ def fit(directory: Path) -> Survey:
             'git config --global user.name "You"; git config --global user.email you@example.org',
         )
     return found
+
+
+def _program(crew: Crew, options: InitOptions) -> str:
+    """What the crew will run. A program whose command is still to be given may be named already. Raises Usage."""
+    table = presets.load(crew.paths)
+    if options.program in table.rows:
+        return str(options.program)
+    return presets.choose(options.program, os.environ, "coder", Config(), table).spec
 
 
 def _refuse_foreign(crew: Crew) -> None:

@@ -13,14 +13,14 @@ def claim_review(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
     """Take a review for a reviewer and lay its commit out in the reviewer's own worktree. Raises Refused."""
     evidence = crew.evidence(crew.board.read())
     now = crew.clock.now()
-    with crew.change(agent, "claim review", task_id) as tx:
+    wanted = task_id
+    if wanted is None:
+        chosen = choose.choose_review(crew.board.read(), agent, evidence)
+        if not isinstance(chosen, Pick):
+            raise Refused(f"nothing for {agent} to review: {chosen.why}", "liza task list")
+        wanted = chosen.task.id
+    with crew.change(agent, "claim review", wanted) as tx:
         state = taking.register(tx.state, agent)
-        wanted = task_id
-        if wanted is None:
-            chosen = choose.choose_review(state, agent, evidence)
-            if not isinstance(chosen, Pick):
-                raise Refused(f"nothing for {agent} to review: {chosen.why}", "liza task list")
-            wanted = chosen.task.id
         tx.state, run = reviewing.claim_review(state, wanted, agent, now, evidence)
     task = taking.find(tx.state, wanted)
     assert task.review_commit is not None

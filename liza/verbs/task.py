@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from liza.board.task_file import load_tasks
 from liza.programs import processes, session
 from liza.repo.salvage import salvage
-from liza.rules import shaping, taking
+from liza.rules import reviewing, shaping, taking
 from liza.rules.errors import Usage
 from liza.rules.model import State, Status
 from liza.rules.shaping import Asked, Wanted
@@ -125,6 +125,8 @@ def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Answer:
 def release(crew: Crew, task_id: str) -> Answer:
     """Take a task away from its coder: fence, end the session, save the work, then UNCLAIMED. Raises Refused."""
     by = human_or(crew, planner=False)
+    if taking.find(crew.board.read(), task_id).reviewing_by is not None:
+        return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:
         tx.state = taking.fence(tx.state, task_id, crew.clock.now())
     end_work(crew, tx.before, task_id)
@@ -133,19 +135,33 @@ def release(crew: Crew, task_id: str) -> Answer:
     return answer(tx.before, done.state, task_id, f"liza task show {task_id}")
 
 
+def _release_review(crew: Crew, by: str, task_id: str) -> Answer:
+    """Take a review away from its reviewer: any other may take it."""
+    before = crew.board.read()
+    run = taking.find(before, task_id).review_run or ""
+    with crew.change(by, "release review", task_id) as tx:
+        tx.state = reviewing.release_review(tx.state, task_id, run, crew.clock.now(), f"released by {by}")
+    _end_session(crew, run)
+    return answer(before, tx.state, task_id, f"liza task show {task_id}")
+
+
 def end_work(crew: Crew, before: State, task_id: str) -> None:
     """End the session that was at work on the task, and save what its worktree holds."""
     task = before.task(task_id)
     if task is None or task.run is None:
         return
     for run in filter(None, (task.run, task.review_run)):
-        directory = crew.run_dir(run)
-        if directory.exists():
-            directory.note_stop(crew.clock.now(), "fenced")
-            session.stop(directory.path, run, crew.paths.root, grace=2.0)
-        processes.kill_run(run, crew.paths.root)
+        _end_session(crew, run)
     if task.worktree and crew.paths.slot(task.worktree).is_dir():
         salvage(crew.git.at(crew.paths.slot(task.worktree)), task_id, task.run)
+
+
+def _end_session(crew: Crew, run: str) -> None:
+    directory = crew.run_dir(run)
+    if directory.exists():
+        directory.note_stop(crew.clock.now(), "fenced")
+        session.stop(directory.path, run, crew.paths.root, grace=2.0)
+    processes.kill_run(run, crew.paths.root)
 
 
 def _asked(crew: Crew, by: str, specs: frozenset[str]) -> Asked:

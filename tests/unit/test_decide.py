@@ -182,6 +182,26 @@ def test_the_same_facts_wake_a_planner_twice_at_most() -> None:
     assert not isinstance(wake(again), str)
 
 
+def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
+    state, run, review = under_review(board(task()))
+    state = replace(state, agents={**state.agents, **agents("code-reviewer-2")})
+    over = Evidence(dead=frozenset({run}))
+    assert isinstance(at(state, "code-reviewer-2", evidence=over), decide.Wait)
+    gone = Evidence(dead=over.dead, abandoned=frozenset({review}))
+    assert at(state, "code-reviewer-2", evidence=gone) == decide.ClaimReview("task-1")
+    planned, planning_run = claim_planning(board(agents=agents("planner-1", "planner-2")), "planner-1", NOW)
+    assert isinstance(at(planned, "planner-2"), decide.Wait)
+    left = Evidence(abandoned=frozenset({planning_run}))
+    assert at(planned, "planner-2", evidence=left) == decide.ClaimPlanning("INITIAL_PLANNING")
+
+
+def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, crashes=(1.0, 2.0, 3.0)) == decide.LetGo(run)
+    stopped = taking.stop(state, "task-1", run, NOW)
+    assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), decide.Exit)
+
+
 def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:
     done: Task = task(status=S.ABANDONED)
     state, run = claim_planning(board(done, agents=agents("planner-1")), "planner-1", NOW)
