@@ -296,10 +296,18 @@ def _line_of(text: str, error: msgspec.ValidationError) -> str:
     return f"{line + 1}:{node.column + 1}:"
 
 
+def _alone(text: str, section: str) -> str:
+    """The text of one section; the whole text where it does not come apart."""
+    try:
+        return next((piece.text for piece in splitter.split(text) if piece.section == section), "")
+    except Doubt:
+        return text
+
+
 def unknown_config(text: str) -> tuple[str, ...]:
     """The keys of ``config`` in a text that the model does not name. Raises BoardUnreadable."""
     try:
-        plain = parse.whole(text)
+        plain = parse.whole(_alone(text, "config"))
     except Unparsable as error:
         raise BoardUnreadable(f"{NAME}:{error.line}:{error.column}: {error.reason}", RESTORE) from None
     config = plain.get("config") if isinstance(plain, dict) else None
