@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.programs.rundir import RunDir
-from liza.repo.merges import checkouts
-from liza.repo.pins import Pins
-from liza.repo.runner import Git
-from liza.repo.worktrees import Worktrees
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import NoCrew
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import Paths, agent_of
 from liza.verbs import sessions
+
+if TYPE_CHECKING:
+    from liza.repo.runner import Git
+    from liza.repo.worktrees import Worktrees
 
 
 class SystemClock:
@@ -50,11 +51,16 @@ class Crew:
     @cached_property
     def git(self) -> Git:
         """git at the root of the person's checkout, with what may be executed pinned."""
+        from liza.repo.pins import Pins
+        from liza.repo.runner import Git
+
         pins = Pins.load(self.paths.pins) if self.paths.pins.exists() else None
         return Git(self.paths.root, pins)
 
     @cached_property
     def worktrees(self) -> Worktrees:
+        from liza.repo.worktrees import Worktrees
+
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
     @contextmanager
@@ -76,6 +82,8 @@ class Crew:
 
     def checkout_of_integration(self) -> Path | None:
         """Where somebody has integration checked out; None where nobody has."""
+        from liza.repo.merges import checkouts
+
         branch = self.board.read().config.integration_branch
         return next((place for place, found in checkouts(self.git).items() if found == branch), None)
 
