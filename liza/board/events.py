@@ -63,12 +63,14 @@ class Watch:
         self._paths = paths
         self._extra = [path.resolve() for path in extra_dirs]
         self._queues: list[queue.Queue[Happening]] = []
-        self._guard = threading.RLock()
+        self._guard = threading.Lock()
+        self._arming = threading.Lock()
+        """Held while watches come and go; never while events are posted, which the watches' thread does."""
         self._closed = False
         self._observer: BaseObserver | None = None
         self._early: list[Happening] = []
         self.is_polling = False
-        self._arm(Observer)
+        self._arm()
 
     def put_into(self, target: queue.Queue[Happening]) -> None:
         """Posts every event from now on, and what happened since the watches were armed, to ``target``."""
@@ -80,15 +82,17 @@ class Watch:
 
     def rearm(self, reason: str = "asked for") -> None:
         """Lays the watches anew and posts WatchLost: what happened in between may have been missed."""
-        with self._guard:
-            if not self._closed:
-                self._disarm()
-                self._arm(Observer)
+        with self._arming:
+            if self._closed:
+                return
+            self._disarm()
+            if self._paths.liza.is_dir():  # a crew that is gone must not come back as an empty directory
+                self._arm()
         self._post(WatchLost(reason, self.is_polling))
 
     def close(self) -> None:
         """Ends the watching."""
-        with self._guard:
+        with self._arming:
             self._closed = True
             self._disarm()
 
@@ -98,9 +102,9 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _arm(self, kind: object) -> None:
+    def _arm(self) -> None:
         directories = [self._paths.liza.resolve(), *self._extra]
-        for path in directories:
+        for path in self._extra:
             path.mkdir(parents=True, exist_ok=True)
         try:
             self._observer = _observing(Observer(), directories, self._told)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,37 @@ def test_after_rearming_the_reader_is_told_to_look_and_hears_again(paths: Paths)
         until(inbox, WatchLost("an overflow", polling=False))
         paths.state.write_text("x")
         until(inbox, BoardChanged())
+
+
+def test_closing_while_events_pour_in_comes_to_an_end(paths: Paths) -> None:
+    stop = threading.Event()
+
+    def pour() -> None:
+        while not stop.is_set():
+            paths.state.write_text("x")
+
+    pouring = threading.Thread(target=pour)
+    pouring.start()
+    try:
+        for _ in range(5):
+            watch = events.watch(paths)
+            closing = threading.Thread(target=watch.close, daemon=True)
+            closing.start()
+            closing.join(timeout=10)
+            assert not closing.is_alive()
+    finally:
+        stop.set()
+        pouring.join()
+
+
+def test_a_crew_that_went_away_is_told_and_not_made_again(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        shutil.rmtree(paths.liza)
+        while not isinstance(inbox.get(timeout=10), WatchLost):
+            pass
+        assert not paths.liza.exists()
 
 
 def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
