@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +29,15 @@ class SetUpDue:
 
 
 class Launcher:
-    """Starts sessions of one agent with one program. ``environ`` is the supervisor's own."""
+    """Starts sessions of one agent with one program. ``environ`` is the supervisor's own; ``say`` hears notices."""
 
-    def __init__(self, crew: Crew, preset: Preset, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, crew: Crew, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None] = lambda text: None
+    ) -> None:
         self.crew = crew
         self.preset = preset
         self.environ = dict(environ)
+        self.say = say
 
     def start(self, run: str) -> session.Living | session.NotStarted | SetUpDue:
         """Start the first session of ``run``. Raises NotYours where the run holds nothing any more, LizaError else."""
@@ -121,7 +124,12 @@ class Launcher:
         brief_filter.bind(self.crew.git, names, held.run)
         written = brief.write(place, self.preset, directory, text.block)
         if written.file is None:
+            if names:
+                self.say(f"{held.run} gets its brief by prompt: {written.reason}")
             return f"{text.prompt}\n\n{text.block}"
+        if written.file not in names:
+            # One of the names is a link: git knows the block under the name of the file that it leads to.
+            brief_filter.bind(self.crew.git, (*names, written.file), held.run)
         git = self.crew.worktrees.slot_git(place.name)
         if brief_filter.is_known(git, written.file):
             brief_filter.settle_index(git, written.file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
@@ -14,7 +15,7 @@ from liza.programs import session
 from liza.programs.preset import Preset
 from liza.rules import decide as rules
 from liza.rules import taking, working
-from liza.rules.errors import LizaError, LockTimeout, NotYours, Refused
+from liza.rules.errors import LizaError, NotYours, Refused
 from liza.rules.model import State
 from liza.rules.narrate import news
 from liza.rules.planning import claim_planning, planning_over
@@ -31,6 +32,8 @@ from liza.verbs.liza_path import liza_words
 from liza.verbs.orphans import end_orphans
 
 TRY_AGAIN = 1.0
+LONGEST_RETRY = 30.0
+MOST_TRIES_TO_LEAVE = 3
 TOLD_ALREADY = ("blocked", "integration_failed")
 LONG = 1e6  # seconds, as far as poll(2) can count
 
@@ -59,7 +62,7 @@ class Supervisor:
         self.agent = agent
         self.preset = preset
         self.say = say
-        self.launcher = Launcher(crew, preset, environ)
+        self.launcher = Launcher(crew, preset, environ, self._say)
         self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
         self.memory = Memory(started=steady, wall=crew.clock.now(), steady=steady)
@@ -71,20 +74,42 @@ class Supervisor:
         self.watch.put_into(self.events)
         try:
             while True:
-                action = self._next()
-                if isinstance(action, rules.Exit):
-                    if action.code != 0:
-                        write_down(self.crew, [f"{self.agent}  its supervisor has stopped: {action.why}"])
-                    return action
-                self._carry_out(action)
-                self._breathe(action)
+                left = self._turn()
+                if left is not None:
+                    return left
         finally:
             self.watch.close()
             if self.memory.job is not None:
                 self.memory.job.stop()
 
+    def _turn(self) -> rules.Exit | None:
+        """One decision, carried out. What fails now may well go next time: a full disk, a file half typed, a git lock;
+        it is said, and tried again ever more rarely, for a supervisor that dies of it helps nobody."""
+        try:
+            action = self._next()
+            if isinstance(action, rules.Exit):
+                if action.code != 0:
+                    write_down(self.crew, [f"{self.agent}  its supervisor has stopped: {action.why}"])
+                return action
+            self._do(action)
+            self._breathe(action)
+            self.memory.failures = 0
+        except (LizaError, OSError) as error:
+            self.memory.failures += 1
+            self._say(_said_of(error))
+            if self.memory.leaving and self.memory.failures > MOST_TRIES_TO_LEAVE:
+                return rules.Exit(1, f"left without a last word: {error}")
+            self._pause(min(TRY_AGAIN * 2 ** (self.memory.failures - 1), LONGEST_RETRY))
+        return None
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for an event without asking the board, which may be what failed."""
+        with contextlib.suppress(queue.Empty):
+            self._take(self.events.get(timeout=seconds))
+
     def _next(self) -> rules.Action:
         self._take_events()
+        self._settle_job()
         state = self.crew.board.read()
         self._narrate(state)
         for ended in end_orphans(self.crew, state, self.agent):
@@ -105,14 +130,6 @@ class Supervisor:
         if not isinstance(action, rules.Wait) and now == self.memory.last_done:
             self._wait(TRY_AGAIN)
         self.memory.last_done = now
-
-    def _carry_out(self, action: rules.Action) -> None:
-        try:
-            self._do(action)
-        except (Refused, LockTimeout) as refusal:
-            # Another was quicker, or the board moved on since it was read: look again.
-            self._say(f"{type(action).__name__.lower()}: {refusal.message}")
-            self._wait(TRY_AGAIN)
 
     def _do(self, action: rules.Action) -> None:
         match action:
@@ -161,6 +178,8 @@ class Supervisor:
             self._set_up(started)
         elif isinstance(started, session.NotStarted):
             self._say(f"{run} did not start: {started.reason}")
+        else:
+            self.memory.own = run
 
     def _set_up(self, due: SetUpDue) -> None:
         order = jobs.Order(
@@ -245,6 +264,7 @@ class Supervisor:
                 tx.state = taking.stop(tx.state, held.task, run, now)
 
     def _idle(self, why: str, seconds: float | None) -> None:
+        self._tell_adopted()
         self._tell_ready()
         self._hear_end()
         record.record(self.crew)
@@ -274,6 +294,14 @@ class Supervisor:
 
         threading.Thread(target=wait, name=f"wait-{run}", daemon=True).start()
 
+    def _tell_adopted(self) -> None:
+        known = self.memory.session
+        if known is None or known.run == self.memory.own:
+            return
+        self.memory.own = known.run
+        known.told_ready = self.crew.run_dir(known.run).is_ready()
+        self._say(f"{known.run} adopted: its session lived on without a supervisor")
+
     def _tell_ready(self) -> None:
         known = self.memory.session
         directory = unsettled(self.crew, self.agent)
@@ -301,11 +329,13 @@ class Supervisor:
     def _take(self, event: object) -> None:
         if isinstance(event, Leave):
             self.memory.leaving, self.memory.firm = True, event.firm or self.memory.firm
-        elif isinstance(event, jobs.JobEnded) and self.memory.job is not None:
-            self._job_over(self.memory.job, event)
 
-    def _job_over(self, job: jobs.Job, event: jobs.JobEnded) -> None:
-        self.memory.job = None
+    def _settle_job(self) -> None:
+        """A child of ours is gone: what it was for goes on, or what kept it from its end is said."""
+        job = self.memory.job
+        if job is None or job.ended is None:
+            return
+        event, self.memory.job = job.ended, None
         if job.name.startswith("set-up "):
             slot = job.name.removeprefix("set-up ")
             if event.code == 0:
@@ -320,6 +350,13 @@ class Supervisor:
         if text != self.memory.last_said:
             self.memory.last_said = text
             self.say(text)
+
+
+def _said_of(error: Exception) -> str:
+    """What failed, as a line. A refusal is no alarm: another was quicker, or the board moved on since it was read."""
+    if isinstance(error, Refused):
+        return error.message
+    return f"! {error}" + (f" (next: {error.hint})" if isinstance(error, LizaError) and error.hint else "")
 
 
 def standard_error(agent: str) -> Callable[[str], None]:

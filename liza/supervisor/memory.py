@@ -38,8 +38,11 @@ class Memory:
     rest_until: float = 0.0
     gap_at: float | None = None
     session: SessionMemory | None = None
+    own: str | None = None
+    """The run whose session this supervisor started, or adopted."""
     job: Job | None = None
     last_said: str = ""
+    failures: int = 0
     alarmed: int = 0
     last_done: tuple[object, int] | None = None
     merge_tried: tuple[int, str] | None = None
