@@ -184,13 +184,12 @@ def _end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
 
 def _where_to_look(root: Path) -> None:
     liza = "liza" if shutil.which("liza") else shlex.quote(str(liza_path()))
-    for text in (
-        f"Look around:  cd {shlex.quote(str(root))}",
-        f"  {liza} history invoice-model -p     how a rejection was mended, a commit a step",
-        f"  {liza} task show invoice-mail       a question, its answer, and what came of it",
-        "  git diff main...integration        what the crew has made; your own branch is as it was",
-    ):
-        tell.live(text)
+    rows = [
+        [f"  {liza} history invoice-model -p", "how a rejection was mended, a commit a step"],
+        [f"  {liza} task show invoice-mail", "a question, its answer, and what came of it"],
+        ["  git diff main...integration", "what the crew has made; your own branch is as it was"],
+    ]
+    tell.live(f"Look around:  cd {shlex.quote(str(root))}\n{columns.table(rows)}")
 
 
 def _logs(crew: Crew) -> str:
