@@ -17,7 +17,7 @@ from liza.board.parse import Doubt, Unparsable
 from liza.board.render import Style
 from liza.board.splice import Sheet, all_comments, change, offset_of
 from liza.board.splitter import LISTS, TABLES, Piece
-from liza.board.values import build, dump, struct_in
+from liza.board.values import build, dump, understood
 from liza.rules.errors import BoardInconsistent, BoardUnreadable
 from liza.rules.model import State
 
@@ -227,8 +227,17 @@ def _lines_of_whole(known: Document, old: Any, new: Any) -> str:
     node = parse.outline(known.text)
     found = offset_of(node)
     sheet = Sheet(known.text, Style(known.style.newline, 2 if found is None else found))
-    change(sheet, node, old, new, State)
+    change(sheet, node, _as_typed(node, old), _as_typed(node, new), State)
     return sheet.text()
+
+
+def _as_typed(node: parse.Node, plain: Any) -> Any:
+    """The plain state with the agents named as the text names them: it may say reviewer-1."""
+    made = dict(plain)
+    for table in TABLES & plain.keys() & node.pairs.keys():
+        typed = {understood("agent", key): key for key in node.pairs[table][1].pairs}
+        made[table] = {typed.get(key, key): value for key, value in plain[table].items()}
+    return made
 
 
 def _round_trip_of_whole(known: Document, old: Any, new: Any) -> str:
@@ -238,6 +247,3 @@ def _round_trip_of_whole(known: Document, old: Any, new: Any) -> str:
     ):
         raise Doubt("the round trip lost something")
     return text
-
-
-__all__ = ["splice", "spliced", "struct_in"]

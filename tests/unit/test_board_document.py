@@ -283,6 +283,13 @@ def test_plain_scalars_below_open_keys_mean_what_yaml_1_2_says() -> None:
     assert {"lease_expires", "time"} <= TIMES
 
 
+def test_an_agent_that_is_typed_in_the_old_way_is_changed_in_place_even_where_the_file_is_taken_whole() -> None:
+    text = ODD["anchors"]
+    state = document.load(text)
+    after = state.with_agent("code-reviewer-1", replace(state.agents["code-reviewer-1"], runs=2))
+    assert changed_lines(text, splice(text, after)) == ["+    runs: 2"]
+
+
 def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     known = document.read(BOARD)
     asked: list[str] = []
