@@ -47,10 +47,22 @@ def _by_parts(known: Document, after: State) -> Document:
         if old is not new and old != new:
             parts = _section(parts, section, old, new, style)
     text = "".join(part.text for part in parts)
-    made = assembled(text, parts)
+    made = _assembled(known, text, parts)
     if made.state != after and made.state != build(dump(after), State):
         raise Doubt("the parts do not add up to what was wanted")
     return made if made.took_names(known) else document.resplit(made)
+
+
+def _assembled(known: Document, text: str, parts: list[Part]) -> Document:
+    """The document of the parts; where all stand in their old places, only what changed is put together again."""
+    if len(parts) != len(known.parts):
+        return assembled(text, parts)
+    touched = {now.section for was, now in zip(known.parts, parts, strict=True) if was is not now}
+    if any((was.kind, was.section) != (now.kind, now.section) for was, now in zip(known.parts, parts, strict=True)):
+        return assembled(text, parts)
+    own = [part for part in parts if part.section in touched and part.section in SECTIONS]
+    values = {section: _value_of([part for part in own if part.section == section], section) for section in touched}
+    return Document(text, parts, msgspec.structs.replace(known.state, **values))
 
 
 def _section(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:
@@ -79,22 +91,23 @@ def _with_section(parts: list[Part], section: str, value: Any, style: Style) -> 
     place = max((i + 1 for i, part in enumerate(parts) if part.section in earlier), default=len(parts))
     text = _joined(render.pair(section, dump(value), 0, style), style)
     fresh = [meant(piece) for piece in splitter.split(text)]
-    return [*_ended(parts[:place], style), *fresh, *parts[place:]]
+    above = parts[:place]
+    _end_line(above, style)
+    return [*above, *fresh, *parts[place:]]
 
 
 def _joined(lines: Iterable[str], style: Style) -> str:
     return "".join(line + style.newline for line in lines)
 
 
-def _ended(parts: list[Part], style: Style) -> list[Part]:
-    """The parts, the last of them with an end to its last line."""
+def _end_line(parts: list[Part], style: Style) -> None:
+    """Gives the last line of the last part an end."""
     if not parts or parts[-1].text.endswith("\n"):
-        return parts
+        return
     last = parts[-1]
-    made = meant(Piece(last.kind, last.section, last.text + style.newline))
-    if made.value != last.value:
+    parts[-1] = meant(Piece(last.kind, last.section, last.text + style.newline))
+    if parts[-1].value != last.value:
         raise Doubt("the end of the line matters")
-    return [*parts[:-1], made]
 
 
 def _single(part: Part, old: Any, new: Any, style: Style) -> list[Part]:
@@ -122,12 +135,13 @@ def _value_of(parts: list[Part], section: str) -> Any:
 
 def _entries(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:
     """The entries of a section; those that are the same keep their slices."""
-    before, after = _keyed(old), _keyed(new)
-    if [key for key, _ in before] == [key for key, _ in after]:
+    if _same_row(old, new):
+        rows = (old.values(), new.values()) if isinstance(old, dict) else (old, new)
         return [
             part if was is now or was == now else _entry(part, was, now, style)
-            for part, (_, was), (_, now) in zip(parts, before, after, strict=True)
+            for part, was, now in zip(parts, *rows, strict=True)
         ]
+    before, after = _keyed(old), _keyed(new)
     pool: dict[str, list[tuple[Part, Any]]] = {}
     for part, (key, was) in zip(parts, before, strict=True):
         pool.setdefault(key, []).append((part, was))
@@ -136,10 +150,23 @@ def _entries(parts: list[Part], section: str, old: Any, new: Any, style: Style) 
     for key, now in after:
         if pool.get(key):
             part, was = pool[key].pop(0)
-            made = [*_ended(made, style), part if was == now else _entry(part, was, now, style)]
+            _end_line(made, style)
+            made.append(part if was == now else _entry(part, was, now, style))
         else:
-            made = _with_entry(_ended(made, style), parts[0].kind, section, key, now, indent, style)
+            _end_line(made, style)
+            _add_entry(made, (parts[0].kind, section), key, now, indent, style)
     return made
+
+
+def _same_row(old: Any, new: Any) -> bool:
+    """Whether the same entries stand in the same order."""
+    if len(old) != len(new):
+        return False
+    if isinstance(old, dict):
+        return list(old) == list(new)
+    if old and not hasattr(old[0], "id"):
+        return True
+    return all(was is now or was.id == now.id for was, now in zip(old, new, strict=True))
 
 
 def _keyed(value: Any) -> list[tuple[str, Any]]:
@@ -149,10 +176,9 @@ def _keyed(value: Any) -> list[tuple[str, Any]]:
     return [(getattr(entry, "id", f"#{i}"), entry) for i, entry in enumerate(value)]
 
 
-def _with_entry(
-    made: list[Part], kind: str, section: str, key: str, value: Any, indent: int, style: Style
-) -> list[Part]:
-    """The entries with a new one after the last, before the empty lines that close the section."""
+def _add_entry(made: list[Part], place: tuple[str, str], key: str, value: Any, indent: int, style: Style) -> None:
+    """Adds a new entry after the last, before the empty lines that close the section."""
+    kind, section = place
     plain = dump(value)
     lines = render.item(plain, "", indent, style) if kind == "item" else render.pair(key, plain, indent, style)
     text = _joined(lines, style)
@@ -161,12 +187,12 @@ def _with_entry(
         body = last.text.rstrip("\r\n") + style.newline
         short = meant(Piece(last.kind, last.section, body))
         if short.value == last.value:
-            made = [*made[:-1], short]
+            made[-1] = short
             text += last.text[len(body) :]
     fresh = meant(Piece(kind, section, text))
     if fresh.value != build(plain, type(value)):
         raise Doubt("the new entry does not mean what was wanted")
-    return [*made, fresh]
+    made.append(fresh)
 
 
 def _entry(part: Part, old: Any, new: Any, style: Style) -> Part:
