@@ -1,0 +1,187 @@
+"""What each decision does: claims, sessions, jobs, and what is said on the board about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from liza.board import bell
+from liza.programs import session
+from liza.rules import decide as rules
+from liza.rules import taking, working
+from liza.rules.errors import LizaError, NotYours
+from liza.rules.planning import claim_planning, planning_over
+from liza.rules.reviewing import release_review
+from liza.supervisor import jobs
+from liza.supervisor.launch import Launcher, SetUpDue
+from liza.supervisor.memory import Memory
+from liza.supervisor.settle import STOPPED, settle
+from liza.verbs import claim, review
+from liza.verbs.liza_path import liza_words
+
+AT_ONCE = 0.5  # seconds of grace for a session that has nothing left to say
+
+
+class Steps:
+    """Carries out the decisions of one agent's supervisor; ``post`` hears of the ends of jobs, ``say`` of each step."""
+
+    def __init__(
+        self,
+        agent: str,
+        launcher: Launcher,
+        memory: Memory,
+        post: Callable[[object], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.crew = launcher.crew
+        self.agent = agent
+        self.launcher = launcher
+        self.memory = memory
+        self.post = post
+        self.say = say
+
+    def carry_out(self, action: rules.Action) -> None:
+        """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
+        match action:
+            case rules.Claim(task):
+                claim.take(self.crew, self.agent, task)
+            case rules.ClaimReview(task):
+                review.claim_review(self.crew, self.agent, task)
+            case rules.ClaimPlanning(trigger):
+                evidence = self.crew.evidence(self.crew.board.read())
+                with self.crew.change(self.agent, "plan") as tx:
+                    tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
+                self.say(f"woken: {trigger}")
+            case rules.StartSession(run):
+                self._start(run)
+            case rules.Resume(task, run):
+                with self.crew.change(self.agent, "resume", task) as tx:
+                    tx.state, _ = taking.resume(tx.state, task, run, self.crew.clock.now())
+            case rules.StopSession(run, why):
+                self._stop(run, why)
+            case rules.Settle(run):
+                self._settle(run)
+            case rules.Renew(run):
+                self._renew(run)
+            case rules.Block(task, reason):
+                with self.crew.change(self.agent, "block", task) as tx:
+                    tx.state = working.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
+            case rules.Merge(task):
+                self._merge(task)
+            case rules.LetGo(run):
+                self._let_go(run)
+            case _:
+                raise AssertionError(action)
+
+    def _start(self, run: str) -> None:
+        """The one start path. What keeps a program from starting counts as a crash, with its true reason."""
+        try:
+            started = self.launcher.start(run)
+        except NotYours:
+            return
+        except LizaError as error:
+            self._crash(run, error.message)
+            return
+        if isinstance(started, SetUpDue):
+            self._set_up(started)
+        elif isinstance(started, session.NotStarted):
+            self.say(f"{run} did not start: {started.reason}")
+        else:
+            self.memory.own = run
+
+    def _set_up(self, due: SetUpDue) -> None:
+        order = jobs.Order(
+            name=f"set-up {due.slot}",
+            words=["/bin/sh", "-c", due.command],
+            directory=self.crew.paths.slot(due.slot),
+            log=self.crew.paths.logs / f"setup-{due.slot}.log",
+            env=self.launcher.tool_environment(due.run),
+        )
+        self.memory.job = jobs.start(order, self.post)
+        self.say(f"set-up in {due.slot}: {due.command}")
+
+    def _merge(self, task: str) -> None:
+        self.memory.merge_tried = (self.crew.board.read().revision, task)
+        order = jobs.Order(
+            name=f"merge {task}",
+            words=[*liza_words(), "merge", task, "--for", self.agent, "--json"],
+            directory=self.crew.paths.root,
+            log=self.crew.paths.logs / f"merger-{self.agent}.log",
+            env=self.launcher.environ,
+        )
+        self.memory.job = jobs.start(order, self.post)
+
+    def _stop(self, run: str, why: str) -> None:
+        directory = self.crew.run_dir(run)
+        directory.note_stop(self.crew.clock.now(), why)
+        grace = 1.0 if self.memory.firm else float(min(self.crew.board.read().config.grace, 10))
+        self.say(f"stopping {run}: {why}")
+        session.stop(directory.path, run, self.crew.paths.root, AT_ONCE if why in ("over", "fenced") else grace)
+
+    def _settle(self, run: str) -> None:
+        directory = self.crew.run_dir(run)
+        came = settle(self.crew, directory, self.launcher.preset)
+        self.memory.session = None
+        steady = self.crew.clock.monotonic()
+        config = self.crew.board.read().config
+        if came.kind == "crashed":
+            self.memory.crashed(steady)
+            self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, config.restart_after_crash)
+        elif came.kind == "handed off":
+            self.memory.rest_until = steady + config.restart_after_handoff
+        if came.kind in ("finished", "handed off"):
+            self.memory.crashes_in_a_row = 0
+        if came.kind == "crashed" and rules.holding(self.crew.board.read(), self.agent) is None:
+            self.say(f"{run} crashed: {came.why}")
+        bell.ring(self.crew.paths, self.agent)
+
+    def _crash(self, run: str, why: str) -> None:
+        """A session that could not even be prepared."""
+        steady = self.crew.clock.monotonic()
+        self.memory.crashed(steady)
+        first = self.crew.board.read().config.restart_after_crash
+        self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, first)
+        self.say(f"{run} crashed before it began: {why}")
+        held = rules.holding(self.crew.board.read(), self.agent)
+        if held is not None and held.kind == "work" and held.task is not None:
+            with self.crew.change(self.agent, "crash", held.task) as tx:
+                now = self.crew.clock.now()
+                tx.state = working.session_over(
+                    tx.state, held.task, held.run, event="crash", detail=why, moved=False, now=now
+                )
+
+    def _renew(self, run: str) -> None:
+        with self.crew.board.renewal(self.agent) as tx:
+            tx.state = taking.renew(tx.state, run, self.crew.clock.now())
+        if self.memory.session is not None:
+            self.memory.session.beat = self.crew.clock.monotonic()
+
+    def _let_go(self, run: str) -> None:
+        """Give back what is held and has no session: work is stopped and stays its coder's, the rest is free again."""
+        state = self.crew.board.read()
+        held = rules.holding(state, self.agent)
+        if held is None:
+            return
+        now = self.crew.clock.now()
+        with self.crew.change(self.agent, STOPPED, held.task) as tx:
+            if held.kind == "planning":
+                tx.state = planning_over(tx.state, run)
+            elif held.kind == "review" and held.task is not None:
+                tx.state = release_review(tx.state, held.task, run, now)
+            elif held.task is not None:
+                tx.state = taking.stop(tx.state, held.task, run, now)
+
+    def settle_job(self) -> None:
+        """A child of ours is gone: what it was for goes on, or what kept it from its end is said."""
+        job = self.memory.job
+        if job is None or job.ended is None:
+            return
+        event, self.memory.job = job.ended, None
+        if job.name.startswith("set-up "):
+            slot = job.name.removeprefix("set-up ")
+            if event.code == 0:
+                self.launcher.set_up_done(slot)
+                return
+            held = rules.holding(self.crew.board.read(), self.agent)
+            self._crash(held.run if held else self.agent, f"set-up failed with exit {event.code}: {job.tail(300)}")
+        elif event.code not in (0, 1):
+            self.say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")
