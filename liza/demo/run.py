@@ -167,7 +167,8 @@ def _end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     """The board, what was merged, where to look; 0 when all is as it has to be."""
     root = crew.paths.root
     state = crew.board.read()
-    tell.live(f"\n{cast.say(['status'], root, env).stdout}")
+    board = cast.say(["status"], root, env)
+    tell.live(f"\n{board.stdout}{board.stderr}")
     git, branch = Git(root), state.config.integration_branch
     merged = git.out("log", "--first-parent", "--format=  %h %s", branch)
     tell.live(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
