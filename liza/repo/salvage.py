@@ -49,6 +49,11 @@ def salvage(git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads
     Raises GitFailed.
     """
     show_hidden_changes(git)
+    return salvage_again(git, task, run, kept_in)
+
+
+def salvage_again(git: Git, task: str, run: str, kept_in: Sequence[str]) -> str | None:
+    """``salvage`` of what came since the last one, which took off the marks that hide changes. Raises GitFailed."""
     seen = look(git)
     if not seen.changed and (seen.head is None or any(_is_in(git, seen.head, place) for place in kept_in)):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +81,11 @@ def below(place: Path, common: Path) -> dict[str, Path]:
     return {path.parent.name: admin for path, admin in found if path is not None and path.parent.parent == real}
 
 
+def name_at(path: Path, place: Path) -> str | None:
+    """The slot that ``path`` is the directory of, if it lies in ``place``."""
+    return path.name if path.parent.resolve() == place.resolve() else None
+
+
 def remove_half_made(git: Git, slot: Path, admin: Path) -> None:
     """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""
     git.run("worktree", "remove", "--force", "--force", str(slot))
@@ -106,6 +112,17 @@ def unlink(place: Path, slot: str) -> None:
     """Take the link away if it leads to ``slot``. Raises OSError."""
     if place.is_symlink() and str(place.readlink()) == f".slots/{slot}":
         place.unlink()
+
+
+def leave(worktrees: Path, place: Path) -> None:
+    """Take away the links to slots, and the directories that held them if nothing else lies there. Raises OSError."""
+    for found in worktrees.iterdir() if worktrees.is_dir() else ():
+        if found.is_symlink() and str(found.readlink()).startswith(".slots/"):
+            found.unlink()
+    for directory in (place, worktrees):
+        # Whatever else lies there is not ours to remove.
+        with suppress(OSError):
+            directory.rmdir()
 
 
 def read_owner(admin: Path) -> Owner | None:

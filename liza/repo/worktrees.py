@@ -7,7 +7,7 @@ that nothing an agent puts at ``.git`` leads a reset somewhere else.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.salvage import salvage, save
+from liza.repo.salvage import salvage, salvage_again, save
 from liza.repo.slots import Owner
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, Missing, NotYours, Refused
@@ -99,8 +99,7 @@ class Worktrees:
             branch = branch_of(task)
             known = branches(self.git, branch, self.integration)
             self._free_branch(slot, branch, known)
-            # What was written since it was prepared is still the work of who had it before.
-            self._empty(slot, admin, owner.before or owner)
+            self._empty_prepared(slot, admin, owner)
             start = () if branch in known else ("--no-track", "--create")
             end = () if branch in known else (owner.commit or self._start(known, branch),)
             self._checkout(slot, owner, *start, branch, *end)
@@ -164,7 +163,7 @@ class Worktrees:
 
     def names(self) -> tuple[str, ...]:
         """The slots that are there, finished or not, in the order of their names."""
-        place = self.paths.slot("x").parent
+        place = self._place
         found = (path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else ()
         return tuple(sorted(name for name in found if self._admin(name) is not None))
 
@@ -190,7 +189,7 @@ class Worktrees:
         What cannot be saved is not removed.
         """
         saved: list[str] = []
-        for slot, admin in slots.below(self.paths.slot("x").parent, self._common).items():
+        for slot, admin in slots.below(self._place, self._common).items():
             path = self.paths.slot(slot)
             if path.is_dir() and not slots.half_made(admin):
                 admin, owner = self._owned(slot)
@@ -201,13 +200,7 @@ class Worktrees:
                     slots.remove_half_made(self.git, path, admin)
                 else:
                     self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
-        for link in self.paths.worktrees.iterdir() if self.paths.worktrees.is_dir() else ():
-            if link.is_symlink() and str(link.readlink()).startswith(".slots/"):
-                link.unlink()
-        for place in (self.paths.slot("x").parent, self.paths.worktrees):
-            # Whatever else lies there is not ours to remove.
-            with suppress(OSError):
-                place.rmdir()
+        slots.leave(self.paths.worktrees, self._place)
         return tuple(saved)
 
     def slot_git(self, slot: str) -> Git:
@@ -220,6 +213,10 @@ class Worktrees:
     def _alone(self, slot: str) -> AbstractContextManager[int]:
         """The board frees a slot before it is cleared: the next claim and the clearing take turns, each whole."""
         return locked(self.paths.locks / f"slot-{slot}.lock")
+
+    @property
+    def _place(self) -> Path:
+        return self.paths.slot("x").parent
 
     @cached_property
     def _common(self) -> Path:
@@ -249,12 +246,13 @@ class Worktrees:
         return found.commit
 
     def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:
-        kept = [f"refs/heads/{self.integration}"]
-        if owner is not None and owner.task == slot and owner.commit:
-            # A slot on no branch stands where it was put: that commit is somebody else's to keep.
-            kept.append(owner.commit)
         named = (owner.task, owner.run) if owner is not None else (task, run or "unknown")
-        return salvage(self.slot_git(slot), *named, kept_in=kept)
+        return salvage(self.slot_git(slot), *named, kept_in=self._kept_in(slot, owner))
+
+    def _kept_in(self, slot: str, owner: Owner | None) -> tuple[str, ...]:
+        """What has to hold HEAD, or it is saved. A slot on no branch stands where it was put: others keep that."""
+        put = (owner.commit,) if owner is not None and owner.task == slot and owner.commit else ()
+        return (*put, f"refs/heads/{self.integration}")
 
     def _to_lay_back(self, owner: Owner | None, task: str, ref: str | None) -> str | None:
         """The salvage with the unfinished files of ``task``: what was in the slot just now, or was saved earlier."""
@@ -267,8 +265,17 @@ class Worktrees:
 
     def _empty(self, slot: str, admin: Path, owner: Owner) -> None:
         slots.release_locks(admin)
+        self._wipe(slot, admin, self._save(slot, owner, owner.task, owner.run))
+
+    def _empty_prepared(self, slot: str, admin: Path, owner: Owner) -> None:
+        """What was written since it was prepared is still the work of who had the slot before."""
+        slots.release_locks(admin)
+        before = owner.before or owner
+        kept = self._kept_in(slot, before)
+        self._wipe(slot, admin, salvage_again(self.slot_git(slot), before.task, before.run, kept))
+
+    def _wipe(self, slot: str, admin: Path, saved: str | None) -> None:
         git = self.slot_git(slot)
-        saved = self._save(slot, owner, owner.task, owner.run)
         ended = reset.end_operations(git, admin)
         stripped = reset.strip_briefs(git)
         if saved is not None or ended or stripped:
@@ -284,17 +291,12 @@ class Worktrees:
 
     def _refuse_foreign_checkout(self, branch: str, known: dict[str, Branch]) -> None:
         place = known[branch].checkout if branch in known else None
-        if place is not None and place.is_dir() and self._slot_at(place) is None:
+        if place is not None and place.is_dir() and slots.name_at(place, self._place) is None:
             raise Refused(f"{branch} is checked out in {place}: no agent can work on it", f"git -C {place} switch -")
 
     def _free_branch(self, slot: str, branch: str, known: dict[str, Branch]) -> None:
         """Let another slot go of the branch, where a crash left it; its files stay as they are."""
         place = known[branch].checkout if branch in known else None
-        other = None if place is None else self._slot_at(place)
+        other = None if place is None else slots.name_at(place, self._place)
         if other is not None and other != slot:
             self.slot_git(other).out("update-ref", "--no-deref", "HEAD", known[branch].commit)
-
-    def _slot_at(self, place: Path) -> str | None:
-        """The name of the slot whose directory this is."""
-        real = place.parent.resolve() / place.name
-        return place.name if real.parent == self.paths.slot("x").parent.resolve() else None
