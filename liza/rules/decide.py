@@ -240,6 +240,9 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     beat = at.state.config.heartbeat_interval
     if session.since_beat >= beat:
         return Renew(session.run)
+    merge = None if at.job is not None or _halted(at) else _merge(at)
+    if merge is not None:
+        return merge
     waits = [beat - session.since_beat]
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)
@@ -287,11 +290,9 @@ def _look_for_work(at: Situation) -> Action:
     halted = _halted(at)
     if halted:
         return halted
-    ripe = merging.next_to_merge(at.state)
-    if ripe is not None and at.merge_lock_free:
-        return Merge(ripe.id)
-    if at.offered is not None:
-        return Merge(at.offered)
+    merge = _merge(at)
+    if merge is not None:
+        return merge
     if at.rest > 0:
         return Wait("resting before the next session", at.rest)
     role = role_of(at.agent)
@@ -302,6 +303,14 @@ def _look_for_work(at: Situation) -> Action:
         review = choose.choose_review(at.state, at.agent, at.evidence)
         return Wait(review.why) if isinstance(review, Nothing) else ClaimReview(review.task.id)
     return _coder(at)
+
+
+def _merge(at: Situation) -> Merge | None:
+    """A merger is a child, so the supervisor of an agent at work can start one as well as an idle one."""
+    ripe = merging.next_to_merge(at.state)
+    if ripe is not None and at.merge_lock_free:
+        return Merge(ripe.id)
+    return None if at.offered is None else Merge(at.offered)
 
 
 def _coder(at: Situation) -> Action:

@@ -46,6 +46,14 @@ def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() 
     assert at(state, session=SessionFacts(run=run, standing=OVER)) == decide.Settle(run)
 
 
+def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_paused() -> None:
+    state, run = claimed(board(*_approved().tasks, task("task-9")), "task-9")
+    assert at(state, session=living(run)) == decide.Merge("task-1")
+    for held_up in ({"signals": ("PAUSE",)}, {"job": "merge task-1 runs"}, {"merge_lock_free": False}):
+        assert isinstance(at(state, session=living(run), **held_up), decide.Wait), held_up
+    assert isinstance(at(state, session=living(run), leaving=True), decide.StopSession)
+
+
 def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
     state, run = claimed(board(task()))
     assert at(state, leaving=True) == decide.LetGo(run)
