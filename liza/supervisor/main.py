@@ -31,13 +31,14 @@ def supervise(crew: Crew, agent: str, program: str | None, say: Callable[[str], 
     agent = agent_id(agent)
     choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
     presets.need(choice.preset)
+    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say)
+    # Before the first thing that it would have to take back.
+    _hear_signals(supervisor)
     lock = _only_one(crew, agent)
     try:
         _sign(crew, agent, "IDLE", choice.spec)
         for settled in recover(crew, agent):
             say(settled.what)
-        supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say)
-        _hear_signals(supervisor)
         left = supervisor.run()
         _sign(crew, agent, "OFFLINE", choice.spec)
         record(crew)

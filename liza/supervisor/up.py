@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -17,6 +18,7 @@ from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
+STOP, LEFT = "stop", "left"
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
         raise Refused(f"{', '.join(options.agents())} run already", "liza status")
-    children = [_start(crew, agent, options) for agent in wanted]
-    if options.detached:
-        for agent in wanted:
-            say(agent, f"started; liza logs {agent} -f")
-        return 0
-    return _stay(children, wanted, say)
+    if not options.detached:
+        return _stay(crew, wanted, options, say)
+    for agent in wanted:
+        _start(crew, agent, options)
+        say(agent, f"started; liza logs {agent} -f")
+    return 0
 
 
 def _refuse_early(crew: Crew, options: UpOptions) -> None:
@@ -92,31 +94,40 @@ def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     )
 
 
-def _stay(children: Sequence[subprocess.Popen[str]], agents: Sequence[str], say: Say) -> int:
-    readers = [threading.Thread(target=_relay, args=(child, say), daemon=True) for child in children]
-    asked = {"times": 0}
-
-    def stop(number: int, frame: object) -> None:
-        asked["times"] += 1
-        if asked["times"] == 1:
-            say("", f"stopping {len(agents)} agents… (again: at once)")
-        for child in children:
-            if child.poll() is None:
-                child.send_signal(signal.SIGTERM)
-
+def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> int:
+    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+    # Before the first child is there: one that started without them would be left behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
-    for reader in readers:
-        reader.start()
-    codes = [child.wait() for child in children]
-    for reader in readers:
-        reader.join()
+        signal.signal(number, lambda number, frame: heard.put(STOP))
+    children = [_start(crew, agent, options) for agent in agents]
+    for child in children:
+        threading.Thread(target=_relay, args=(child, say, heard), daemon=True).start()
+    asked = _until_all_left(children, heard, say)
     say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
-    return max((abs(code) for code in codes), default=0) and 1
+    # One that was asked before it could hear ended by the signal, and had begun nothing.
+    fine = (0, -signal.SIGTERM) if asked else (0,)
+    return int(any(child.returncode not in fine for child in children))
 
 
-def _relay(child: subprocess.Popen[str], say: Say) -> None:
+def _until_all_left(children: Sequence[subprocess.Popen[str]], heard: queue.SimpleQueue[str], say: Say) -> bool:
+    """Ask all to stop, as often as it is asked for; whether it was."""
+    asked, left = 0, 0
+    while left < len(children):
+        if heard.get() == LEFT:
+            left += 1
+            continue
+        asked += 1
+        if asked == 1:
+            say("", f"stopping {len(children)} agents… (again: at once)")
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+    return asked > 0
+
+
+def _relay(child: subprocess.Popen[str], say: Say, heard: queue.SimpleQueue[str]) -> None:
     assert child.stderr is not None
     for line in child.stderr:
         agent, _, text = line.rstrip("\n").partition("  ")
         say(agent, text)
+    child.wait()
+    heard.put(LEFT)
