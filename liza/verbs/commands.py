@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +49,30 @@ def run(command: str, directory: Path, log: Path, limit: float) -> Outcome:
             start_new_session=True,
         )
         try:
-            code: int | None = process.wait(timeout=limit)
+            with _ended_by_term():
+                code: int | None = process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             _end_group(process)
     return Outcome(code, time.monotonic() - began, log)
+
+
+@contextmanager
+def _ended_by_term() -> Iterator[None]:
+    """TERM ends this process as Ctrl+C does: not before it has ended what it started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _environment() -> dict[str, str]:
