@@ -37,6 +37,9 @@ def _work(state: State) -> dict[str, tuple[str, str | None]]:
 def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
     if work is None:
         return replace(agent, status=agent.status if agent.status in _SHOWN else "IDLE", current_task=None)
+    if work[0] == "HANDOFF" and agent.status == "OFFLINE":
+        # It left, and its task waits for it to come back.
+        return replace(agent, current_task=work[1])
     return replace(agent, status=work[0], current_task=work[1])
 
 
