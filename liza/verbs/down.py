@@ -54,7 +54,8 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         if now:
-            os.kill(pid, signal.SIGTERM)
+            # Another signal: two of a kind that come together are one.
+            os.kill(pid, signal.SIGINT)
     lock = Lock(path)
     lock.acquire(timeout=SHORT if now else PATIENCE)
     lock.release()
@@ -87,6 +88,7 @@ def purge(crew: Crew) -> Purged:
     exclude.let_in(crew.git)
     gone, kept = _branches(crew, made, found.branch)
     _refs(crew, "refs/liza/candidates")
+    _refs(crew, "refs/liza/laid-back")
     if kept:
         # What stays is explained by the history, so that stays too.
         kept.append(HISTORY_REF)
