@@ -1,0 +1,17 @@
+"""What journeys begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.crews import Crew, started
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    """A project with a crew of its own, without a test command, with settings that lose no time."""
+    with started(tmp_path) as made:
+        yield made

@@ -1,0 +1,312 @@
+"""A small project with a crew in it, for journeys: the installed commands, real git, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from liza.board import events
+from liza.board.store import Board
+from liza.rules.model import State, Task
+from liza.rules.paths import Paths
+from liza.verbs.crew import SystemClock, find_crew
+from tests.conftest import git
+
+BIN = Path(sys.executable).parent
+LIMIT = 60.0
+QUICK = {
+    "restart_after_crash": 0.05,
+    "restart_after_handoff": 0.05,
+    "grace": 1,
+    "heartbeat_interval": 1,
+}
+"""Settings that make a crew of scripts lose no time."""
+
+APPROVE = 'liza verdict approve "read it, ran it"\n'
+WORK = """\
+echo "$LIZA_TASK by $LIZA_RUN" >> "$LIZA_TASK.txt"
+git add -A
+git commit -q -m "$LIZA_TASK: work of $LIZA_RUN"
+liza submit
+"""
+
+
+class Crew:
+    """A repository with a crew, and what a person does there; in ``notes`` scripted agents leave what they saw."""
+
+    def __init__(self, root: Path, notes: Path) -> None:
+        self.root, self.notes = root, notes
+        self.paths = Paths(root)
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.board = Board(self.paths, SystemClock())
+
+    def run(self, *words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        """``liza`` with these words, as a person types it."""
+        return subprocess.run(
+            [str(BIN / "liza"), *map(str, words)],
+            cwd=cwd or self.root,
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=90,
+        )
+
+    def liza(self, *words: str | Path, code: int = 0, cwd: Path | None = None, **env: str) -> str:
+        """What ``liza`` printed, on stderr where it was to fail with ``code``."""
+        done = self.run(*words, cwd=cwd, **env)
+        assert done.returncode == code, f"liza {words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stderr if code else done.stdout
+
+    def json(self, *words: str | Path) -> Any:
+        return json.loads(self.liza(*words, "--json"))
+
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        return git(cwd or self.root, *words)
+
+    def configure(self, **settings: object) -> None:
+        """Settings, typed by a person into ``liza edit``."""
+        lines = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in settings.items())
+        typed = self.notes / "settings"
+        typed.write_text(lines)
+        names = "|".join(settings)
+        self.liza("edit", EDITOR=f'sh -c \'sed -i -E "/^  ({names}):/d" "$1"; cat "{typed}" >> "$1"\' typing')
+
+    def add(self, *ids: str, **fields: str) -> None:
+        """Tasks, with ``fields`` of the board instead of the usual ones."""
+        usual = {"description": "Write {}", "done_when": "{}.txt is there", "scope": "{}.txt", "spec_ref": "README.md"}
+        wanted = [{"id": one, **{name: text.format(one) for name, text in usual.items()}, **fields} for one in ids]
+        typed = self.notes / "tasks.yaml"
+        typed.write_text(json.dumps(wanted))
+        self.liza("task", "add", "--file", typed)
+
+    def script(self, name: str, text: str, ready: bool = True) -> str:
+        """A program for agents that the test wrote: its ``--program``. It reads its brief first, unless told not to."""
+        path = self.notes.parent / name
+        first = f'#!/bin/sh\nset -eu\nNOTES="{self.notes}"\n' + ("liza ready > /dev/null\n" if ready else "")
+        path.write_text(first + textwrap.dedent(text))
+        path.chmod(0o755)
+        return f"script:{path}"
+
+    def agent(self, agent: str, program: str) -> Supervisor:
+        """A supervisor of its own, as ``liza-agent`` starts it."""
+        log = self.notes / f"{agent}.{len(self.children)}.log"
+        with log.open("wb") as out:
+            words = [str(BIN / "liza-agent"), agent, "--program", program]
+            child = subprocess.Popen(
+                words, cwd=self.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+        self.children.append(child)
+        return Supervisor(self, child, log)
+
+    def state(self) -> State:
+        return self.board.read()
+
+    def task(self, task_id: str) -> Task:
+        found = self.state().task(task_id)
+        assert found is not None
+        return found
+
+    def status(self, task_id: str) -> str:
+        return self.task(task_id).status.value
+
+    def heard(self, task_id: str) -> list[str]:
+        """The events of a task's history."""
+        return [event.event for event in self.task(task_id).history]
+
+    def wait(self, condition: Callable[[State], object], what: str = "", limit: float = LIMIT) -> State:
+        """Until the board is so; every change of the board is looked at, and files and processes in between."""
+        heard: queue.Queue[Any] = queue.Queue()
+        end = time.monotonic() + limit
+        with events.watch(self.paths) as watch:
+            watch.put_into(heard)
+            while True:
+                state = self.state()
+                if condition(state):
+                    return state
+                if time.monotonic() > end:
+                    raise AssertionError(f"{what or 'what was waited for'} did not come\n{self.told()}")
+                with suppress(queue.Empty):
+                    heard.get(timeout=0.05)
+
+    def wait_status(self, task_id: str, *wanted: str, limit: float = LIMIT) -> Task:
+        state = self.wait(lambda state: _status(state, task_id) in wanted, f"{task_id} {'/'.join(wanted)}", limit)
+        found = state.task(task_id)
+        assert found is not None
+        return found
+
+    def wait_supervised(self, agent: str) -> None:
+        """Until a supervisor of this agent is at work."""
+        crew = find_crew(self.root)
+        self.wait(lambda _: crew.supervised(agent), f"a supervisor of {agent}")
+
+    def wait_note(self, name: str, limit: float = LIMIT) -> str:
+        """Until a scripted agent left this note, whole: its last line is ended."""
+        path = self.notes / name
+        self.wait(lambda _: path.exists() and path.read_text().endswith("\n"), f"the note {name}", limit)
+        return path.read_text()
+
+    def gate(self, name: str) -> Path:
+        """A FIFO that a scripted agent waits at until ``open_gate``."""
+        path = self.notes / name
+        os.mkfifo(path)
+        return path
+
+    def open_gate(self, name: str) -> None:
+        (self.notes / name).write_text("go\n")
+
+    def told(self) -> str:
+        """Everything that could say why a test fails."""
+        logs = [*sorted(self.notes.glob("*.log")), *sorted(self.paths.signal("alerts.log").parent.glob("alerts.log"))]
+        logs += sorted(self.paths.runs.glob("*/*/output.log")) + sorted(self.paths.logs.glob("*.log"))
+        texts = [f"── {path}\n{path.read_text(errors='replace')}" for path in logs]
+        return self.run("status").stdout + "\n".join(texts)
+
+    def session(self, run: str) -> dict[str, Any]:
+        """Shim and program of a run, as the shim wrote them."""
+        found: dict[str, Any] = json.loads((self.paths.run(run) / "session.json").read_text())
+        return found
+
+    def kill_session(self, run: str) -> None:
+        """Kill -9: the shim first, so that nobody tells of the end."""
+        found = self.session(run)
+        for who in ("shim", "child"):
+            with suppress(ProcessLookupError):
+                os.kill(found[who]["pid"], signal.SIGKILL)
+
+    def living(self) -> list[str]:
+        """Command lines of processes that belong to this crew: sessions, and supervisors at work in it."""
+        return [words for _, words in _processes_of(self.root)]
+
+    def clean(self) -> None:
+        """End whatever a test left."""
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        for _ in range(5):
+            found = _processes_of(self.root)
+            for pid, _ in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not found:
+                return
+
+
+class Supervisor:
+    """A supervisor process, and what it said."""
+
+    def __init__(self, crew: Crew, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.crew, self.process, self._log = crew, process, log
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait_said(self, pattern: str) -> str:
+        self.crew.wait(lambda _: re.search(pattern, self.said()), f"{pattern!r} in {self._log.name}")
+        return self.said()
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """TERM; the exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout=LIMIT)
+
+    def wait_gone(self) -> int:
+        return self.process.wait(timeout=LIMIT)
+
+
+def _status(state: State, task_id: str) -> str | None:
+    task = state.task(task_id)
+    return None if task is None else task.status.value
+
+
+def _processes_of(root: Path) -> list[tuple[int, str]]:
+    found = []
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit() or int(place.name) == os.getpid():
+            continue
+        try:
+            words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            environ = (place / "environ").read_bytes().split(b"\0")
+            here = (place / "cwd").readlink()
+        except OSError:
+            continue
+        ours = {f"LIZA_ROOT={root}".encode(), f"LIZA_SHIM_ROOT={root}".encode()}
+        if ours & set(environ) or ("liza" in words and here.is_relative_to(root)):
+            found.append((int(place.name), words))
+    return found
+
+
+def history(crew: Crew) -> list[tuple[int, str, int, int]]:
+    """Revision, subject, lines added and taken out of each commit of the history, oldest first."""
+    text = crew.git(
+        "log",
+        "--reverse",
+        "--format=@%(trailers:key=Liza-Revision,valueonly,separator=)%x09%s",
+        "--numstat",
+        "liza/blackboard",
+    )
+    found: list[tuple[int, str, int, int]] = []
+    for line in filter(None, text.splitlines()):
+        if line.startswith("@"):
+            revision, _, subject = line[1:].partition("\t")
+            found.append((int(revision), subject, 0, 0))
+        else:
+            added, gone, _ = line.split("\t")
+            found[-1] = (*found[-1][:2], int(added), int(gone))
+    return found
+
+
+def project(root: Path) -> None:
+    """A project with a commit."""
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "README.md").write_text("# A project\n\nEach task writes a file of its own name.\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+
+
+def begun(tmp_path: Path) -> Crew:
+    """A project without a crew."""
+    (tmp_path / "notes").mkdir()
+    project(tmp_path / "project")
+    return Crew(tmp_path / "project", tmp_path / "notes")
+
+
+@contextmanager
+def started(tmp_path: Path, **settings: object) -> Iterator[Crew]:
+    """A crew that is initialised, with settings that lose no time, and ended after the test."""
+    made = tmp_path.parent / f"crew-{os.getpid()}"
+    if not made.exists():
+        aside = tmp_path / "first"
+        aside.mkdir()
+        first = begun(aside)
+        first.liza("init", "Every file is there", "--no-test")
+        first.configure(**QUICK)
+        first.root.rename(made)
+    (tmp_path / "notes").mkdir()
+    shutil.copytree(made, tmp_path / "project", symlinks=True)
+    crew = Crew(tmp_path / "project", tmp_path / "notes")
+    if settings:
+        crew.configure(**settings)
+    try:
+        yield crew
+    finally:
+        crew.clean()

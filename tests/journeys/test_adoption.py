@@ -1,0 +1,104 @@
+"""A supervisor that was killed leaves its session alive; the next one adopts it and loses nothing of its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.journeys.crews import APPROVE, Crew
+
+WAIT = """\
+echo "$$" > "$NOTES/at-$LIZA_RUN"
+if [ "$LIZA_RUN" = coder-1.1 ]; then read line < "$NOTES/gate"; fi
+"""
+ENDS = {
+    "submit": "echo work > task-1.txt; git add -A; git commit -q -m work; liza submit; exit 0\n",
+    "crash": 'if [ "$LIZA_RUN" = coder-1.1 ]; then echo "no such module"; exit 1; fi; read line < "$NOTES/gate"\n',
+    "handoff": (
+        'if [ "$LIZA_RUN" = coder-1.1 ]; then liza handoff "the model" --next "the view"; exit 42; fi\n'
+        'liza ready > "$NOTES/brief"; read line < "$NOTES/gate"\n'
+    ),
+}
+
+
+def killed(crew: Crew, end: str) -> str:
+    """A session in the middle of its work, its supervisor killed with -9."""
+    crew.add("task-1")
+    crew.gate("gate")
+    program = crew.script("coder", WAIT + ENDS[end])
+    supervisor = crew.agent("coder-1", program)
+    crew.wait_note("at-coder-1.1")
+    supervisor.kill()
+    assert len(crew.living()) > 0
+    assert not (crew.paths.run("coder-1.1") / "exit.json").exists()
+    return program
+
+
+def came(crew: Crew, end: str) -> None:
+    """What the end of the session has to leave on the board, whoever was there to see it."""
+    if end == "submit":
+        task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+        assert (task.run, task.review_commit) == ("coder-1.1", crew.git("rev-parse", "task/task-1"))
+        return
+    crew.wait_note("at-coder-1.2")
+    task = crew.task("task-1")
+    assert (task.run, task.iteration, task.status) == ("coder-1.2", 2, "CLAIMED")
+    if end == "crash":
+        crash = next(event for event in task.history if event.event == "crash")
+        assert "exit 1" in (crash.detail or "")
+        assert "no such module" in (crash.detail or "")
+    else:
+        brief = crew.wait_note("brief")
+        assert "HANDED OVER: the model Next: the view" in brief
+        assert "crash" not in crew.heard("task-1")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_restarted_supervisor_adopts_the_living_session_says_so_and_sees_how_it_ends(crew: Crew, end: str) -> None:
+    program = killed(crew, end)
+    again = crew.agent("coder-1", program)
+    assert "coder-1.1" in again.wait_said("adopt")
+    assert crew.task("task-1").run == "coder-1.1"
+    crew.open_gate("gate")
+    came(crew, end)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_session_that_ended_while_no_supervisor_lived_is_settled_by_the_next_one(crew: Crew, end: str) -> None:
+    program = killed(crew, end)
+    crew.open_gate("gate")
+    crew.wait(lambda _: (crew.paths.run("coder-1.1") / "exit.json").exists(), "the end")
+    crew.agent("coder-1", program)
+    came(crew, end)
+
+
+def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_session(crew: Crew) -> None:
+    program = killed(crew, "submit")
+    crew.liza("task", "release", "task-1")
+    crew.wait(lambda _: not [one for one in crew.living() if "coder" in one], "the session's end")
+    assert crew.status("task-1") == "UNCLAIMED"
+    crew.liza("claim", "task-1", "--agent", "coder-2")
+    again = crew.agent("coder-1", program)
+    crew.wait_supervised("coder-1")
+    assert crew.task("task-1").run == "coder-2.1"
+    assert again.stop() == 0
+
+
+def test_a_review_goes_on_under_a_restarted_supervisor(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.gate("gate")
+    crew.liza("claim", "task-1", "--agent", "coder-1")
+    there = crew.root / ".worktrees" / "task-1"
+    (there / "task-1.txt").write_text("by hand\n")
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    crew.liza("submit", cwd=there)
+    program = crew.script("reviewer", 'echo "$$" > "$NOTES/at-work"; read line < "$NOTES/gate"\n' + APPROVE)
+    first = crew.agent("code-reviewer-1", program)
+    crew.wait_note("at-work")
+    first.kill()
+    again = crew.agent("code-reviewer-1", program)
+    again.wait_said("adopt")
+    crew.open_gate("gate")
+    task = crew.wait_status("task-1", "MERGED")
+    assert task.approved_by == "code-reviewer-1"
+    assert [event.run for event in task.history if event.event == "approve"] == ["code-reviewer-1.1"]

@@ -1,0 +1,159 @@
+"""A brief lies in the agent's instructions file, and git never sees it: not in a status, not in any commit."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.crews import APPROVE, Crew, begun
+
+FIRST_ACT = """\
+git status --porcelain > "$NOTES/status-$LIZA_RUN"
+for name in AGENTS.md CLAUDE.md; do
+    grep -c 'liza:begin run='"$LIZA_RUN" "$name" > "$NOTES/$name-$LIZA_RUN" 2>/dev/null || true
+done
+liza ready > "$NOTES/brief-$LIZA_RUN"
+"""
+CODER = (
+    FIRST_ACT
+    + """\
+echo work > "$LIZA_TASK.txt"
+git add -A
+git commit -q -a -m "with everything"
+git commit -q --allow-empty -m "and once more"
+git -c rebase.autoStash=true rebase -q --force-rebase HEAD~2
+git merge -q --no-edit integration
+git add -A
+git add --renormalize .
+git diff --cached --quiet || git commit -q -m "renormalised"
+git stash list > "$NOTES/stash"
+git status --porcelain > "$NOTES/status-after"
+liza submit
+"""
+)
+
+
+def absent(root: Path) -> None:
+    """No instructions file at all."""
+
+
+def tracked(root: Path) -> None:
+    (root / "AGENTS.md").write_text("# Rules\n\nBe kind.\n")
+
+
+def without_a_final_newline(root: Path) -> None:
+    (root / "AGENTS.md").write_bytes(b"# Rules\n\nBe kind.")
+
+
+def with_crlf(root: Path) -> None:
+    (root / "AGENTS.md").write_bytes(b"# Rules\r\n\r\nBe kind.\r\n")
+
+
+def a_link_inside(root: Path) -> None:
+    (root / "CLAUDE.md").write_text("# Rules\n")
+    (root / "AGENTS.md").symlink_to("CLAUDE.md")
+
+
+def a_link_outside(root: Path) -> None:
+    (root.parent / "mine.md").write_text("# My own\n")
+    (root / "AGENTS.md").symlink_to(root.parent / "mine.md")
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [absent, tracked, without_a_final_newline, with_crlf, a_link_inside, a_link_outside],
+    ids=lambda one: one.__name__,
+)
+def test_git_sees_nothing_of_a_brief_whatever_the_instructions_file_is(
+    tmp_path: Path, lay: Callable[[Path], None]
+) -> None:
+    crew = begun(tmp_path)
+    lay(crew.root)
+    if crew.git("status", "--porcelain"):
+        crew.git("add", "-A")
+        crew.git("commit", "-q", "-m", "rules")
+    texts = {path.name: path.read_bytes() for path in crew.root.glob("*.md")}
+    crew.liza("init", "Every file is there", "--no-test")
+    crew.add("task-1")
+    try:
+        said = loop(crew)
+    finally:
+        crew.clean()
+
+    assert notes(crew, "status-") == {"coder-1.1": "", "code-reviewer-1.1": "", "after": ""}
+    shown = (crew.notes / "brief-coder-1.1").read_text()
+    assert "TASK task-1" in shown
+    if lay is not a_link_outside:
+        assert notes(crew, "AGENTS.md-") == {"coder-1.1": "1\n", "code-reviewer-1.1": "1\n"}
+    else:
+        assert (tmp_path / "mine.md").read_text() == "# My own\n"
+        assert "coder-1.1 gets its brief by prompt: AGENTS.md is a link that leads out of the worktree" in said
+    assert holders(crew) == []
+    for name, text in texts.items():
+        assert crew.git("rev-parse", f"integration:{name}") == crew.git("rev-parse", f"main:{name}")
+        assert (crew.root / name).read_bytes() == text
+    assert crew.git("ls-tree", "--name-only", "integration").splitlines() == sorted([*texts, "task-1.txt"])
+    assert crew.git("status", "--porcelain") == ""
+    for slot in ("s1", "code-reviewer-1"):
+        place = crew.paths.slot(slot)
+        assert [path.name for path in place.glob("*.md") if b"liza:begin" in path.read_bytes()] == []
+        assert crew.git("status", "--porcelain", "--ignored", cwd=place) == ""
+    assert "run=" not in (crew.root / ".git" / "info" / "attributes").read_text()
+    assert "run=" not in (crew.root / ".git" / "info" / "exclude").read_text()
+
+
+def loop(crew: Crew) -> str:
+    """One task, through to its merge, by an agent that commits whatever it sees; what its supervisor said."""
+    coder = crew.script("coder", CODER, ready=False)
+    reviewer = crew.script("reviewer", FIRST_ACT + APPROVE, ready=False)
+    supervisors = [crew.agent("coder-1", coder), crew.agent("code-reviewer-1", reviewer)]
+    crew.wait_status("task-1", "MERGED")
+    assert [supervisor.stop() for supervisor in supervisors] == [0, 0]
+    return supervisors[0].said()
+
+
+def notes(crew: Crew, prefix: str) -> dict[str, str]:
+    return {path.name.removeprefix(prefix): path.read_text() for path in crew.notes.glob(f"{prefix}*")}
+
+
+def holders(crew: Crew) -> list[str]:
+    """Commits of any ref but the history's, and of any reflog, that hold a brief's mark in any file."""
+    history = set(crew.git("rev-list", "refs/liza/blackboard").split())
+    commits = set(crew.git("rev-list", "--all", "--reflog").split()) - history
+    return [one for one in sorted(commits) if _holds(crew, one)]
+
+
+def _holds(crew: Crew, commit: str) -> bool:
+    words = ["git", "grep", "-q", "liza:begin run=", commit, "--"]
+    done = subprocess.run(words, cwd=crew.root, check=False)
+    assert done.returncode in (0, 1)
+    return done.returncode == 0
+
+
+def test_text_that_an_agent_writes_beside_a_hidden_brief_is_not_lost_but_asked_for(crew: Crew) -> None:
+    crew.add("task-1")
+    program = crew.script(
+        "coder",
+        """\
+        echo work > task-1.txt
+        git add -A
+        git commit -q -m work
+        echo "a rule of mine" >> AGENTS.md
+        code=0
+        liza submit 2> "$NOTES/refused" || code=$?
+        echo "$code" >> "$NOTES/refused"
+        git add -f AGENTS.md
+        git commit -q -m "with my rule"
+        liza submit
+        """,
+    )
+    crew.agent("coder-1", program)
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    told = crew.wait_note("refused")
+    assert "git add -f AGENTS.md" in told
+    assert told.endswith("\n1\n")
+    assert crew.git("show", "task/task-1:AGENTS.md") == "a rule of mine"
+    assert holders(crew) == []

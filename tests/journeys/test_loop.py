@@ -1,0 +1,98 @@
+"""From a task to a merge: with supervisors and scripted agents, and by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.journeys.crews import APPROVE, WORK, Crew, history
+
+SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
+FEW = 15
+
+
+def person(crew: Crew) -> tuple[object, ...]:
+    """Everything of the person's own checkout that a crew has to leave alone."""
+    return (
+        crew.git("rev-parse", "HEAD", "main"),
+        crew.git("symbolic-ref", "HEAD"),
+        (crew.root / ".git" / "index").read_bytes(),
+        crew.git("status", "--porcelain"),
+        (crew.root / "README.md").read_text(),
+        sorted(path.name for path in crew.root.iterdir() if path.name != ".worktrees"),
+    )
+
+
+def test_a_coder_and_a_reviewer_bring_a_task_to_integration_and_the_persons_checkout_is_untouched(crew: Crew) -> None:
+    (crew.root / "mine.txt").write_text("not committed\n")
+    crew.git("add", "mine.txt")
+    crew.git("status")
+    before = person(crew)
+    crew.add("task-1", "task-2")
+    program = crew.script("agent", f'case "$LIZA_RUN" in coder-*) {WORK};; *) {APPROVE};; esac\n')
+    supervisors = [crew.agent("coder-1", program), crew.agent("code-reviewer-1", program)]
+
+    crew.wait_status("task-1", "MERGED")
+    crew.wait_status("task-2", "MERGED")
+    assert [supervisor.stop() for supervisor in supervisors] == [0, 0]
+
+    merges = crew.git("log", "--first-parent", "--format=%s", "integration").splitlines()
+    assert sorted(merges) == ["Merge task-1: Write task-1", "Merge task-2: Write task-2", "first"]
+    assert crew.git("show", "integration:task-1.txt") == "task-1 by coder-1.1"
+    assert person(crew) == before
+    assert crew.git("for-each-ref", "refs/liza/salvage") == ""
+    assert crew.living() == []
+    crew.liza("validate")
+
+
+def test_the_history_has_one_small_commit_a_revision_with_a_subject_that_says_what_happened(crew: Crew) -> None:
+    crew.add("task-1")
+    program = crew.script("agent", f'case "$LIZA_RUN" in coder-*) {WORK};; *) {APPROVE};; esac\n')
+    supervisors = [crew.agent("coder-1", program), crew.agent("code-reviewer-1", program)]
+    crew.wait_status("task-1", "MERGED")
+    for supervisor in supervisors:
+        supervisor.stop()
+
+    found = history(crew)
+    assert [revision for revision, *_ in found] == list(range(1, crew.state().revision + 1))
+    assert [subject for _, subject, *_ in found if not SUBJECT.fullmatch(subject)] == []
+    statuses = [subject for _, subject, *_ in found if " → " in subject]
+    assert statuses[1:] == [
+        "task-1: UNCLAIMED → CLAIMED (coder-1.1)",
+        "task-1: CLAIMED → READY_FOR_REVIEW (coder-1.1)",
+        "task-1: READY_FOR_REVIEW → APPROVED (code-reviewer-1.1)",
+        statuses[-1],
+    ]
+    assert re.fullmatch(r"task-1: APPROVED → MERGED \((coder|code-reviewer)-1\)", statuses[-1])
+    large = [(subject, added, gone) for _, subject, added, gone in found[1:] if added > FEW or gone > FEW]
+    assert large == []
+    assert "+    status: MERGED" in crew.git("log", "-p", "-5", "liza/blackboard")
+    assert "blackboard" not in crew.git("branch", "--all")
+
+
+def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.liza("claim", "task-1", "--agent", "coder-1")
+    there = crew.root / ".worktrees" / "task-1"
+    (there / "task-1.txt").write_text("by hand\n")
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    assert "unchanged" not in crew.liza("submit", cwd=there)
+    assert "unchanged" in crew.liza("submit", cwd=there)
+
+    step = crew.liza("claim", "task-1", "--agent", "code-reviewer-1")
+    place = re.search(r"cd (\S+);", step)
+    assert place is not None
+    seen = Path(place[1])
+    assert (seen / "task-1.txt").read_text() == "by hand\n"
+    crew.liza("verdict", "approve", "read it", cwd=seen)
+    assert crew.status("task-1") == "APPROVED"
+    crew.liza("merge")
+
+    task = crew.task("task-1")
+    assert (task.status, task.merge_commit) == ("MERGED", crew.git("rev-parse", "integration"))
+    assert task.tested is False
+    assert not there.exists()
+    assert crew.git("log", "--first-parent", "--format=%s", "-1", "integration") == "Merge task-1: Write task-1"
+    assert crew.git("status", "--porcelain") == ""
+    assert [revision for revision, *_ in history(crew)] == list(range(1, crew.state().revision + 1))

@@ -1,0 +1,144 @@
+"""What stands in the way of a merge, and how it is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.journeys.crews import APPROVE, Crew, started
+
+MENDS = """\
+if grep -q "MERGE FAILED" "$NOTES/brief"; then
+    git merge -q --no-edit integration || true
+    { git show integration:shared.txt; echo "$LIZA_TASK"; } > shared.txt
+else
+    echo "$LIZA_TASK" > shared.txt
+    echo "$$" > "$NOTES/at-work"
+    read line < "$NOTES/gate"
+fi
+git add -A
+git commit -q -m "$LIZA_RUN"
+liza submit
+"""
+
+
+def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) -> None:
+    crew.add("task-1", "task-2")
+    crew.gate("gate")
+    coder = crew.agent("coder-1", crew.script("coder", 'liza ready > "$NOTES/brief"\n' + MENDS, ready=False))
+    crew.wait_note("at-work")
+    crew.liza("claim", "task-2", "--agent", "coder-2")
+    there = crew.root / ".worktrees" / "task-2"
+    (there / "shared.txt").write_text("task-2\n")
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "by hand", cwd=there)
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "fine", "--task", "task-2")
+    crew.wait_status("task-2", "MERGED")
+    crew.agent("code-reviewer-1", crew.script("reviewer", APPROVE, ready=False))
+    crew.open_gate("gate")
+
+    task = crew.wait_status("task-1", "MERGED")
+    assert "merge failed" in [event.event for event in task.history]
+    failure = next(event for event in task.history if event.event == "merge failed")
+    assert "conflict with integration in shared.txt" in (failure.detail or "")
+    assert (task.assigned_to, task.run, task.iteration) == ("coder-1", "coder-1.2", 2)
+    assert crew.git("show", "integration:shared.txt") == "task-2\ntask-1"
+    assert "task-1 does not merge: conflict" in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
+
+
+def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_other(tmp_path: Path) -> None:
+    with started(tmp_path, poll_interval=1) as crew:
+        crew.git("switch", "-q", "integration")
+        (crew.root / "README.md").write_text("mine, not committed\n")
+        crew.add("task-1", "task-2")
+        program = crew.script(
+            "agent",
+            f"""\
+            case "$LIZA_RUN" in
+            code-reviewer-*) {APPROVE.strip()}; exit 0 ;;
+            esac
+            if [ "$LIZA_TASK" = task-1 ]; then echo "changed by task-1" >> README.md; else echo x > task-2.txt; fi
+            git add -A
+            git commit -q -m work
+            liza submit
+            """,
+            ready=False,
+        )
+        crew.agent("coder-1", program)
+        crew.agent("code-reviewer-1", program)
+        crew.wait_status("task-2", "MERGED")
+        state = crew.wait(lambda state: state.tasks[0].merging and state.tasks[0].merging.waiting, "task-1 waiting")
+        waiting = state.tasks[0]
+        assert (waiting.status, waiting.merging.waiting) == ("APPROVED", "README.md")  # type: ignore[union-attr]
+        assert (crew.root / "README.md").read_text() == "mine, not committed\n"
+        assert (crew.root / "task-2.txt").read_text() == "x\n"
+
+        crew.git("checkout", "-q", "README.md")
+        crew.wait_status("task-1", "MERGED")
+        assert (crew.root / "README.md").read_text().endswith("changed by task-1\n")
+        assert crew.git("status", "--porcelain") == ""
+        assert crew.git("symbolic-ref", "--short", "HEAD") == "integration"
+
+
+def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_in_every_slot(tmp_path: Path) -> None:
+    with started(
+        tmp_path,
+        integration_command="test -f .env && test -f installed && ! grep -q BAD task-1.txt",
+        sandbox_setup=f'echo "$PWD" >> "{tmp_path}/notes/set-ups"; cp .env installed',
+        sandbox_copy=[".env"],
+    ) as crew:
+        exclude = crew.root / ".git" / "info" / "exclude"
+        exclude.write_text(exclude.read_text() + ".env\ninstalled\n")
+        (crew.root / ".env").write_text("KEY=1\n")
+        crew.add("task-1")
+        program = crew.script(
+            "agent",
+            f"""\
+            case "$LIZA_RUN" in
+            code-reviewer-*) test -f installed; {APPROVE.strip()} ;;
+            *)
+                cat .env installed > "$NOTES/saw-$LIZA_RUN"
+                if liza ready | grep -q "MERGE FAILED"; then echo GOOD > task-1.txt; else echo BAD > task-1.txt; fi
+                git add -A
+                git commit -q -m "$LIZA_RUN"
+                liza submit ;;
+            esac
+            """,
+            ready=False,
+        )
+        crew.agent("coder-1", program)
+        crew.agent("code-reviewer-1", program)
+        task = crew.wait_status("task-1", "MERGED")
+        failure = next(event for event in task.history if event.event == "merge failed")
+        assert "exit 1 on the merge with integration" in (failure.detail or "")
+        assert (task.tested, task.run) == (True, "coder-1.2")
+        assert (crew.notes / "saw-coder-1.1").read_text() == "KEY=1\nKEY=1\n"
+        places = (crew.notes / "set-ups").read_text().split()
+        assert sorted(places) == sorted(str(crew.paths.slot(slot)) for slot in ("s1", "code-reviewer-1", "merge"))
+        assert crew.git("ls-tree", "-r", "--name-only", "integration").split() == ["README.md", "task-1.txt"]
+
+
+def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_done_again(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
+        crew.gate("gate")
+        crew.add("task-1")
+        crew.liza("claim", "task-1", "--agent", "coder-1")
+        there = crew.root / ".worktrees" / "task-1"
+        (there / "task-1.txt").write_text("x\n")
+        crew.git("add", "-A", cwd=there)
+        crew.git("commit", "-q", "-m", "work", cwd=there)
+        crew.liza("submit", cwd=there)
+        crew.liza("verdict", "approve", "fine", "--task", "task-1")
+        program = crew.script("reviewer", APPROVE)
+        supervisor = crew.agent("code-reviewer-1", program)
+        tests = int(crew.wait_note("testing"))
+        assert supervisor.stop() == 0
+        crew.wait(lambda _: not Path(f"/proc/{tests}").exists(), "the end of the tests")
+        assert crew.living() == []
+        assert crew.task("task-1").merging is not None
+
+        crew.agent("code-reviewer-1", program)
+        crew.wait(lambda _: (crew.notes / "testing").read_text() != f"{tests}\n", "tests again")
+        crew.open_gate("gate")
+        assert crew.wait_status("task-1", "MERGED").tested is True

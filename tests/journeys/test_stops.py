@@ -1,0 +1,106 @@
+"""How sessions and crews end: without a word, in crashes, deaf to TERM, on a signal."""
+
+from __future__ import annotations
+
+from tests.journeys.crews import WORK, Crew
+
+
+def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_last_words(crew: Crew) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", crew.script("coder", 'echo "permission to write was denied"\n'))
+    task = crew.wait_status("task-1", "BLOCKED")
+    assert "2 sessions in a row ended and moved nothing" in (task.blocked_reason or "")
+    assert "permission to write was denied" in (task.blocked_reason or "")
+    assert task.blocked_questions == ("What should the next try do differently?",)
+    assert (task.failed_by, task.iteration) == (("coder-1",), 2)
+    assert supervisor.stop() == 0
+
+
+def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -> None:
+    crew.add("task-1")
+    program = crew.script("coder", 'echo "cannot import name shop" >&2; exit 3\n')
+    first = crew.agent("coder-1", program)
+    assert first.wait_gone() == 1
+    assert "3 sessions crashed within 5 minutes" in first.said()
+    assert (crew.status("task-1"), crew.heard("task-1").count("crash")) == ("CLAIMED", 3)
+
+    second = crew.agent("coder-1", program)
+    task = crew.wait_status("task-1", "BLOCKED")
+    assert "5 sessions crashed" in (task.blocked_reason or "")
+    assert "exit 3" in (task.blocked_reason or "")
+    assert "cannot import name shop" in (task.blocked_reason or "")
+    assert second.stop() == 0
+
+
+def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_supervisor(crew: Crew) -> None:
+    crew.add("task-1")
+    program = crew.script(
+        "coder",
+        """\
+        trap '' TERM INT HUP
+        setsid sh -c 'trap "" TERM; echo $$ > "$0/server"; read line < "$0/gate"' "$NOTES" &
+        echo half > half.txt
+        while [ ! -s "$NOTES/server" ]; do :; done
+        echo "$$" > "$NOTES/at-work"
+        read line < "$NOTES/gate"
+        """,
+    )
+    crew.gate("gate")
+    supervisor = crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    assert supervisor.stop() == 0
+    assert crew.living() == []
+    task = crew.task("task-1")
+    assert (task.status, task.handoff_pending, task.history[-1].event) == ("CLAIMED", True, "stop")
+    assert (crew.root / ".worktrees" / "task-1" / "half.txt").read_text() == "half\n"
+
+
+def why(crew: Crew, agent: str) -> str:
+    return str(next(row["why"] for row in crew.json("status")["agents"] if row["id"] == agent))
+
+
+def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed(crew: Crew) -> None:
+    crew.add("task-1", "task-2")
+    crew.gate("gate")
+    program = crew.script("coder", 'echo "$$" > "$NOTES/at-$LIZA_TASK"; read line < "$NOTES/gate"\n' + WORK)
+    crew.agent("coder-1", program)
+    crew.wait_note("at-task-1")
+    crew.liza("pause", "lunch")
+    crew.open_gate("gate")
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    crew.wait(lambda state: state.agents["coder-1"].current_task is None, "coder-1 free")
+    crew.agent("coder-2", program)
+    crew.wait_supervised("coder-2")
+    assert why(crew, "coder-1").startswith("PAUSE stands")
+    assert crew.status("task-2") == "UNCLAIMED"
+    crew.liza("resume")
+    crew.wait_note("at-task-2")
+    crew.liza("pause", "--checkpoint")
+    assert crew.json("status")["signals"] == ["CHECKPOINT"]
+    assert crew.status("task-2") == "CLAIMED"
+
+
+def test_an_abort_file_stops_every_session_and_every_supervisor(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.gate("gate")
+    program = crew.script("coder", 'echo "$$" > "$NOTES/at-work"; read line < "$NOTES/gate"\n')
+    supervisors = [crew.agent("coder-1", program), crew.agent("code-reviewer-1", program)]
+    crew.wait_note("at-work")
+    crew.paths.signal("ABORT").touch()
+    assert [supervisor.wait_gone() for supervisor in supervisors] == [0, 0]
+    assert crew.living() == []
+    assert crew.task("task-1").history[-1].event == "stop"
+
+
+def test_a_second_supervisor_of_an_agent_is_refused_with_the_pid_of_the_first(crew: Crew) -> None:
+    program = crew.script("coder", WORK)
+    first = crew.agent("coder-1", program)
+    crew.wait(lambda state: "coder-1" in state.agents, "coder-1 on duty")
+    revision = crew.state().revision
+    second = crew.agent("coder-1", program)
+    assert second.wait_gone() == 1
+    assert "coder-1 has a supervisor already" in second.said()
+    assert str(first.process.pid) in second.said()
+    assert "next: liza agents coder-1" in second.said()
+    assert crew.state().revision == revision
+    assert first.process.poll() is None

@@ -1,0 +1,99 @@
+"""A lapsed lease: taken over when supervisor and session are dead, and never while the session lives."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from liza.rules.model import State
+from tests.journeys.crews import Crew, started
+
+CODER = """\
+case "$LIZA_AGENT_ID" in
+coder-1)
+    echo committed > committed.txt
+    git add -A
+    git commit -q -m "first half"
+    echo unfinished > unfinished.txt
+    echo more >> README.md
+    echo "$$" > "$NOTES/at-work"
+    read line < "$NOTES/gate" ;;
+*)
+    git log --format=%s -1 > "$NOTES/seen"
+    git status --porcelain >> "$NOTES/seen"
+    mv "$NOTES/seen" "$NOTES/second" ;;
+esac
+"""
+
+
+def lapsed(state: State) -> bool:
+    until = state.tasks[0].lease_expires
+    return until is not None and until < datetime.now(UTC).replace(microsecond=0)
+
+
+def begun(crew: Crew, more: str = "") -> str:
+    """coder-1 in the middle of its work: something is committed, something is not."""
+    crew.add("task-1")
+    crew.gate("gate")
+    program = crew.script("coder", CODER + more)
+    first = crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    first.kill()
+    return program
+
+
+def test_a_second_coder_takes_over_a_lapsed_task_of_a_dead_session_and_finds_all_of_its_work(tmp_path: Path) -> None:
+    with started(tmp_path, lease_duration=2) as crew:
+        program = begun(crew, WORK_OF_THE_SECOND)
+        head = crew.git("rev-parse", "task/task-1")
+        crew.kill_session("coder-1.1")
+
+        crew.agent("coder-2", program)
+        task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+        assert crew.wait_note("second").splitlines() == ["first half", " M README.md", "?? unfinished.txt"]
+        assert (task.assigned_to, task.run, task.failed_by) == ("coder-2", "coder-2.1", ())
+        assert crew.git("show", "task/task-1:unfinished.txt") == "unfinished"
+
+        saved = "refs/liza/salvage/task-1/coder-1.1"
+        assert crew.git("show", f"{saved}:unfinished.txt") == "unfinished"
+        assert crew.git("show", f"{saved}:committed.txt") == "committed"
+        assert crew.git("rev-parse", f"{saved}^") == head
+        there = crew.root / ".worktrees" / "task-1"
+        old = {"LIZA_RUN": "coder-1.1", "LIZA_TASK": "task-1", "LIZA_ROOT": str(crew.root)}
+        told = crew.liza("submit", code=1, cwd=there, **old)
+        assert "no longer own" in told
+
+
+WORK_OF_THE_SECOND = """\
+case "$LIZA_AGENT_ID" in
+coder-2) git add -A; git commit -q -m "second half"; liza submit ;;
+esac
+"""
+
+
+def test_a_task_whose_supervisor_was_killed_is_not_taken_over_while_its_session_lives(tmp_path: Path) -> None:
+    with started(tmp_path, lease_duration=1) as crew:
+        program = begun(crew)
+        crew.wait(lambda state: lapsed(state), "the lease to lapse")
+        crew.add("task-2")
+        crew.agent("coder-2", program)
+        # It looks at task-1 first, by age; what it takes is the other.
+        crew.wait(lambda state: state.tasks[1].run == "coder-2.1", "coder-2 on task-2")
+        told = crew.liza("claim", "task-1", "--agent", "coder-3", code=1)
+        assert "coder-1.1 is not proved dead" in told
+        task = crew.task("task-1")
+        assert (task.run, task.assigned_to, task.reservation) == ("coder-1.1", "coder-1", None)
+        assert crew.git("for-each-ref", "refs/liza/salvage") == ""
+
+
+def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_same_worktree(tmp_path: Path) -> None:
+    with started(tmp_path, lease_duration=1) as crew:
+        crew.add("task-1")
+        crew.liza("claim", "task-1", "--agent", "coder-1")
+        there = crew.root / ".worktrees" / "task-1"
+        (there / "unfinished.txt").write_text("by hand\n")
+        crew.wait(lambda state: lapsed(state), "the lease to lapse")
+        crew.liza("claim", "task-1", "--agent", "coder-2")
+        assert (there / "unfinished.txt").read_text() == "by hand\n"
+        assert crew.git("show", "refs/liza/salvage/task-1/coder-1.1:unfinished.txt") == "by hand"
+        assert crew.task("task-1").iteration == 2

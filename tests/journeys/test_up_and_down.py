@@ -1,0 +1,206 @@
+"""`liza up` at a terminal, Ctrl+C, going on, `liza down`, and a repository that is as it was before."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git
+
+AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+PLAN = """\
+case "$LIZA_RUN" in
+planner-*)
+    if git rev-parse -q --verify refs/heads/task/first > /dev/null; then
+        exec liza handoff "nothing to add" --done
+    fi
+    liza task add --file - <<YAML
+- {id: first, description: Write first, done_when: it is there, scope: first.txt, spec_ref: README.md}
+- {id: second, description: Write second, done_when: it is there, scope: s, spec_ref: README.md, depends_on: [first]}
+YAML
+    liza handoff "two tasks, one after the other" --done ;;
+coder-*)
+    if [ "$LIZA_TASK" = second ]; then
+        echo half > half.txt
+        echo "$$" > "$NOTES/at-$LIZA_RUN"
+        trap 'echo asked > "$NOTES/asked"; exit 1' TERM
+        read line < "$NOTES/gate"
+    fi
+    echo work > "$LIZA_TASK.txt"
+    git add -A
+    git commit -q -m work
+    liza submit ;;
+*)
+"""
+
+
+class Terminal:
+    """``liza`` at a pseudo-terminal; what it showed, and a keyboard."""
+
+    def __init__(self, crew: Crew, *words: str) -> None:
+        self.crew, self.log = crew, crew.notes / "terminal.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", AT_A_TERMINAL, str(BIN / "liza"), *words],
+                cwd=crew.root,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        crew.children.append(self.process)
+
+    def shown(self) -> str:
+        return self.log.read_text().replace("\r\n", "\n")
+
+    def wait_shown(self, pattern: str) -> None:
+        self.crew.wait(lambda _: re.search(pattern, self.shown()), f"{pattern!r} in the terminal")
+
+    def press_ctrl_c(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\x03")
+        self.process.stdin.flush()
+        return self.process.wait(timeout=LIMIT)
+
+
+def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up_goes_on(crew: Crew) -> None:
+    crew.gate("gate")
+    program = crew.script("agent", PLAN + APPROVE + ";; esac\n")
+    up = Terminal(crew, "up", "--program", program)
+    crew.wait_note("at-coder-1.2")
+    up.wait_shown(r"\n  coder-1 +second claimed as coder-1\.2")
+    code = up.press_ctrl_c()
+
+    said = up.shown()
+    for line in (
+        r"planner-1 {7}2 tasks: first, second \(needs first\)",
+        r"coder-1 {9}first claimed as coder-1\.1, try 1",
+        r"coder-1 {9}coder-1\.1 ready after [\d.]+ s",
+        r"coder-1 {9}first submitted at [0-9a-f]{10}",
+        r"code-reviewer-1 first approved: read it, ran it",
+        r"(coder-1|code-reviewer-1|planner-1) +first merged as [0-9a-f]{10}, untested",
+    ):
+        assert re.search(rf"(?m)^  {line}$", said), (line, said)
+    assert "stopping 3 agents…" in said
+    assert said.rstrip().endswith("all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
+    assert "Traceback" not in said
+    assert code == 0
+    assert (crew.notes / "asked").read_text() == "asked\n"
+    assert crew.living() == []
+    kept = crew.task("second")
+    assert (kept.status, kept.run, kept.handoff_pending) == ("CLAIMED", "coder-1.2", True)
+    assert kept.history[-1].event == "stop"
+    assert kept.lease_expires == kept.history[-1].time
+    assert {agent.status for agent in crew.state().agents.values()} == {"OFFLINE"}
+
+    crew.liza("up", "-d", "--planners", "0", "--program", program)
+    assert crew.wait_note("at-coder-1.3")
+    again = crew.task("second")
+    assert (again.iteration, again.run) == (1, "coder-1.3")
+    assert (crew.root / ".worktrees" / "second" / "half.txt").read_text() == "half\n"
+    told = crew.liza("up", "-d", "--planners", "0", "--program", program, code=1)
+    assert "coder-1, code-reviewer-1 run already" in told
+    crew.open_gate("gate")
+    crew.wait_status("second", "MERGED")
+    crew.liza("down")
+    assert "unchanged" in crew.liza("down")
+    crew.wait(lambda _: not crew.living(), "the end of all processes")
+    crew.liza("validate")
+
+
+def world(root: Path) -> dict[str, object]:
+    """Everything that a purge has to give back."""
+    inside = root / ".git"
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.glob("*") if path.is_file()}
+    return {
+        "files": files,
+        "names": sorted(path.name for path in root.iterdir()),
+        "config": (inside / "config").read_bytes(),
+        "info": {path.name: path.read_bytes() for path in (inside / "info").iterdir()},
+        "hooks": sorted(path.name for path in (inside / "hooks").iterdir()),
+        "head": (inside / "HEAD").read_text(),
+        "refs": git(root, "for-each-ref", "--format=%(refname)"),
+        "worktrees": git(root, "worktree", "list"),
+        "status": git(root, "status", "--porcelain"),
+        "stash": git(root, "stash", "list"),
+    }
+
+
+def released(crew: Crew) -> None:
+    """A task that was taken away from its first coder, with unfinished work in its worktree."""
+    crew.add("task-1")
+    crew.liza("claim", "task-1", "--agent", "coder-1")
+    (crew.root / ".worktrees" / "task-1" / "task-1.txt").write_text("unfinished\n")
+    crew.liza("task", "release", "task-1")
+
+
+def merged_by_hand(crew: Crew) -> None:
+    crew.liza("claim", "task-1", "--agent", "coder-2")
+    there = crew.root / ".worktrees" / "task-1"
+    with (there / "task-1.txt").open("a") as file:
+        file.write("done\n")
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "done", cwd=there)
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "fine", "--task", "task-1")
+    crew.liza("merge")
+
+
+def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(tmp_path: Path) -> None:
+    crew = begun(tmp_path)
+    (crew.root / "mine.txt").write_text("not committed\n")
+    before = world(crew.root)
+    crew.liza("init", "Every file is there", "--no-test")
+    crew.add("task-1")
+    merged_by_hand(crew)
+    crew.git("merge", "-q", "--ff-only", "integration")
+    told = crew.liza("down", "--purge")
+    assert "kept" not in told, told
+    (crew.root / "task-1.txt").unlink()
+    after = world(crew.root)
+    assert str(after.pop("worktrees")).split()[0] == str(before.pop("worktrees")).split()[0]
+    assert str(after.pop("status")).splitlines() == [" D task-1.txt", *str(before.pop("status")).splitlines()]
+    assert after == before
+    assert [path for path in (crew.root / ".git").rglob("*liza*") if path.is_file()] == []
+
+
+def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> None:
+    crew = begun(tmp_path)
+    before = world(crew.root)
+    crew.liza("init", "Every file is there", "--no-test")
+    released(crew)
+    merged_by_hand(crew)
+    assert crew.git("show", "integration:task-1.txt") == "unfinished\ndone"
+    merge = crew.git("rev-parse", "integration")
+    told = crew.liza("down", "--purge")
+    assert "kept refs/heads/integration" in told
+    assert crew.git("rev-parse", "integration") == merge
+    after = world(crew.root)
+    kept = ["refs/heads/integration", "refs/heads/main", "refs/liza/blackboard", "refs/liza/salvage/task-1/coder-1.1"]
+    assert str(after.pop("refs")).splitlines() == kept
+    before.pop("refs")
+    assert after == before
+
+
+def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Crew) -> None:
+    crew.add("task-1")
+    before = crew.paths.state.read_bytes()
+    plain = crew.notes / "plain"
+    plain.write_text("#!/bin/sh\n")
+    for words in (("up", "-d"), ("up",)):
+        assert "no-such-agent" in crew.liza(*words, "--program", f"script:{crew.notes}/no-such-agent", code=5)
+    assert "executable" in crew.liza("up", "-d", "--program", f"script:{plain}", code=5)
+    assert "no-such-program" in crew.liza("up", "-d", "--program", "no-such-program", code=2)
+    done = subprocess.run(
+        [str(BIN / "liza-agent"), "coder-1", "--program", f"script:{crew.notes}/no-such-agent"],
+        cwd=crew.root,
+        capture_output=True,
+        text=True,
+        env=os.environ,
+    )
+    assert done.returncode == 5
+    assert "no-such-agent" in done.stderr
+    assert crew.paths.state.read_bytes() == before
+    assert crew.living() == []
