@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from liza.programs import brief, environment, presets, session, startup
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
@@ -120,17 +122,20 @@ class Launcher:
         """The brief where the program reads it; the prompt for its command line."""
         text = brief.compose(self._context(state, held, directory, place))
         directory.write_brief(text.assignment, text.facts, text.prompt, text.block)
-        names = self.preset.instructions
+        git = self.crew.worktrees.slot_git(place.name)
+        names = brief_filter.bindable(git, self.preset.instructions)
         brief_filter.bind(self.crew.git, names, held.run)
-        written = brief.write(place, self.preset, directory, text.block)
+        written = brief.write(place, replace(self.preset, instructions=names), directory, text.block)
+        if written.file is not None and not brief_filter.bindable(git, (written.file,)):
+            brief.take_away(place, directory)
+            written = brief.Written(None, f"another filter works on {written.file}")
         if written.file is None:
-            if names:
+            if self.preset.instructions:
                 self.say(f"{held.run} gets its brief by prompt: {written.reason}")
             return f"{text.prompt}\n\n{text.block}"
         if written.file not in names:
             # One of the names is a link: git knows the block under the name of the file that it leads to.
             brief_filter.bind(self.crew.git, (*names, written.file), held.run)
-        git = self.crew.worktrees.slot_git(place.name)
         if brief_filter.is_known(git, written.file):
             brief_filter.settle_index(git, written.file)
         elif not brief_filter.text_outside(place / written.file):

@@ -28,6 +28,7 @@ from liza.verbs.orphans import end_orphans
 
 TRY_AGAIN = 1.0
 LONGEST_RETRY = 30.0
+RECORD_EVERY = 2.0  # seconds
 MOST_TRIES_TO_LEAVE = 3
 TOLD_ALREADY = ("blocked", "integration_failed")
 LONG = 1e6  # seconds, as far as poll(2) can count
@@ -134,9 +135,22 @@ class Supervisor:
         self._tell_adopted()
         self._tell_ready()
         self._hear_end()
-        record.record(self.crew)
         self._alarm()
-        self._wait(seconds)
+        self._wait(self._record(seconds))
+
+    def _record(self, seconds: float | None) -> float | None:
+        """Bring what was spooled into the history, in batches: a batch costs a few gits however small it is.
+
+        How long to wait at the longest before the next one.
+        """
+        if not self.crew.board.spool.revisions():
+            return seconds
+        left = self.memory.recorded + RECORD_EVERY - self.crew.clock.monotonic()
+        if left <= 0:
+            self.memory.recorded = self.crew.clock.monotonic()
+            record.record(self.crew)
+            return seconds
+        return left if seconds is None else min(seconds, left)
 
     def _alarm(self) -> None:
         """Say what newly stands in somebody's way, once a revision."""

@@ -43,6 +43,7 @@ class Memory:
     job: Job | None = None
     last_said: str = ""
     failures: int = 0
+    recorded: float = float("-inf")
     alarmed: int = 0
     last_done: tuple[object, int] | None = None
     merge_tried: tuple[int, str] | None = None

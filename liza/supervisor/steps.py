@@ -77,7 +77,8 @@ class Steps:
         try:
             started = self.launcher.start(run)
         except NotYours:
-            return
+            # What it held a moment ago is gone, or not laid out yet: look again, but not at once.
+            raise
         except LizaError as error:
             self._crash(run, error.message)
             return

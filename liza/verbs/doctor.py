@@ -76,12 +76,9 @@ def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey
 
 
 def _repository(directory: Path) -> tuple[str, Survey | None]:
-    seen = survey(directory)
     place = fit(directory)
     changed = f"{place.dirty_count} files changed (left alone; " if place.dirty_count else "clean ("
     told = f"{place.git_version} · on {place.branch}, {changed}agents start from {str(place.head)[:12]})"
-    if not seen.merges_without_checkout:
-        raise LizaError(f"git {seen.git_version} is too old: merges need 2.38 or later", "apt install git")
     return told, place
 
 

@@ -78,6 +78,10 @@ def fit(directory: Path) -> Survey:
         raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
     if found.worktree_of is not None:
         raise Refused(f"{directory} is a linked worktree of {found.worktree_of}", f"cd {found.worktree_of}")
+    if not found.merges_without_checkout:
+        raise Missing(
+            f"git {found.git_version} is too old: merges are made aside, with git 2.38 or later", "git --version"
+        )
     if found.head is None:
         raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
     if found.branch is None:

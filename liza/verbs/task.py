@@ -153,7 +153,8 @@ def end_work(crew: Crew, before: State, task_id: str) -> None:
     for run in filter(None, (task.run, task.review_run)):
         _end_session(crew, run)
     if task.worktree and crew.paths.slot(task.worktree).is_dir():
-        salvage(crew.git.at(crew.paths.slot(task.worktree)), task_id, task.run)
+        kept_in = (f"refs/heads/{before.config.integration_branch}",)
+        salvage(crew.worktrees.slot_git(task.worktree), task_id, task.run, kept_in)
 
 
 def _end_session(crew: Crew, run: str) -> None:
