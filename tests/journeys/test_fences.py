@@ -113,7 +113,7 @@ def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew
     crew.liza("task", "release", "task-1")
     refused_all(crew, "coder-1.1", "task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
-    refused_all(crew, "coder-1.1", "task-1")
+    assert "no longer own" in crew.liza("submit", code=1, **as_run("coder-1.1", "task-1", crew))
     assert (crew.root / ".worktrees" / "task-1" / "task-1.txt").read_text() == "first"
 
     crew.gate("go")
