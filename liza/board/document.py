@@ -274,26 +274,8 @@ def read_whole(text: str, name: str = NAME) -> Document:
     try:
         state = build({key: _spelled(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
-        raise BoardUnreadable(f"{name}:{_line_of(text, error)} {error}", RESTORE) from None
+        raise BoardUnreadable(f"{name}:{parse.place_of(text, str(error))} {error}", RESTORE) from None
     return Document(text, [Part("whole", "", text, value=state)], state)
-
-
-def _line_of(text: str, error: msgspec.ValidationError) -> str:
-    """The line that a validation error speaks of, as far as its path can be followed."""
-    import re
-
-    place = str(error).rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in str(error) else ""
-    node = parse.outline(text)
-    line = node.line
-    for word in re.findall(r"\w[\w-]*|\[(?:\d+|\.\.\.)\]", place):
-        if word.startswith("[") and word[1:-1].isdecimal() and int(word[1:-1]) < len(node.items):
-            node = node.items[int(word[1:-1])]
-        elif word in node.pairs:
-            node = node.pairs[word][1]
-        else:
-            break
-        line = node.line
-    return f"{line + 1}:{node.column + 1}:"
 
 
 def _alone(text: str, section: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from liza.board import files
+from liza.rules.model import State
 
 _STEP: Final = 8192
 
@@ -129,3 +130,20 @@ def highest(path: Path) -> int:
 def last(path: Path) -> Record | None:
     """The newest record that came to be."""
     return next(newest(path), None)
+
+
+def subject(record: Record) -> str:
+    """What a revision did, in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
+    if record.task and record.from_ != record.to and record.to:
+        return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"
+    return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"
+
+
+def with_statuses(record: Record, before: State, after: State) -> Record:
+    """The record with the statuses that its task went from and to, where it did."""
+    if record.task is None:
+        return record
+    old, new = before.task(record.task), after.task(record.task)
+    if old is not None and new is not None and old.status is new.status:
+        return record
+    return msgspec.structs.replace(record, from_=old and old.status.value, to=new and new.status.value)

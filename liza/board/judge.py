@@ -21,7 +21,7 @@ _BETWEEN: Final = ("id", "status", "depends_on", "superseded_by", "reservation",
 
 def added(before: State, after: State) -> tuple[Violation, ...]:
     """The violations of ``after`` that ``before`` does not have, looking only at what changed."""
-    if before.config != after.config:
+    if before.config != after.config or (len(before.tasks) != len(after.tasks) and (_twice(before) or _twice(after))):
         return beyond(before, after)
     old: list[Violation] = []
     new: list[Violation] = []
@@ -40,6 +40,10 @@ def added(before: State, after: State) -> tuple[Violation, ...]:
         old += invariants.across(near(before, names))
         new += invariants.across(near(after, names))
     return _beyond(old, new)
+
+
+def _twice(state: State) -> bool:
+    return len({task.id for task in state.tasks}) != len(state.tasks)
 
 
 def every(state: State) -> tuple[Violation, ...]:

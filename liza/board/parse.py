@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
 Next = Callable[[], Any]
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def core(text: str) -> Any:
 def _scalar(event: Any, key: str, free: bool) -> Any:
     text = event.value
     if event.implicit[0] and not event.style:
-        if text in _NULLS:
+        if text in NULLS:
             return None
         if free:
             return core(text)
@@ -270,3 +270,17 @@ def _ended(made: Node, inside: list[Node], event: Any) -> Node:
         last = max(inside, key=lambda node: (node.end_line, node.end_column), default=made)
         made.end_line, made.end_column = last.end_line, last.end_column
     return made
+
+
+def place_of(text: str, said: str) -> str:
+    """``line:column:`` of what a validation error speaks of, as far as its path can be followed."""
+    path = said.rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in said else ""
+    node = outline(text)
+    for word in re.findall(r"\w[\w-]*|\[(?:\d+|\.\.\.)\]", path):
+        if word.startswith("[") and word[1:-1].isdecimal() and int(word[1:-1]) < len(node.items):
+            node = node.items[int(word[1:-1])]
+        elif word in node.pairs:
+            node = node.pairs[word][1]
+        else:
+            break
+    return f"{node.line + 1}:{node.column + 1}:"

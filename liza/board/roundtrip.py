@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from liza.board import parse
+from liza.board import parse, render
 from liza.board.parse import Doubt
 from liza.board.splice import offset_of
 from liza.board.values import ABSENT, fields, struct_in
@@ -17,6 +17,7 @@ def changed(text: str, old: Any, new: Any) -> str:
     from ruamel.yaml.error import YAMLError
 
     yaml = YAML(typ="rt", pure=True)
+    yaml.Resolver = _words()
     yaml.preserve_quotes = True
     yaml.width = 1 << 20
     yaml.allow_duplicate_keys = False
@@ -24,16 +25,29 @@ def changed(text: str, old: Any, new: Any) -> str:
     offset = offset_of(parse.outline(text))
     offset = 2 if offset is None else offset
     yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
-    yaml.line_break = "\r\n" if "\r\n" in text else "\n"  # type: ignore[assignment]
     try:
-        data = yaml.load(text)
+        data = yaml.load(text.replace("\r\n", "\n"))
         data = _apply(data, old, new)
         out = io.StringIO(newline="")
         yaml.dump(data, out)
     except (YAMLError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise Doubt(f"the round trip failed: {error}") from None
-    made = out.getvalue()
-    return made if text.endswith("\n") else made.removesuffix("\n").removesuffix("\r")
+    made = out.getvalue() if text.endswith("\n") else out.getvalue().removesuffix("\n")
+    return made.replace("\n", "\r\n") if "\r\n" in text else made
+
+
+def _words() -> Any:
+    """A resolver that leaves plain scalars as they were typed: 12e4567 would come back as infinity."""
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.resolver import VersionedResolver
+
+    class Words(VersionedResolver):
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            if kind is ScalarNode and implicit[0] and value not in parse.NULLS:
+                return self.DEFAULT_SCALAR_TAG
+            return super().resolve(kind, value, implicit)
+
+    return Words
 
 
 def _apply(data: Any, old: Any, new: Any) -> Any:
@@ -64,10 +78,12 @@ def _apply_list(data: list[Any], old: list[Any], new: list[Any]) -> list[Any]:
 
 def _typed(value: Any) -> Any:
     """A plain value as ruamel should write it: strings quoted, several lines as a block."""
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
 
     if isinstance(value, str):
         return DoubleQuotedScalarString(value)
+    if isinstance(value, int | float):
+        return PlainScalarString(render.scalar(value))
     if isinstance(value, dict):
         return {key: _typed(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from liza.board import changes, document, journal, judge, seal, spool, steps
-from liza.board.document import RESTORE, Document
+from liza.board.document import Document
 from liza.board.journal import Record
+from liza.board.journal import subject as subject
 from liza.board.lock import Lock
 from liza.board.seal import Seal, sha
 from liza.board.settle import Settler, Standing
@@ -67,8 +68,7 @@ class Board:
     def read(self) -> State:
         """The board as it is now, without the lock unless it is in doubt.
 
-        Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, and LockTimeout where it had to be locked.
-        """
+        Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, and LockTimeout."""
         self._require_crew()
         for _ in range(_READS):
             data = self._settler.found()
@@ -216,14 +216,14 @@ class Board:
         """Everything that makes a revision, in the order that can be settled after a crash at any point."""
         data = _encoded(made)
         record = msgspec.structs.replace(record, time=time_text(self._clock.now()), sha256=sha(data))
-        record = _with_statuses(record, standing.document.state, made.state)
+        record = journal.with_statuses(record, standing.document.state, made.state)
         renewed = standing.seal.renewed
         entries = None
         if not full and record.revision % spool.FULL_EVERY and ("", "") not in renewed:
             entries = spool.changes(standing.document, made, renewed)
         item = SpoolItem(
             record.revision,
-            subject(record),
+            journal.subject(record),
             record.actor,
             record.time,
             record.sha256,
@@ -287,22 +287,6 @@ class Board:
             yield standing
 
 
-def subject(record: Record) -> str:
-    """What a revision did, in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
-    if record.task and record.from_ != record.to and record.to:
-        return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"
-    return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"
-
-
-def _with_statuses(record: Record, before: State, after: State) -> Record:
-    if record.task is None:
-        return record
-    old, new = before.task(record.task), after.task(record.task)
-    if old is not None and new is not None and old.status is new.status:
-        return record
-    return msgspec.structs.replace(record, from_=old and old.status.value, to=new and new.status.value)
-
-
 def _encoded(made: Document) -> bytes:
     try:
         return made.text.encode()
@@ -314,6 +298,3 @@ def _refuse(violations: tuple[Violation, ...]) -> None:
     if violations:
         more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
         raise BoardInconsistent(f"{violations[0]}{more}; nothing was written", "liza validate")
-
-
-__all__ = ["RESTORE", "Alert", "Board", "Transaction", "subject"]

@@ -290,6 +290,16 @@ def test_an_agent_that_is_typed_in_the_old_way_is_changed_in_place_even_where_th
     assert changed_lines(text, splice(text, after)) == ["+    runs: 2"]
 
 
+def test_an_entry_that_takes_the_round_trip_keeps_windows_line_endings() -> None:
+    event = '    history:\n      - {time: "2026-01-01T12:00:00Z", event: claim, mine: {url: http://x}}\n'
+    text = BOARD.replace("    status: DRAFT\n", "    status: DRAFT # why\n" + event).replace("\n", "\r\n")
+    state = document.load(text)
+    task = state.tasks[1]
+    made = splice(text, state.with_task(replace(task, history=(replace(task.history[0], event="stop"),))))
+    assert "mine: {url: http://x}" in made
+    assert made.replace("\r\n", "").isprintable()
+
+
 def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     known = document.read(BOARD)
     asked: list[str] = []
