@@ -262,7 +262,7 @@ def _go_on(at: Situation, held: Holding) -> Action:
         return halted
     if at.rest > 0:
         return Wait("resting before the next session", at.rest)
-    if at.session is not None and at.session.run == held.run:
+    if at.session is not None and at.session.run == held.run and not _given_back(at, held):
         return StartSession(held.run)
     if held.kind != "work":
         return LetGo(held.run)

@@ -61,6 +61,8 @@ def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_
     assert at(stopped, leaving=True) == decide.Exit(0, "stopped")
     assert at(stopped, signals=("ABORT",)) == decide.Exit(0, "stopped")
     assert at(stopped) == decide.Resume("task-1", run)
+    # It was stopped before its first session began: a run that said its stop could not say it again.
+    assert at(stopped, session=SessionFacts(run=run, standing=NEVER)) == decide.Resume("task-1", run)
 
 
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
