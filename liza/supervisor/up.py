@@ -15,6 +15,7 @@ from liza.rules.errors import Refused
 from liza.rules.paths import role_of
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
+from liza.verbs.down import end_sessions
 from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
@@ -103,6 +104,9 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> in
     for child in children:
         threading.Thread(target=_relay, args=(child, say, heard), daemon=True).start()
     asked = _until_all_left(children, heard, say)
+    if asked:
+        # Of supervisors that were killed, or were stopped before they could adopt.
+        end_sessions(crew)
     say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
     # One that was asked before it could hear ended by the signal, and had begun nothing.
     fine = (0, -signal.SIGTERM) if asked else (0,)

@@ -41,7 +41,7 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
         if crew.supervised(agent):
             _stop(crew, agent, now=now)
             stopped.append(agent)
-    ended = _end_orphans(crew)
+    ended = end_sessions(crew)
     result = "changed" if stopped or ended else "unchanged"
     return Answer(result, None, None, "liza up", {"stopped": stopped, "sessions_ended": ended})
 
@@ -61,18 +61,27 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     lock.release()
 
 
-def _end_orphans(crew: Crew) -> list[str]:
-    """Sessions whose supervisor was killed live on to be adopted; with the whole crew down nobody will."""
+def end_sessions(crew: Crew) -> list[str]:
+    """End what lives on without a supervisor: it waits to be adopted, and with the crew down nobody will."""
     ended = []
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
-    for run in (run for agent in agents for run in rundir.runs_of(crew.paths, agent)):
-        directory = crew.run_dir(run).path
-        if isinstance(session.look(directory), session.Living | session.Starting):
-            crew.run_dir(directory.name).note_stop(crew.clock.now(), "stop")
-            session.stop(directory, directory.name, crew.paths.root, grace=2.0)
-            ended.append(directory.name)
-        processes.kill_run(directory.name, crew.paths.root)
+    for agent in agents:
+        if not crew.supervised(agent):
+            ended += [run for run in rundir.runs_of(crew.paths, agent) if _ended(crew, run)]
     return ended
+
+
+def _ended(crew: Crew, run: str) -> bool:
+    directory = crew.run_dir(run)
+    match session.look(directory.path):
+        case session.Living() | session.Starting():
+            directory.note_stop(crew.clock.now(), "stop")
+            session.stop(directory.path, run, crew.paths.root, grace=2.0)
+            return True
+        case session.Vanished():
+            # Killed together with its shim: nobody ended what it had started.
+            processes.kill_run(run, crew.paths.root)
+    return False
 
 
 def purge(crew: Crew) -> Purged:

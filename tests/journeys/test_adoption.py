@@ -83,6 +83,16 @@ def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_s
     assert again.stop() == 0
 
 
+def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_goes_on(crew: Crew) -> None:
+    program = killed(crew, "submit")
+    assert "coder-1.1" in crew.liza("down", "--json")
+    assert crew.living() == []
+    assert "unchanged" in crew.liza("down")
+    crew.agent("coder-1", program)
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert (task.run, task.iteration) == ("coder-1.2", 1)
+
+
 def test_a_review_goes_on_under_a_restarted_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")
