@@ -11,7 +11,6 @@ import typer
 from liza.cli.app import command, root
 from liza.cli.table import HEADINGS
 
-_NUMBERS = ("priority", "most", "budget")
 _FOREWORD = """\
 # Commands
 
@@ -75,7 +74,7 @@ def _row(one: Any, ctx: Any) -> tuple[str, str] | None:
 
 
 def _kind(one: Any) -> str:
-    return "N" if isinstance(one.min, int | float) or one.name in _NUMBERS else "TEXT"
+    return "N" if str(one.type.name).startswith(("integer", "float")) else "TEXT"
 
 
 def _cell(help_text: str) -> str:
