@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.programs import processes
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -29,7 +31,11 @@ class Outcome:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def run(command: str, directory: Path, log: Path, limit: float) -> Outcome:
+MARK = "merge"
+"""The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
+
+
+def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
     """Run a shell command in ``directory``, its output to ``log``; at the limit its whole group is ended.
 
     Raises OSError where the log cannot be written.
@@ -45,7 +51,7 @@ def run(command: str, directory: Path, log: Path, limit: float) -> Outcome:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=_environment(),
+            env=_environment(root),
             start_new_session=True,
         )
         try:
@@ -75,8 +81,14 @@ def _ended_by_term() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_"))}
+def end_leftovers(root: Path) -> None:
+    """End what a command of a killed merger left. Only for who holds the merge lock."""
+    processes.kill_run(MARK, root)
+
+
+def _environment(root: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_"))}
+    return {**kept, "LIZA_RUN": MARK, "LIZA_ROOT": str(root)}
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -16,6 +16,7 @@ from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import Refused
 from liza.rules.paths import HISTORY_REF
+from liza.verbs import commands
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -68,7 +69,15 @@ def end_sessions(crew: Crew) -> list[str]:
     for agent in agents:
         if not crew.supervised(agent):
             ended += [run for run in rundir.runs_of(crew.paths, agent) if _ended(crew, run)]
+    _end_killed_mergers_tests(crew)
     return ended
+
+
+def _end_killed_mergers_tests(crew: Crew) -> None:
+    lock = Lock(crew.paths.merge_lock)
+    if lock.try_acquire():
+        commands.end_leftovers(crew.paths.root)
+        lock.release()
 
 
 def _ended(crew: Crew, run: str) -> bool:

@@ -173,11 +173,11 @@ def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str
     Worktrees(crew.paths, crew.git, options.integration_branch).detach(SLOT, tip, "merge-baseline")
     place = crew.paths.slot(SLOT)
     if setup is not None:
-        done = commands.run(setup.command, place, crew.paths.logs / "baseline-setup.log", 1800)
+        done = commands.run(setup.command, place, crew.paths.logs / "baseline-setup.log", 1800, crew.paths.root)
         if not done.green:
             raise Refused(f"set-up fails on integration: {setup.command}\n{done.tail()}", "liza init … --setup CMD")
         say("set-up", f"{setup.command}: {done.seconds:.0f} s ok")
-    done = commands.run(command, place, crew.paths.logs / "baseline-tests.log", 1800)
+    done = commands.run(command, place, crew.paths.logs / "baseline-tests.log", 1800, crew.paths.root)
     if not done.green and not options.accept_red:
         raise Refused(
             f"the tests are red on integration: {command}\n{done.tail()}", "mend them, or: liza init … --accept-red"

@@ -68,6 +68,7 @@ def settle_dead_merger(crew: Crew, by: str) -> None:
 
     The merge lock is held by the caller: whoever began those merges is gone.
     """
+    commands.end_leftovers(crew.paths.root)
     for task in crew.board.read().tasks:
         if task.merging is None or task.merging.waiting:
             continue
@@ -123,7 +124,9 @@ def _test(crew: Crew, task: Task, made: Merging) -> Red | None:
     if red:
         return Red(red)
     log = crew.paths.logs / f"merge-{task.id}.log"
-    done = commands.run(config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout)
+    done = commands.run(
+        config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root
+    )
     if done.green:
         return None
     how = "did not end in time" if done.code is None else f"exit {done.code}"
@@ -138,7 +141,7 @@ def set_up(crew: Crew, slot: str) -> str | None:
     if not config.sandbox_setup or not sandbox.setup_due(place, config.sandbox_setup, config.sandbox_setup_files):
         return None
     log = crew.paths.logs / f"setup-{slot}.log"
-    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout)
+    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root)
     if not done.green:
         return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
     sandbox.mark_setup_done(place, config.sandbox_setup, config.sandbox_setup_files)

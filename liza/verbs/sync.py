@@ -79,7 +79,9 @@ def _test(crew: Crew, candidate: str, into: str) -> bool:
     if red:
         raise Refused(red, "liza doctor")
     log = crew.paths.logs / "merge-sync.log"
-    done = commands.run(config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout)
+    done = commands.run(
+        config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root
+    )
     if not done.green:
         how = "did not end in time" if done.code is None else f"exit {done.code}"
         raise Refused(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from tests.journeys.crews import APPROVE, Crew, started
+from tests.journeys.crews import APPROVE, BIN, Crew, started
 
 MENDS = """\
 if grep -q "MERGE FAILED" "$NOTES/brief"; then
@@ -142,3 +143,33 @@ def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_do
         crew.wait(lambda _: (crew.notes / "testing").read_text() != f"{tests}\n", "tests again")
         crew.open_gate("gate")
         assert crew.wait_status("task-1", "MERGED").tested is True
+
+
+def test_tests_that_a_merger_killed_with_9_left_are_ended_before_the_next_merge(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
+        crew.gate("gate")
+        crew.add("task-1")
+        crew.liza("claim", "task-1", "--agent", "coder-1")
+        there = crew.root / ".worktrees" / "task-1"
+        (there / "task-1.txt").write_text("x\n")
+        crew.git("add", "-A", cwd=there)
+        crew.git("commit", "-q", "-m", "work", cwd=there)
+        crew.liza("submit", cwd=there)
+        crew.liza("verdict", "approve", "fine", "--task", "task-1")
+        merger = subprocess.Popen(
+            [BIN / "liza", "merge"], cwd=crew.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        tests = int(crew.wait_note("testing"))
+        merger.kill()
+        merger.wait()
+        assert Path(f"/proc/{tests}").exists()
+
+        again = subprocess.Popen(
+            [BIN / "liza", "merge"], cwd=crew.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        crew.wait(lambda _: (crew.notes / "testing").read_text() != f"{tests}\n", "tests again")
+        assert not Path(f"/proc/{tests}").exists()
+        crew.open_gate("gate")
+        assert again.wait() == 0
+        assert crew.task("task-1").status == "MERGED"
