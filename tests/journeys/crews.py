@@ -188,7 +188,7 @@ class Crew:
 
     def living(self) -> list[str]:
         """Command lines of processes that belong to this crew: sessions, and supervisors at work in it."""
-        return [words for _, words in _processes_of(self.root)]
+        return [words for _, words in processes_of(self.root)]
 
     def clean(self) -> None:
         """End whatever a test left."""
@@ -197,7 +197,7 @@ class Crew:
                 child.kill()
             child.wait()
         for _ in range(5):
-            found = _processes_of(self.root)
+            found = processes_of(self.root)
             for pid, _ in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -237,7 +237,7 @@ def _status(state: State, task_id: str) -> str | None:
     return None if task is None else task.status.value
 
 
-def _processes_of(root: Path) -> list[tuple[int, str]]:
+def processes_of(root: Path) -> list[tuple[int, str]]:
     found = []
     for place in Path("/proc").iterdir():
         if not place.name.isdigit() or int(place.name) == os.getpid():
