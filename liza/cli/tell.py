@@ -36,7 +36,7 @@ def answer(said: Answer, as_json: bool) -> None:
         json(said.plain())
         return
     what = " ".join(word for word in (said.task, said.status) if word)
-    out(f"{what}: {said.result}" if what else said.result)
+    out(said.told or (f"{what}: {said.result}" if what else said.result))
     if said.next:
         out(f"next: {said.next}")
 

@@ -33,7 +33,8 @@ cause.""",
     "IMMEDIATE_DISCOVERY": """\
 Somebody found something that cannot wait. Make it a task, or say why it can.""",
     "SPRINT_COMPLETE": """\
-Every task is settled. Compare what was merged with the goal; add what is missing, or end.""",
+Every task is settled. Compare what was merged with the goal and its spec. Add what is missing; ending with --done while
+nothing is left to do completes the goal.""",
 }
 _ANY_TRIGGER = "Judge what woke you, change what has to change, and end. Changing nothing is an answer; say why."
 
@@ -94,7 +95,7 @@ def _task(at: Context, task: Task) -> list[str]:
         _field("WORKTREE", str(at.worktree)),
         _field("DESCRIPTION", task.description),
         _field("DONE WHEN", task.done_when),
-        _field("SPEC", task.spec_ref),
+        _field("SPEC", at.spec(task.spec_ref)),
     ]
 
 
@@ -105,7 +106,7 @@ def _planning(at: Context) -> list[str]:
     sections += [
         _field(f"DISCOVERED {one.id}, {one.severity}", f"{one.description}\n{one.recommendation}") for one in found
     ]
-    sections += [_field("GOAL", at.state.goal.description), _field("SPEC", at.state.goal.spec_ref)]
+    sections += [_field("GOAL", at.state.goal.description), _field("SPEC", at.spec(at.state.goal.spec_ref))]
     sections.append(_field("SPRINT STATE", "\n".join((sprint_state(at), *(_one(task) for task in at.state.tasks)))))
     return [*sections, _field("INSTRUCTIONS", _HOW.get(at.trigger, _ANY_TRIGGER))]
 

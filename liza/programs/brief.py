@@ -51,7 +51,7 @@ def coder_brief(at: Context) -> Brief:
         f"TASK {task.id} (try {max(task.iteration, 1)} of {most})   {lines(task.description, LARGE)}",
         f"DONE WHEN  {lines(task.done_when, MIDDLE)}",
         f"SCOPE      {line(task.scope, SMALL)}   Touch nothing else.",
-        f"SPEC       {line(task.spec_ref, 300)}",
+        f"SPEC       {line(at.spec(task.spec_ref), 300)}",
         *_before(at),
         *_notes(at),
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
@@ -65,6 +65,9 @@ def _before(at: Context) -> list[str]:
     """What earlier tries left: a rejection, a hand-over, answers, a merge that failed."""
     task = at.work
     said: list[str] = []
+    if at.last_end is not None:
+        said.append(f"BEFORE     A session of yours worked here: {lines(at.last_end, SMALL)}")
+        said.append("  Look at git log and git status first: what it committed is yours to go on with.")
     if at.rejection is not None:
         by, reason = at.rejection
         said.append(f"REJECTED by {by}: {lines(reason, MIDDLE)}\n  Fix that first.")
@@ -118,7 +121,7 @@ def reviewer_brief(at: Context) -> Brief:
         f"DIFF  git diff {branch}...{task.review_commit}",
         f"TASK {task.id}   {lines(task.description, LARGE)}",
         f"DONE WHEN  {lines(task.done_when, MIDDLE)}",
-        f"SCOPE {line(task.scope, SMALL)}   SPEC {line(task.spec_ref, 300)}   "
+        f"SCOPE {line(task.scope, SMALL)}   SPEC {line(at.spec(task.spec_ref), 300)}   "
         f"ROUND {round_} of {at.state.config.max_review_cycles}{last}",
         *_notes(at),
         f"{tests} Check each clause of DONE WHEN by an act, not by reading.",
@@ -138,7 +141,7 @@ def planner_brief(at: Context) -> Brief:
     """A planner's: the goal, why it was woken, how things stand, and the verbs that shape tasks."""
     state = at.state
     said = [
-        f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(state.goal.spec_ref, 300)}",
+        f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(at.spec(state.goal.spec_ref), 300)}  (read it first)",
         f"WHY YOU WERE WOKEN  {at.trigger}: {lines(at.facts, MIDDLE)}"
         + (f" ({line(', '.join(at.ids), 400)})" if at.ids else ""),
         *_asked(at),
@@ -151,6 +154,11 @@ def planner_brief(at: Context) -> Brief:
         '  liza task unblock ID --answer "…"  only if you know; else leave it to the person',
         '  liza task supersede ID --file - --because "root cause"     after two coders failed, the only way',
         '  liza task edit ID … · liza task drop ID "why"',
+        *(
+            ["ENDING with --done while every task is settled completes the goal."]
+            if at.trigger == "SPRINT_COMPLETE"
+            else []
+        ),
         'END: liza handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',
     ]
     return _brief(at, f"wake:{at.trigger}", _first(at, "You write tasks, never code."), said)

@@ -57,12 +57,29 @@ class Context:
 
     @property
     def rejection(self) -> tuple[str, str] | None:
-        """Who rejected the work last, and why; None when nobody did."""
-        reason = self.task.rejection_reason if self.task else None
+        """Who rejected the work last, and why; None when nobody did. A reviewer judges whether that was mended, so
+        what was submitted since takes it from the coder's brief and not from the reviewer's."""
+        if self.task is None or (self.role == "coder" and not self.task.rejection_reason):
+            return None
+        said = [event for event in self.task.history if event.event in ("reject", "deadlock")]
+        reason = self.task.rejection_reason or (said[-1].detail if said else None)
         if not reason:
             return None
-        by = [event.agent for event in self.work.history if event.event in ("reject", "deadlock")]
-        return (by[-1] if by and by[-1] else "the reviewer"), reason
+        return (said[-1].agent if said and said[-1].agent else "the reviewer"), reason
+
+    @property
+    def last_end(self) -> str | None:
+        """How the session before this one ended, where it ended on its own and said nothing; None else."""
+        events = self.task.history if self.task else ()
+        ends = [event for event in events if event.event in ("claim", "crash", "ended", "handoff", "submit", "stop")]
+        if not ends or ends[-1].event not in ("crash", "ended"):
+            return None
+        how = "it crashed" if ends[-1].event == "crash" else "it ended without a word"
+        return f"{how}. {ends[-1].detail or ''}".strip()
+
+    def spec(self, reference: str) -> str:
+        """A spec as the session finds it: what lies below .liza is in no worktree."""
+        return str(self.root / reference) if reference.startswith(".liza/") else reference
 
     @property
     def notes(self) -> tuple[str, ...]:

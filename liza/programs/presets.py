@@ -116,7 +116,9 @@ def need(preset: Preset, path: str | None = None) -> Path:
     """As ``find``. Raises Missing with what to do about it."""
     found = find(preset, path)
     if found is None:
-        way = preset.install or f"chmod +x {shlex.quote(preset.command)}"
+        here = Path(preset.command).exists()
+        mend = f"chmod +x {shlex.quote(preset.command)}" if here else "liza up --program script:./agent.sh"
+        way = f"{preset.install}, or: liza up --program script:./agent.sh" if preset.install else mend
         raise Missing(f"{preset.name}: {preset.command!r} is not there, or not executable", way)
     return found
 

@@ -81,6 +81,8 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
     coder = task.assigned_to
     if task.handoff_pending and coder not in seen.evidence.offline:
         return
+    if task.history and task.history[-1].event == "stop" and coder in seen.evidence.offline:
+        return
     if coder not in seen.evidence.offline:
         why = f"its supervisor runs; {task.run} is at work or hangs"
         step = f"liza logs {coder}"

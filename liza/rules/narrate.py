@@ -45,7 +45,14 @@ def _ended(before: State, after: State) -> Iterator[News]:
     for note in after.goal.alignment_history[len(before.goal.alignment_history) :]:
         yield News(note.event.rpartition(".")[0], f"decided: {_short(note.summary)}")
     if after.goal.status != before.goal.status:
-        yield News("", f"the goal is {after.goal.status}")
+        notes = after.goal.alignment_history
+        who = notes[-1].event.rpartition(".")[0] if notes else ""
+        next_step = (
+            f": git merge {after.config.integration_branch} brings it into your branch"
+            if after.goal.status == "COMPLETED"
+            else ""
+        )
+        yield News(who, f"the goal is {after.goal.status}{next_step}")
 
 
 def _told(event: Event, task: Task) -> str:

@@ -65,10 +65,19 @@ def add(state: State, wanted: Sequence[Wanted], asked: Asked) -> State:
             raise Refused(f"there is a task {one.id} already", f"liza task show {one.id}")
         known.add(one.id)
         tasks.append(_new(one, asked))
-    grown = replace(state, tasks=tuple(tasks))
+    grown = _reopened(replace(state, tasks=tuple(tasks)))
     for one in wanted:
         _refuse_bad_dependencies(grown, one.id, one.depends_on or ())
     return grown
+
+
+def _reopened(state: State) -> State:
+    """More to do: a goal that was complete is under way again."""
+    if state.goal.status != "COMPLETED":
+        return state
+    return replace(
+        state, goal=replace(state.goal, status="IN_PROGRESS"), sprint=replace(state.sprint, status="IN_PROGRESS")
+    )
 
 
 def _new(wanted: Wanted, asked: Asked) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from liza.supervisor.situation import SETTLED
 from liza.verbs.crew import Crew
 
 STOPPED = "stop"
+_BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 GENTLE = (STOPPED, "over", "fenced")
 
 
@@ -63,8 +65,10 @@ def _moved(crew: Crew, directory: RunDir) -> bool:
 
 
 def _last_lines(directory: RunDir) -> str:
-    lines = [line for line in directory.tail(2000).splitlines() if line.strip()]
-    return " / ".join(lines[-3:])[:400]
+    """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
+    own = _BRIEF_END.split(directory.tail(8000))[-1]
+    lines = [line.strip() for line in own.splitlines() if line.strip()]
+    return " / ".join(lines[-3:])[:400] or "It said nothing."
 
 
 def _take_brief_away(crew: Crew, record: Record) -> None:

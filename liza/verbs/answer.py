@@ -6,17 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from liza.rules.model import State
+from liza.rules.narrate import news
 
 
 @dataclass(frozen=True)
 class Answer:
-    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now."""
+    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``told`` is what
+    happened, as a person reads it."""
 
     result: str
     task: str | None = None
     status: str | None = None
     next: str = ""
     more: dict[str, Any] = field(default_factory=dict)
+    told: str = ""
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -27,4 +30,5 @@ class Answer:
 def answer(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Answer:
     """The answer of a verb that took the board from ``before`` to ``after``."""
     status = found.status.value if task and (found := after.task(task)) else None
-    return Answer("unchanged" if after == before else "changed", task, status, next_step, more)
+    told = "\n".join(one.text for one in news(before, after))
+    return Answer("unchanged" if after == before else "changed", task, status, next_step, more, told)

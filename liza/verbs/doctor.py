@@ -59,8 +59,9 @@ def doctor(directory: Path, *, fix: bool = False) -> Report:
                 settled = tuple(one.what for one in recover(crew, BY)) + _forgotten_briefs(crew)
             found += _leftovers(crew)
     if place is not None:
-        found += _programs(place.root, config)
-        found += _project(place.root)
+        running = _running(crew)
+        found += running or _programs(place.root, config)
+        found += _project(place.root, config)
     return Report(tuple(found), settled)
 
 
@@ -143,7 +144,17 @@ def _programs(root: Path, config: Config) -> list[Finding]:
     return found
 
 
-def _project(root: Path) -> list[Finding]:
+def _running(crew: Crew | None) -> list[Finding]:
+    """What a crew that is up runs, whatever the tables say."""
+    if crew is None:
+        return []
+    agents = crew.board.read().agents
+    return [Finding(name, f"runs {agent.program}") for name, agent in agents.items() if crew.supervised(name)]
+
+
+def _project(root: Path, config: Config) -> list[Finding]:
+    if config.integration_command:
+        return [Finding("tests", f"{config.integration_command} (config.integration_command; `liza edit` changes it)")]
     tests, setup = detect.tests(root), detect.set_up(root)
     told = f"{tests.command} ({', '.join(tests.because)})" if tests else "none found; `liza init --test CMD` names one"
     found = [Finding("tests", told)]

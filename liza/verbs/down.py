@@ -44,7 +44,9 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
             stopped.append(agent)
     ended = end_sessions(crew)
     result = "changed" if stopped or ended else "unchanged"
-    return Answer(result, None, None, "liza up", {"stopped": stopped, "sessions_ended": ended})
+    told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
+    told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
+    return Answer(result, None, None, "liza up", {"stopped": stopped, "sessions_ended": ended}, told)
 
 
 def _stop(crew: Crew, agent: str, *, now: bool) -> None:

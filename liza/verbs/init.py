@@ -168,7 +168,8 @@ def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str
     command = None if options.no_test else options.test or (found.command if found else None)
     setup = detect.Detected(options.setup, ()) if options.setup else detect.set_up(crew.paths.root)
     if command is None:
-        say("baseline", "no test command known: merges will be recorded as untested; --test CMD says one")
+        why = "as you said, without tests" if options.no_test else "no test command known; --test CMD says one"
+        say("baseline", f"{why}: merges will be recorded as untested")
         return None, setup
     Worktrees(crew.paths, crew.git, options.integration_branch).detach(SLOT, tip, "merge-baseline")
     place = crew.paths.slot(SLOT)

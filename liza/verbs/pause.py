@@ -23,6 +23,11 @@ def _raise(crew: Crew, name: str, why: str) -> Answer:
     crew.board.read()
     standing = signals.text_of(crew.paths, name)
     if standing is not None and (not why or f"\n{why}\n" in standing):
-        return Answer("unchanged", None, None, "liza resume", {"signals": list(signals.standing(crew.paths))})
+        return _standing(crew, "unchanged", name)
     signals.raise_signal(crew.paths, name, f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {by}\n{why}\n")
-    return Answer("changed", None, None, "liza resume", {"signals": list(signals.standing(crew.paths))})
+    return _standing(crew, "changed", name)
+
+
+def _standing(crew: Crew, result: str, name: str) -> Answer:
+    told = f"{name} stands: sessions go on, and nothing new is begun"
+    return Answer(result, None, None, "liza resume", {"signals": list(signals.standing(crew.paths))}, told)

@@ -13,4 +13,5 @@ def resume(crew: Crew) -> Answer:
     human_or(crew, planner=False)
     crew.board.read()
     cleared = [name for name in signals.SIGNALS if signals.clear(crew.paths, name)]
-    return Answer("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared})
+    told = f"{', '.join(cleared)} taken away: the crew goes on" if cleared else "nothing was paused"
+    return Answer("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, told)

@@ -14,6 +14,7 @@ from liza.verbs.crew import Crew
 from liza.verbs.ends import said_last
 
 NEXT = "stop now: a reviewer takes it from here"
+BY_HAND = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
 
 
 def submit(crew: Crew) -> Answer:
@@ -27,7 +28,8 @@ def submit(crew: Crew) -> Answer:
     with crew.change(caller.run, "submit", task_id) as tx:
         tx.state = working.submit(tx.state, task_id, caller.run, work, crew.clock.now())
     said_last(crew, caller.run, "0")
-    return answer(tx.before, tx.state, task_id, NEXT, commit=work.head)
+    step = NEXT if crew.run_dir(caller.run).exists() else BY_HAND.format(task=task_id)
+    return answer(tx.before, tx.state, task_id, step, commit=work.head)
 
 
 _OPEN = (Status.CLAIMED, Status.READY_FOR_REVIEW)

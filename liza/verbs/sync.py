@@ -65,8 +65,11 @@ def _merged(crew: Crew, source: str, commit: str, into: str) -> Answer:
             raise Refused(f"{into} is checked out, and {names} is in the way", "git status")
         if done.outcome == "moved":
             more = {"branch": source, "merge_commit": made, "tested": tested}
-            return Answer("changed", None, None, f"git log --first-parent {into}", more)
-    return Answer("unchanged", None, None, "liza status", {"branch": source, "merge_commit": None, "tested": None})
+            how = "its tests pass" if tested else "untested"
+            told = f"{source} is in {into} as {made[:10]}, {how}"
+            return Answer("changed", None, None, f"git log --first-parent {into}", more, told)
+    more = {"branch": source, "merge_commit": None, "tested": None}
+    return Answer("unchanged", None, None, "liza status", more, f"{into} has all of {source} already")
 
 
 def _test(crew: Crew, candidate: str, into: str) -> bool:

@@ -36,8 +36,15 @@ def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
         tx.state = shaping.add(tx.state, wanted, _asked(crew, by, specs))
     ids = [one.id for one in wanted]
     drafts = [task_id for task_id in ids if _status(tx.state, task_id) is Status.DRAFT]
-    step = f"liza task show {drafts[0]}" if drafts else "liza up"
+    step = f"liza task edit {drafts[0]} …" if drafts else _after_adding(crew, by)
     return answer(tx.before, tx.state, ids[0], step, tasks=ids, drafts=drafts)
+
+
+def _after_adding(crew: Crew, by: str) -> str:
+    if not by.startswith("human:"):
+        return 'liza handoff "what you decided" --done, when all is planned'
+    running = any(crew.supervised(agent) for agent in crew.board.read().agents)
+    return "liza status: a coder takes it" if running else "liza up"
 
 
 def parse_file(text: str) -> tuple[Wanted, ...]:

@@ -41,7 +41,8 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
         judge = reviewing.approve if word == "approve" else reviewing.reject
         tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
     said_last(crew, caller.run, "0")
-    return answer(tx.before, tx.state, task, "stop now")
+    by_hand = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
+    return answer(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else by_hand)
 
 
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Answer:
@@ -51,4 +52,6 @@ def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | N
     with crew.change(by, word, task_id) as tx:
         judge = reviewing.approve if word == "approve" else reviewing.reject
         tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)
-    return answer(tx.before, tx.state, task_id, f"liza merge {task_id}" if word == "approve" else "liza status")
+    coder = taking.find(tx.state, task_id).assigned_to
+    step = f"liza merge {task_id}" if word == "approve" else f"liza claim {task_id} --agent {coder}"
+    return answer(tx.before, tx.state, task_id, step)

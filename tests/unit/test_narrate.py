@@ -53,7 +53,10 @@ def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
     note = AlignmentNote(timestamp=NOW, event="planner-1.3", summary="enough")
     before = board()
     after = replace(before, goal=replace(before.goal, status="COMPLETED", alignment_history=(note,)))
-    assert told(before, after) == [("planner-1", "decided: enough"), ("", "the goal is COMPLETED")]
+    assert told(before, after) == [
+        ("planner-1", "decided: enough"),
+        ("planner-1", "the goal is COMPLETED: git merge integration brings it into your branch"),
+    ]
 
 
 @pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in ARROWS} - {"edit", "ready", "merging"}))

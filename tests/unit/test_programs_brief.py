@@ -275,3 +275,26 @@ def test_blocks_are_stripped_by_the_rule_of_the_clean_filter(data: bytes) -> Non
 def test_putting_a_block_before_any_bytes_and_taking_it_away_gives_those_bytes_back(data: bytes) -> None:
     block = brief.compose(context("coder-1.8")).block.encode()
     assert strip_block(block + data, "coder-1.8") == data
+
+
+def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the_coder_has_submitted_since() -> None:
+    rejected = Event(time=NOW, event="reject", agent="code-reviewer-1", detail="rounding is untested")
+    task = replace(
+        TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason=None, history=(rejected,)
+    )
+    made = brief.compose(context("code-reviewer-2.3", task=task))
+    assert "ROUND 2 of 5" in made.block
+    assert "rounding is untested" in made.block
+
+
+def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() -> None:
+    claimed = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.6")
+    crashed = Event(time=NOW, event="crash", agent="coder-1", run="coder-1.6", detail="exit 3. no space left")
+    after = brief.compose(context(task=replace(TASK, history=(claimed, crashed)))).block
+    assert "it crashed. exit 3. no space left" in after
+    assert "BEFORE" not in brief.compose(context(task=replace(TASK, history=(crashed, claimed)))).block
+
+
+def test_a_spec_below_liza_is_named_where_it_lies_for_no_worktree_has_it() -> None:
+    made = brief.compose(context(task=replace(TASK, spec_ref=".liza/specs/goal.md")))
+    assert f"{ROOT}/.liza/specs/goal.md" in made.block

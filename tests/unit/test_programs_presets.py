@@ -256,7 +256,7 @@ def test_installed_is_what_the_program_itself_says(project: Project) -> None:
     assert presets.installed(row) is None
     with pytest.raises(Missing, match="not executable") as caught:
         presets.need(row)
-    assert caught.value.hint == "make fake"
+    assert caught.value.hint == "make fake, or: liza up --program script:./agent.sh"
     program.chmod(0o755)
     assert presets.installed(row) == "fake 1.2 (--version)"
     assert presets.need(row) == program

@@ -294,3 +294,12 @@ def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
     with pytest.raises(Usage, match="blocker_service"):
         working.report(board(), Anomaly(timestamp=NOW, type="external_blocker"))
     assert len(working.report(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
+
+
+def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
+    start = board()
+    done = replace(
+        start, goal=replace(start.goal, status="COMPLETED"), sprint=replace(start.sprint, status="COMPLETED")
+    )
+    again = shaping.add(done, [Wanted("a", **FULL)], Asked(ME, SPECS))
+    assert (again.goal.status, again.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
