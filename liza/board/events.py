@@ -7,6 +7,7 @@ reads the board after that misses nothing. An event is a hint to look; it carrie
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -22,6 +23,9 @@ from watchdog.observers.polling import PollingObserver
 
 from liza.board.signals import SIGNALS
 from liza.rules.paths import Paths
+
+# What watchdog says of a watch that is being closed is of no use to anyone at a terminal.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 POLL: Final = 1.0
 """Seconds between two looks where the system cannot tell of changes."""

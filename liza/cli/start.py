@@ -154,6 +154,6 @@ def down(
     if as_json:
         tell.json({"gone": done.gone, "kept": done.kept})
         return
-    tell.out(f"Liza is gone from this repository; {len(done.gone)} of its branches went with it.")
+    tell.out(f"Liza is gone from this repository, and with it {', '.join(done.gone) or 'no branch'}.")
     for ref in done.kept:
-        tell.out(f"  kept {ref}: it has commits that are on no other branch")
+        tell.out(f"  kept {ref}: what it holds is nowhere else")

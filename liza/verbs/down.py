@@ -16,11 +16,13 @@ from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import Refused
 from liza.rules.paths import HISTORY_REF
-from liza.verbs import commands
+from liza.verbs import commands, texts
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
+from liza.verbs.init import goal_page
 
+SPECS_REF = "refs/liza/specs"
 PATIENCE = 40.0
 SHORT = 8.0
 
@@ -109,15 +111,33 @@ def purge(crew: Crew) -> Purged:
     gone, kept = _branches(crew, made, found.branch)
     _refs(crew, "refs/liza/candidates")
     _refs(crew, "refs/liza/laid-back")
+    if _keep_specs(crew):
+        kept.append(SPECS_REF)
     if kept:
         # What stays is explained by the history, so that stays too.
         kept.append(HISTORY_REF)
     else:
         _refs(crew, HISTORY_REF)
+        gone.append(HISTORY_REF)
     shutil.rmtree(crew.paths.liza)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(crew.paths.worktrees)
     return Purged(tuple(gone), tuple(kept))
+
+
+def _keep_specs(crew: Crew) -> bool:
+    """Save what a person wrote below .liza/specs as a commit, which is nowhere else; whether there was anything."""
+    untouched = goal_page(crew.board.read().goal.description)
+    named = {path.relative_to(crew.paths.specs): path for path in sorted(crew.paths.specs.rglob("*.md"))}
+    own = {name: path for name, path in named.items() if name.parts[0] not in texts.SPECS}
+    written = {name: path for name, path in own.items() if path.read_text(errors="replace") != untouched}
+    if not written:
+        return False
+    aside = crew.git.having(GIT_INDEX_FILE=str(crew.paths.tx / "specs.index"))
+    for name, path in written.items():
+        blob = aside.out("hash-object", "-w", "--", str(path))
+        aside.out("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
+    commit = crew.git.signed().out("commit-tree", aside.out("write-tree"), "-m", "The specs that were in .liza/specs")
+    crew.git.out("update-ref", SPECS_REF, commit)
+    return True
 
 
 def _made(path: Path) -> str | None:

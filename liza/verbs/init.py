@@ -57,7 +57,7 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
         _lay_ground(crew, options, tip, say)
         if spec is None:
             spec = ".liza/specs/goal.md"
-            (crew.paths.specs / "goal.md").write_text(f"# {goal}\n\nSay here what must be true when this is done.\n")
+            (crew.paths.specs / "goal.md").write_text(goal_page(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         command, setup = _baseline(crew, options, tip, say)
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
@@ -94,6 +94,11 @@ def fit(directory: Path) -> Survey:
             'git config --global user.name "You"; git config --global user.email you@example.org',
         )
     return found
+
+
+def goal_page(goal: str) -> str:
+    """What stands in .liza/specs/goal.md until a person says more."""
+    return f"# {goal}\n\nSay here what must be true when this is done.\n"
 
 
 def _program(crew: Crew, options: InitOptions) -> str:

@@ -9,6 +9,7 @@ from liza.rules.errors import Missing
 from liza.rules.paths import Paths
 
 _PACKED = Path(__file__).parent.parent / "_texts"
+SPECS = ("architecture", "protocols")
 _CHECKOUT = Path(__file__).parent.parent.parent
 
 
@@ -23,5 +24,5 @@ def source(name: str) -> Path:
 def lay(paths: Paths) -> None:
     """Put the contracts into .liza/contracts and the specs that they point at into .liza/specs. Repeatable."""
     shutil.copytree(source("contracts"), paths.contracts, dirs_exist_ok=True)
-    for part in ("architecture", "protocols"):
+    for part in SPECS:
         shutil.copytree(source("specs") / part, paths.specs / part, dirs_exist_ok=True)

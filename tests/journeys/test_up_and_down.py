@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git
+from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 PLAN = """\
@@ -105,7 +105,7 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     crew.open_gate("gate")
     crew.wait_status("second", "MERGED")
     crew.liza("down")
-    assert "unchanged" in crew.liza("down")
+    assert "no supervisor runs" in crew.liza("down")
     crew.wait(lambda _: not crew.living(), "the end of all processes")
     crew.liza("validate")
 
@@ -204,3 +204,16 @@ def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Cre
     assert "no-such-agent" in done.stderr
     assert crew.paths.state.read_bytes() == before
     assert crew.living() == []
+
+
+def test_purge_keeps_the_specs_that_a_person_wrote_and_says_where(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        goal = crew.paths.specs / "goal.md"
+        goal.write_text(goal.read_text() + "Invoices are numbered without gaps.\n")
+        (crew.root / ".worktrees").mkdir(exist_ok=True)
+        (crew.root / ".worktrees" / "mine.txt").write_text("a person's own\n")
+        told = crew.liza("down", "--purge")
+        assert "kept refs/liza/specs" in told
+        assert "without gaps" in crew.git("show", "refs/liza/specs:goal.md")
+        assert not crew.paths.liza.exists()
+        assert (crew.root / ".worktrees" / "mine.txt").read_text() == "a person's own\n"
