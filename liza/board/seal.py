@@ -12,17 +12,28 @@ from liza.board import files
 
 class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
     """``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same
-    as of the bytes before."""
+    as of the bytes before. ``stood`` is the inode and the time of the file that held the bytes before: a crash leaves
+    that very file, a person who puts a copy back leaves another, or a later one."""
 
     revision: int
     before: str
     after: str
     renewed: tuple[tuple[str, str], ...] = ()
     renewed_before: tuple[tuple[str, str], ...] = ()
+    stood: tuple[int, int] | None = None
 
     def undone(self) -> Seal:
         """The seal of the bytes before: what it announced never happened."""
         return Seal(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
+
+
+def standing(path: Path) -> tuple[int, int] | None:
+    """The inode and the time of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def sha(data: bytes) -> str:

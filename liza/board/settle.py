@@ -132,7 +132,7 @@ class Settler:
             if last is not None and last.revision > sealed.revision:
                 self._void(last)
             return Standing(self.document(data), data, digest, sealed)
-        if sealed is not None and digest == sealed.before:
+        if sealed is not None and self.is_untouched(sealed, digest):
             if last is not None and last.revision >= sealed.revision and last.sha256 != digest:
                 self._void(last)
             sealed = sealed.undone()
@@ -141,6 +141,11 @@ class Settler:
         if not accepted:
             raise _Unsettled
         return self._settle_edit(data, digest, sealed, last, patient)
+
+    def is_untouched(self, sealed: Seal, digest: str) -> bool:
+        """Whether the board is still the very file that the last writer found: its change never came to be."""
+        same_file = sealed.stood is None or sealed.stood == seal.standing(self._places.state)
+        return digest == sealed.before and same_file
 
     def settle_birth(self) -> None:
         """A first board that a crash kept from coming to be leaves nothing that counts."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from liza.board import files, journal, seal
 from liza.board.journal import Record
 from liza.board.seal import Seal
@@ -26,7 +28,7 @@ def write_journal(places: Places, record: Record) -> None:
 
 def write_seal(places: Places, fresh: Seal) -> None:
     """Step 2: the bytes before and after."""
-    seal.write(places.seal, fresh)
+    seal.write(places.seal, msgspec.structs.replace(fresh, stood=seal.standing(places.state)))
 
 
 def write_spool(spool: Spool, item: SpoolItem) -> None:

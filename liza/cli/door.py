@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, Usage
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -30,6 +30,7 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
     """The exit code of a command; whatever it raises is told on stderr."""
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
+        _refuse_bytes(words)
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
@@ -43,6 +44,15 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
         return _tell(name, _reported(bug, words), as_json)
     return code
+
+
+def _refuse_bytes(words: Sequence[str]) -> None:
+    """What is no text can be written nowhere: better said here than found by whoever reads it later. Raises Usage."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise Usage(f"{word!r} is not UTF-8 text", "locale") from None
 
 
 def carry_out(words: Sequence[str]) -> int:

@@ -17,17 +17,18 @@ app = new()
 def supervise(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Such as coder-1, code-reviewer-1, planner-1.")],
     program: Annotated[str | None, typer.Option("--program", help="What it runs; default: as the tables say.")] = None,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     as_json: Json = False,
 ) -> int:
     """Supervise one agent: take its tasks, start its program, watch it, bring its work to review, merge.
 
     Ctrl+C stops politely, a second time firmly.
     """
-    return run(agent, program)
+    return run(agent, program, until_eof)
 
 
-def run(agent: str, program: str | None) -> int:
+def run(agent: str, program: str | None, until_eof: bool = False) -> int:
     """Supervise; each thing that is said goes to stderr behind the agent's name."""
     from liza.supervisor.main import supervise as verb
 
-    return verb(find_crew(), agent, program, lambda text: tell.notice(f"{agent}  {text}"))
+    return verb(find_crew(), agent, program, lambda text: tell.notice(f"{agent}  {text}"), until_eof=until_eof)

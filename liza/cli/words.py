@@ -75,7 +75,7 @@ def details(pairs: Sequence[str]) -> dict[str, str]:
 def text_of(name: str) -> str:
     """The text of a file, or of stdin for ``-``. Raises Missing, Usage."""
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except FileNotFoundError:
         raise Missing(f"there is no file {name}", "liza task add --help") from None
     except UnicodeDecodeError as wrong:

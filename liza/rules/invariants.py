@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from liza.rules.model import FINAL, Agent, State, Status, Task, Violation
 from liza.rules.paths import ROLES, agent_id, role_of, task_id
 
 S = Status
+_SURROGATE = re.compile("[\ud800-\udfff]")
 GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
 SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
 AGENT_STATUSES = ("STARTING", "IDLE", "WORKING", "REVIEWING", "WAITING", "HANDOFF", "OFFLINE")
@@ -51,7 +53,7 @@ def cycle_through(state: State, start: str) -> tuple[str, ...]:
         del path[depth:]
         path.append(current)
         task = by_id.get(current)
-        for wanted in task.depends_on if task else ():
+        for wanted in (*task.depends_on, *task.superseded_by) if task else ():
             if wanted == start:
                 return (*path, start)
             if wanted not in seen:
@@ -62,6 +64,9 @@ def cycle_through(state: State, start: str) -> tuple[str, ...]:
 
 def _task(key: str, task: Task) -> Iterator[Violation]:
     yield from _id_form(key, task.id)
+    for name in ("description", "done_when", "scope", "spec_ref"):
+        if not getattr(task, name).isascii() and _SURROGATE.search(getattr(task, name)):
+            yield Violation(entry=key, field=name, found="half a character", wanted="text that UTF-8 can write")
     if not 1 <= task.priority <= 9:
         yield Violation(entry=key, field="priority", found=str(task.priority), wanted="1 to 9")
     for name in (
@@ -183,7 +188,7 @@ def _dependencies(state: State) -> Iterator[Violation]:
 
 def _cycles(state: State) -> Iterator[Violation]:
     """One violation per task on a dependency cycle, found in one walk: a board may have thousands of tasks."""
-    wanted = {task.id: task.depends_on for task in state.tasks}
+    wanted = {task.id: (*task.depends_on, *task.superseded_by) for task in state.tasks}
     done: set[str] = set()
     for start in wanted:
         path: dict[str, None] = {}

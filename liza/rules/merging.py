@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from liza.rules import invariants
 from liza.rules.choose import unmet_dependencies
 from liza.rules.errors import Refused
 from liza.rules.model import Merging, State, Status, Task
@@ -19,10 +20,22 @@ def next_to_merge(state: State) -> Task | None:
         task
         for task in state.tasks
         if task.status is S.APPROVED
+        and hindrance(state, task) is None
         and not unmet_dependencies(state, task)
         and not (task.merging and task.merging.waiting)
     ]
     return min(able, key=lambda task: (task.priority, task.history[-1].time, task.id), default=None)
+
+
+def hindrance(state: State, task: Task) -> str | None:
+    """Why an APPROVED task must not be merged: no verdict on this very commit stands behind it. None when it may."""
+    broken = invariants.of_entry("tasks", task.id, task, state)
+    if broken:
+        return f"it breaks a rule: {broken[0]}"
+    verdicts = [event for event in task.history if event.event == "approve"]
+    if not verdicts or verdicts[-1].commit != task.review_commit or verdicts[-1].agent != task.approved_by:
+        return f"its history has no verdict on {(task.review_commit or 'no commit')[:12]}"
+    return None
 
 
 def approved(state: State, task_id: str) -> Task:
@@ -30,6 +43,9 @@ def approved(state: State, task_id: str) -> Task:
     task = find(state, task_id)
     if task.status is not S.APPROVED:
         raise Refused(f"{task_id} is {task.status}: only an APPROVED task is merged", f"liza task show {task_id}")
+    why = hindrance(state, task)
+    if why:
+        raise Refused(f"{task_id} is APPROVED on the board and cannot be merged: {why}", f"liza history {task_id}")
     return task
 
 

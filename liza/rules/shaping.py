@@ -15,6 +15,7 @@ from liza.rules.taking import find
 from liza.rules.transitions import Said, move
 
 S = Status
+MOST_TRIES = 1000
 EDITABLE = frozenset({S.DRAFT, S.UNCLAIMED})
 _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "spec_ref": "--spec"}
 
@@ -60,7 +61,7 @@ def add(state: State, wanted: Sequence[Wanted], asked: Asked) -> State:
     tasks = list(state.tasks)
     known = {task.id for task in tasks}
     for one in wanted:
-        checked_id(one.id)
+        _refuse_numbers(one)
         if one.id in known:
             raise Refused(f"there is a task {one.id} already", f"liza task show {one.id}")
         known.add(one.id)
@@ -69,6 +70,14 @@ def add(state: State, wanted: Sequence[Wanted], asked: Asked) -> State:
     for one in wanted:
         _refuse_bad_dependencies(grown, one.id, one.depends_on or ())
     return grown
+
+
+def _refuse_numbers(wanted: Wanted) -> None:
+    """Raises Usage for an id or a number that no task can have."""
+    checked_id(wanted.id)
+    for name, number, most in (("priority", wanted.priority, 9), ("max-iterations", wanted.max_iterations, MOST_TRIES)):
+        if number is not None and not 1 <= number <= most:
+            raise Usage(f"the {name} of {wanted.id} is {number}; it is 1 to {most}", "liza task add --help")
 
 
 def _reopened(state: State) -> State:
@@ -82,8 +91,6 @@ def _reopened(state: State) -> State:
 
 def _new(wanted: Wanted, asked: Asked) -> Task:
     said = asked.said
-    if wanted.priority is not None and not 1 <= wanted.priority <= 9:
-        raise Usage(f"the priority of {wanted.id} is {wanted.priority}; it is 1 (first) to 9", "liza task add --help")
     task = Task(id=wanted.id, status=S.DRAFT, created=said.now, **wanted.said())  # type: ignore[arg-type]
     missing = lacking(task, asked.specs)
     if not wanted.draft and not missing:
@@ -94,6 +101,7 @@ def _new(wanted: Wanted, asked: Asked) -> Task:
 
 def edit(state: State, wanted: Wanted, asked: Asked) -> State:
     """Change what was said of a task nobody holds; a DRAFT that is complete becomes UNCLAIMED. Raises Refused."""
+    _refuse_numbers(wanted)
     task = find(state, wanted.id)
     if task.status not in EDITABLE:
         raise Refused(
@@ -177,6 +185,9 @@ def supersede(state: State, task_id: str, by: Sequence[Wanted], existing: Sequen
     state = state.with_task(gone)
     for other in successors:
         state = state.with_task(replace(find(state, other), supersedes=task_id))
+    loop = cycle_through(state, task_id)
+    if loop:
+        raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
     return state
 
 

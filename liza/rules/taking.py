@@ -11,6 +11,7 @@ from liza.rules.choose import Evidence, obstacle, occupation
 from liza.rules.errors import NotYours, Refused, UnknownId
 from liza.rules.model import Agent, Identity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
+from liza.rules.paths import task_id as checked_id
 from liza.rules.transitions import Said, has_said, move
 
 
@@ -26,6 +27,7 @@ def find(state: State, task_id: str) -> Task:
     """The task of that id. Raises UnknownId, naming some that there are."""
     task = state.task(task_id)
     if task is None:
+        checked_id(task_id)
         known = ", ".join(task.id for task in state.tasks[:8]) or "none"
         raise UnknownId(f"there is no task {task_id!r} on the board (there are: {known})", "liza task list")
     return task

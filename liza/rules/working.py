@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from liza.rules.errors import NotYours, Refused, Usage
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, branch_of
 from liza.rules.taking import find, owned
 from liza.rules.transitions import Said, has_said, move, remark
 
@@ -45,10 +45,11 @@ _NEEDED_DETAILS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What the worktree looks like when a coder submits."""
+    """What the worktree looks like when a coder submits; ``branch`` is None where HEAD is on none."""
 
     head: str
     ahead: bool
+    branch: str | None = None
     dirty: tuple[str, ...] = ()
     stray: tuple[str, ...] = ()
 
@@ -89,6 +90,11 @@ def _submit_again(state: State, task: Task, said: Said, work: Work) -> State:
 
 
 def _refuse_unfinished(task: Task, work: Work) -> None:
+    if work.branch != branch_of(task.id):
+        raise Refused(
+            f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}",
+            f"git switch {branch_of(task.id)}, bring your commits there, then: liza submit",
+        )
     if work.stray:
         raise Refused(
             f"{work.stray[0]} is hidden from git and holds text of yours beside the brief",

@@ -154,6 +154,8 @@ class Supervisor:
 
     def _alarm(self) -> None:
         """Say what newly stands in somebody's way, once a revision."""
+        for told in self.crew.pass_on_alerts():
+            self.say(f"! {told}")
         if self.memory.alarmed == self.seen.revision:
             return
         self.memory.alarmed = self.seen.revision

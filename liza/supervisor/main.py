@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -25,15 +27,23 @@ from liza.verbs.recover import recover
 TAKE_LOCK = 2.0  # seconds: somebody who only looks whether it is free holds it for a moment
 
 
-def supervise(crew: Crew, agent: str, program: str | None, say: Callable[[str], None]) -> int:
-    """Run the supervisor of ``agent`` until it is stopped; its exit code. Raises Refused for a second one."""
+def supervise(
+    crew: Crew, agent: str, program: str | None, say: Callable[[str], None], *, until_eof: bool = False
+) -> int:
+    """Run the supervisor of ``agent`` until it is stopped; its exit code. Raises Refused for a second one.
+
+    ``until_eof``: the end of stdin stops it too. `up` holds the other end, so its kill -9 is heard.
+    """
     human_or(crew, planner=False)
     agent = agent_id(agent)
     choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
     presets.need(choice.preset)
+    say = _to_whoever_listens(say)
     supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say)
     # Before the first thing that it would have to take back.
     _hear_signals(supervisor)
+    if until_eof:
+        _hear_eof(supervisor)
     lock = _only_one(crew, agent)
     try:
         _sign(crew, agent, "IDLE", choice.spec)
@@ -47,6 +57,16 @@ def supervise(crew: Crew, agent: str, program: str | None, say: Callable[[str], 
         bell.ring(crew.paths, agent)
     say(left.why)
     return left.code
+
+
+def _to_whoever_listens(say: Callable[[str], None]) -> Callable[[str], None]:
+    """A terminal that was closed, or an `up` that was killed, is no reason to leave work half done."""
+
+    def told(text: str) -> None:
+        with suppress(OSError):
+            say(text)
+
+    return told
 
 
 def _only_one(crew: Crew, agent: str) -> Lock:
@@ -78,6 +98,15 @@ def _terminal() -> str:
         return os.ttyname(sys.stdin.fileno())
     except (OSError, ValueError):
         return "unknown"
+
+
+def _hear_eof(supervisor: Supervisor) -> None:
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        supervisor.events.put(Leave(firm=False))
+
+    threading.Thread(target=wait, name="wait-for-up", daemon=True).start()
 
 
 def _hear_signals(supervisor: Supervisor) -> None:

@@ -61,7 +61,9 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
 def _moved(crew: Crew, directory: RunDir) -> bool:
     """Whether the session made a commit."""
     record = directory.record()
-    return record is not None and crew.worktrees.head(Path(record.worktree).name) != record.commit
+    if record is None or not Path(record.worktree).is_dir():
+        return False
+    return crew.worktrees.head(Path(record.worktree).name) != record.commit
 
 
 def _last_lines(directory: RunDir) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from liza.programs import presets
-from liza.rules.errors import Refused
+from liza.rules.errors import Refused, Usage
 from liza.rules.paths import role_of
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -44,6 +44,8 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     The exit code is the worst of theirs. Raises Missing when a program is not installed, Refused when all live already.
     """
     human_or(crew, planner=False)
+    if not options.agents():
+        raise Usage("a crew of nobody does nothing", "liza up --coders 1")
     _refuse_early(crew, options)
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
@@ -84,9 +86,9 @@ def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
             )
     # In a group of its own: Ctrl+C reaches this process alone, which then asks each supervisor once.
     return subprocess.Popen(
-        words,
+        [*words, "--until-eof"],
         cwd=crew.paths.root,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         process_group=0,

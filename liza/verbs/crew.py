@@ -70,6 +70,15 @@ class Crew:
             yield tx
             if tx.state is not tx.before:
                 tx.state = derive(tx.state)
+        self.pass_on_alerts()
+
+    def pass_on_alerts(self) -> tuple[str, ...]:
+        """Write down what was settled on the board and a person must know, for nobody else hears of it."""
+        told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.alerts())
+        if told:
+            with self.paths.alerts.open("a", encoding="utf-8") as log:
+                log.writelines(f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}  {line}\n" for line in told)
+        return told
 
     def run_dir(self, run: str) -> RunDir:
         return RunDir(self.paths, run)

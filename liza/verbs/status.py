@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.board import signals
+from liza.board import journal, signals
 from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Seen
 from liza.rules.choose import Evidence, Limit, Pick
@@ -18,6 +19,8 @@ from liza.rules.paths import role_of, run_id
 from liza.verbs.crew import Crew
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
+
+RECENT = 30  # revisions in which an edit from outside is still news
 
 
 def status(crew: Crew) -> dict[str, Any]:
@@ -46,7 +49,15 @@ def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, .
     """What stands, seen from here."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
     seen = Seen(evidence=evidence, signals=since, unknown_config=crew.board.unknown_config())
-    return alarms.alarms(state, crew.clock.now(), seen)
+    return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew))
+
+
+def _outside(crew: Crew) -> Iterator[Alarm]:
+    """Edits from outside that broke a rule or overwrote something, among the newest revisions."""
+    for record in islice(journal.newest(crew.paths.journal), RECENT):
+        for message in record.alerts:
+            kind = "overwritten" if record.overwrote else "external_edit"
+            yield Alarm(kind, f"revision {record.revision}", message, "liza history -p")
 
 
 def _since(crew: Crew, name: str) -> datetime | None:

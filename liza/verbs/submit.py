@@ -7,6 +7,7 @@ from liza.repo.runner import Git
 from liza.rules import taking, working
 from liza.rules.errors import NotYours
 from liza.rules.model import Status, Task
+from liza.rules.paths import branch_of
 from liza.rules.working import Work
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import run_caller, task_of
@@ -24,7 +25,11 @@ def submit(crew: Crew) -> Answer:
     task = taking.find(crew.board.read(), task_id)
     if task.run != caller.run and not any(event.run == caller.run for event in task.history):
         raise NotYours(f"You no longer own this task: {caller.run} asks for {task_id}. Stop at once", "liza task list")
-    work = look(crew, task) if task.run == caller.run and task.status in _OPEN else Work(task.review_commit or "", True)
+    work = (
+        look(crew, task)
+        if task.run == caller.run and task.status in _OPEN
+        else Work(task.review_commit or "", True, branch_of(task_id))
+    )
     with crew.change(caller.run, "submit", task_id) as tx:
         tx.state = working.submit(tx.state, task_id, caller.run, work, crew.clock.now())
     said_last(crew, caller.run, "0")
@@ -43,10 +48,16 @@ def look(crew: Crew, task: Task) -> Work:
     assert task.worktree is not None
     return Work(
         head=head,
+        branch=_branch(git),
         ahead=git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=crew.worktrees.dirty(task.worktree),
         stray=_strays(git),
     )
+
+
+def _branch(git: Git) -> str | None:
+    found = git.run("symbolic-ref", "--quiet", "--short", "HEAD", codes=(0, 1))
+    return found.stdout.decode("utf-8", "replace").strip() or None
 
 
 def _strays(git: Git) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from liza.board.task_file import load_tasks
@@ -68,18 +68,27 @@ _FIELDS = frozenset(
 
 
 def _wanted(number: int, named: dict[str, object]) -> Wanted:
-    try:
-        depends = named.pop("depends_on", None)
-        if isinstance(depends, str):
-            depends = [one.strip() for one in depends.split(",") if one.strip()]
-        numbers = {
-            name: int(str(named.pop(name))) for name in ("priority", "max_iterations") if named.get(name) is not None
-        }
-        draft = str(named.pop("draft", "false")).lower() == "true"
-        texts = {name: str(value) for name, value in named.items() if value is not None}
-        return Wanted(draft=draft, depends_on=None if depends is None else tuple(map(str, depends)), **texts, **numbers)  # type: ignore[arg-type, call-overload]
-    except (TypeError, ValueError) as wrong:
-        raise Usage(f"task {number} is malformed: {wrong}", "liza task add --help") from wrong
+    if not isinstance(named.get("id"), str):
+        raise Usage(f"task {number} has no id", "liza task add --help")
+    depends = named.pop("depends_on", None)
+    if isinstance(depends, str):
+        depends = [one.strip() for one in depends.split(",") if one.strip()]
+    if not isinstance(depends, list | None):
+        raise Usage(f"task {number}: depends_on is {depends!r}, wanted a list of ids", "liza task add --help")
+    numbers = {name: _number(number, name, named.pop(name)) for name in ("priority", "max_iterations") if name in named}
+    draft = str(named.pop("draft", "false")).lower() == "true"
+    for name, value in named.items():
+        if isinstance(value, list | dict):
+            raise Usage(f"task {number}: {name} is {value!r}, wanted a text", "liza task add --help")
+    texts = {name: str(value) for name, value in named.items() if value is not None}
+    wanted = Wanted(draft=draft, depends_on=None if depends is None else tuple(map(str, depends)), **texts)  # type: ignore[arg-type]
+    return replace(wanted, priority=numbers.get("priority"), max_iterations=numbers.get("max_iterations"))
+
+
+def _number(number: int, name: str, value: object) -> int:
+    if not str(value).isascii() or not str(value).isdigit():
+        raise Usage(f"task {number}: {name} is {value!r}, wanted a number", "liza task add --help")
+    return int(str(value))
 
 
 def edit(crew: Crew, wanted: Wanted) -> Answer:
@@ -188,7 +197,8 @@ def _spec_exists(crew: Crew, branch: str, path: str) -> bool:
         return False
     if pure.is_relative_to(".liza/specs"):
         return (crew.paths.root / path).is_file()
-    return crew.git.ok("rev-parse", "-q", "--verify", f"{branch}:{path}")
+    found = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
+    return found.stdout.strip() == b"blob"
 
 
 def _status(state: State, task_id: str) -> Status | None:

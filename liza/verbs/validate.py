@@ -91,6 +91,8 @@ def _places(directory: Path) -> Iterator[Path]:
 
 
 def _read(place: Path) -> str:
+    if place.exists() and not place.is_file():
+        raise Usage(f"{place} is no file", "liza validate path/to/state.yaml")
     try:
         return place.read_bytes().decode("utf-8")
     except FileNotFoundError:

@@ -45,10 +45,19 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
     return answer(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else by_hand)
 
 
+def _whole(crew: Crew, commit: str) -> str:
+    found = crew.git.run(
+        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
+    )
+    if found.code != 0:
+        raise Usage(f"{commit!r} is no commit here", "liza diff ID shows the one to judge")
+    return found.stdout.decode().strip()
+
+
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Answer:
     by = human_or(crew, planner=False)
     seen = commit or taking.find(crew.board.read(), task_id).review_commit or ""
-    full = crew.git.out("rev-parse", "--verify", "--end-of-options", f"{seen}^{{commit}}") if seen else ""
+    full = _whole(crew, seen) if seen else ""
     with crew.change(by, word, task_id) as tx:
         judge = reviewing.approve if word == "approve" else reviewing.reject
         tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)

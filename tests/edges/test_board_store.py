@@ -276,6 +276,19 @@ def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(boa
     assert last.overwrote == (2, 3)
 
 
+def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(board: Board, paths: Paths) -> None:
+    old = paths.state.read_bytes()
+    with board.transaction("coder-1.1", "block", task="t1") as tx:
+        tx.state = tx.state.with_task(
+            replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
+        )
+    paths.state.write_bytes(old)
+    other = Board(paths, FakeClock())
+    assert other.read().tasks[0].status is Status.BLOCKED
+    assert any("overwrote revision 2" in alert.message for alert in other.alerts())
+    assert [record.void for record in journal.newest(paths.journal) if record.void] == []
+
+
 def test_the_same_without_the_base_in_the_spool(board: Board, paths: Paths) -> None:
     old = board.raw()
     with board.transaction("coder-1.1", "block", task="t1") as tx:

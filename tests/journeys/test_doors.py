@@ -46,7 +46,7 @@ def here(
 
     def said(words: list[str], stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
             for name, value in env.items():
                 patch.setenv(name, value)
             code = door.guarded(door.carry_out, words, "liza")

@@ -55,7 +55,7 @@ def submitted(state: State, task_id: str = "task-1", agent: str = "coder-1", hea
     from liza.rules import working
 
     state, run = claimed(state, task_id, agent)
-    return working.submit(state, task_id, run, Work(head=head, ahead=True), NOW), run
+    return working.submit(state, task_id, run, Work(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
 
 
 def under_review(state: State, reviewer: str = "code-reviewer-1") -> tuple[State, str, str]:

@@ -73,7 +73,7 @@ def test_a_session_whose_task_was_taken_over_is_ended() -> None:
 
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     state, run = claimed(board(task()))
-    state = working.submit(state, "task-1", run, Work(head=HEAD, ahead=True), NOW)
+    state = working.submit(state, "task-1", run, Work(head=HEAD, ahead=True, branch="task/task-1"), NOW)
     waiting = at(state, session=living(run, since_word=5.0))
     assert isinstance(waiting, decide.Wait)
     assert waiting.seconds == 15.0

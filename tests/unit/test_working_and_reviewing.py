@@ -25,7 +25,7 @@ from tests.unit.boards import (
 )
 
 S = Status
-GOOD = Work(head=HEAD, ahead=True)
+GOOD = Work(head=HEAD, ahead=True, branch="task/task-1")
 NOTE = Handoff(agent="coder-1", summary="half", next_action="the other half")
 ME = Said(now=NOW, by="human:ann")
 
@@ -33,10 +33,12 @@ ME = Said(now=NOW, by="human:ann")
 @pytest.mark.parametrize(
     ("work", "why", "hint"),
     [
-        (Work(head=HEAD, ahead=True, dirty=("a.py",)), "not committed: a.py", "git add"),
-        (Work(head=BASE, ahead=False), "no commit beyond the base", "liza block"),
+        (Work(head=HEAD, ahead=True, branch="other"), "HEAD is on other", "git switch task/task-1"),
+        (Work(head=HEAD, ahead=True), "HEAD is on no branch", "git switch task/task-1"),
+        (Work(head=HEAD, ahead=True, branch="task/task-1", dirty=("a.py",)), "not committed: a.py", "git add"),
+        (Work(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "liza block"),
         (
-            Work(head=HEAD, ahead=True, stray=("AGENTS.md",)),
+            Work(head=HEAD, ahead=True, branch="task/task-1", stray=("AGENTS.md",)),
             "holds text of yours beside the brief",
             "git add -f AGENTS.md",
         ),
@@ -79,11 +81,11 @@ def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> 
 
 def test_a_later_commit_may_be_submitted_until_a_review_is_under_way() -> None:
     state, run = submitted(board(task()))
-    again = working.submit(state, "task-1", run, Work(head=OTHER, ahead=True), NOW)
+    again = working.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
     assert again.tasks[0].review_commit == OTHER
     seen, _ = reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
     with pytest.raises(Refused, match="code-reviewer-1 is reviewing"):
-        working.submit(seen, "task-1", run, Work(head=OTHER, ahead=True), NOW)
+        working.submit(seen, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
 
 
 def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
@@ -92,7 +94,10 @@ def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
     state, run = claimed(state)
     with pytest.raises(Refused, match="the very commit that came back"):
         working.submit(state, "task-1", run, GOOD, NOW)
-    assert working.submit(state, "task-1", run, Work(head=OTHER, ahead=True), NOW).tasks[0].status is S.READY_FOR_REVIEW
+    assert (
+        working.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW).tasks[0].status
+        is S.READY_FOR_REVIEW
+    )
 
 
 def test_a_coder_cannot_approve_its_own_work_under_any_name() -> None:
@@ -303,3 +308,37 @@ def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
     )
     again = shaping.add(done, [Wanted("a", **FULL)], Asked(ME, SPECS))
     assert (again.goal.status, again.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
+
+
+def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged() -> None:
+    state, _ = submitted(board(task()))
+    forged = state.with_task(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"))
+    assert merging.next_to_merge(forged) is None
+    with pytest.raises(Refused, match="its history has no verdict on"):
+        merging.approved(forged, "task-1")
+    unsaid = state.with_task(replace(state.tasks[0], status=S.APPROVED))
+    with pytest.raises(Refused, match="approved_by is missing"):
+        merging.approved(unsaid, "task-1")
+
+
+def test_a_verdict_on_another_commit_lets_nothing_be_merged() -> None:
+    state, _, review = under_review(board(task()))
+    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
+    assert merging.next_to_merge(state) is not None
+    swapped = state.with_task(replace(state.tasks[0], review_commit=OTHER))
+    assert merging.next_to_merge(swapped) is None
+
+
+def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
+    state = board(task("a"))
+    cause = Asked(replace_said("cause"), SPECS)
+    with pytest.raises(Refused, match="would wait for itself: a → b → a"):
+        shaping.supersede(state, "a", [Wanted("b", **FULL, depends_on=("a",))], (), cause)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"priority": 0}, {"priority": 10}, {"max_iterations": 0}, {"max_iterations": 10**20}]
+)
+def test_a_number_that_no_task_can_have_is_a_usage_error_when_edited_too(fields: dict[str, int]) -> None:
+    with pytest.raises(Usage):
+        shaping.edit(board(task("a")), Wanted("a", **fields), Asked(ME, SPECS))
