@@ -141,7 +141,8 @@ def planner_brief(at: Context) -> Brief:
     """A planner's: the goal, why it was woken, how things stand, and the verbs that shape tasks."""
     state = at.state
     said = [
-        f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(at.spec(state.goal.spec_ref), 300)}  (read it first)",
+        f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(state.goal.spec_ref, 300)}",
+        f"Read the spec first: {at.spec(state.goal.spec_ref)}",
         f"WHY YOU WERE WOKEN  {at.trigger}: {lines(at.facts, MIDDLE)}"
         + (f" ({line(', '.join(at.ids), 400)})" if at.ids else ""),
         *_asked(at),
