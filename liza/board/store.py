@@ -108,10 +108,6 @@ class Board:
         """Keys of ``config:`` that no rule reads."""
         return document.unknown_config(self.raw())
 
-    def spool_size(self) -> int:
-        """Bytes that wait for the recorder."""
-        return self.spool.size()
-
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager

@@ -42,7 +42,6 @@ class SessionFacts:
     since_movement: float = 0.0
     since_word: float | None = None
     since_beat: float = 0.0
-    stopping: str | None = None
 
 
 @dataclass(frozen=True)
@@ -223,8 +222,6 @@ def _given_back(at: Situation, held: Holding) -> bool:
 
 
 def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
-    if session.stopping is not None:
-        return Wait(f"{session.run} is being stopped: {session.stopping}", 1.0)
     if leaving:
         return StopSession(session.run, "stop")
     held = holding(at.state, at.agent)

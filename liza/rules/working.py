@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.errors import Refused, Usage
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.taking import find, owned
@@ -221,8 +221,3 @@ def report(state: State, anomaly: Anomaly) -> State:
 def ready(state: State, task_id: str, run: str) -> Task:
     """The identity check of a coder's session. Raises NotYours."""
     return owned(state, task_id, run)
-
-
-def fenced(message: str, agent: str) -> NotYours:
-    """The refusal for a run that holds nothing any more."""
-    return NotYours(message, f"liza agents {agent}")

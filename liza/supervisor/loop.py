@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ class Supervisor:
         self.say = say
         self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
-        self.memory = Memory(started=steady, wall=crew.clock.now(), steady=steady)
+        self.memory = Memory(wall=crew.clock.now(), steady=steady)
         launcher = Launcher(crew, preset, environ, self._say)
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
@@ -224,13 +223,3 @@ def _said_of(error: Exception) -> str:
     if isinstance(error, Refused):
         return error.message
     return f"! {error}" + (f" (next: {error.hint})" if isinstance(error, LizaError) and error.hint else "")
-
-
-def standard_error(agent: str) -> Callable[[str], None]:
-    """Say each step as a line ``agent  step``."""
-
-    def say(text: str) -> None:
-        sys.stderr.write(f"{agent}  {text}\n")
-        sys.stderr.flush()
-
-    return say

@@ -28,7 +28,6 @@ class SessionMemory:
 class Memory:
     """One supervisor's own: nothing here is a fact about the crew."""
 
-    started: float
     wall: datetime
     steady: float
     leaving: bool = False

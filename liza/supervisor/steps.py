@@ -122,25 +122,26 @@ class Steps:
         directory = self.crew.run_dir(run)
         came = settle(self.crew, directory, self.launcher.preset)
         self.memory.session = None
-        steady = self.crew.clock.monotonic()
-        config = self.crew.board.read().config
         if came.kind == "crashed":
-            self.memory.crashed(steady)
-            self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, config.restart_after_crash)
+            self._rest_after_crash()
         elif came.kind == "handed off":
-            self.memory.rest_until = steady + config.restart_after_handoff
+            pause = self.crew.board.read().config.restart_after_handoff
+            self.memory.rest_until = self.crew.clock.monotonic() + pause
         if came.kind in ("finished", "handed off"):
             self.memory.crashes_in_a_row = 0
         if came.kind == "crashed" and rules.holding(self.crew.board.read(), self.agent) is None:
             self.say(f"{run} crashed: {came.why}")
         bell.ring(self.crew.paths, self.agent)
 
-    def _crash(self, run: str, why: str) -> None:
-        """A session that could not even be prepared."""
+    def _rest_after_crash(self) -> None:
         steady = self.crew.clock.monotonic()
         self.memory.crashed(steady)
         first = self.crew.board.read().config.restart_after_crash
         self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, first)
+
+    def _crash(self, run: str, why: str) -> None:
+        """A session that could not even be prepared."""
+        self._rest_after_crash()
         self.say(f"{run} crashed before it began: {why}")
         held = rules.holding(self.crew.board.read(), self.agent)
         if held is not None and held.kind == "work" and held.task is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.programs import ancestors
-from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.errors import NotYours, Refused
 from liza.rules.paths import agent_of, role_of
 from liza.verbs.crew import Crew
 
@@ -112,10 +112,3 @@ def _outermost_session(crew: Crew) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
             found = environ["LIZA_RUN"]
     return found
-
-
-def option(given: str | None, name: str, example: str) -> str:
-    """A word that must be given. Raises Usage."""
-    if given is None or not given.strip():
-        raise Usage(f"{name} is missing", example)
-    return given

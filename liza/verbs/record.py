@@ -11,6 +11,8 @@ from liza.repo import history
 from liza.repo.history import Recorded
 from liza.verbs.crew import Crew
 
+LARGEST_SPOOL = 64 << 20  # bytes
+
 
 def record(crew: Crew) -> int:
     """Commit the spool in ascending order; how many revisions. 0 as well when somebody else is at it."""
@@ -55,8 +57,13 @@ def _texts(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
 
 
 def record_if_alone(crew: Crew) -> None:
-    """What a verb does last: with no supervisor alive, nobody else would record."""
-    if not Spool(crew.paths.spool).revisions():
+    """What a verb does last: with no supervisor alive, nobody else would record. A spool that has grown too large, for
+    whatever reason, is drained by whoever adds to it."""
+    spool = Spool(crew.paths.spool)
+    if not spool.revisions():
+        return
+    if spool.size() > LARGEST_SPOOL:
+        record(crew)
         return
     locks = crew.paths.locks.glob("supervisor-*.lock")
     if not any(crew.supervised(lock.name.removeprefix("supervisor-").removesuffix(".lock")) for lock in locks):

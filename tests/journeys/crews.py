@@ -92,6 +92,16 @@ class Crew:
         typed.write_text(json.dumps(wanted))
         self.liza("task", "add", "--file", typed)
 
+    def work_by_hand(self, task: str) -> Path:
+        """Claim a task as a person would and commit a file in its worktree, which is given back."""
+        self.add(task)
+        self.liza("claim", task, "--agent", "coder-1")
+        there = self.root / ".worktrees" / task
+        (there / f"{task}.txt").write_text("x\n")
+        self.git("add", "-A", cwd=there)
+        self.git("commit", "-q", "-m", "work", cwd=there)
+        return there
+
     def script(self, name: str, text: str, ready: bool = True) -> str:
         """A program for agents that the test wrote: its ``--program``. It reads its brief first, unless told not to."""
         path = self.notes.parent / name

@@ -8,19 +8,9 @@ from pathlib import Path
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
-def _submitted(crew: object, task: str = "task-1") -> Path:
-    crew.add(task)  # type: ignore[attr-defined]
-    crew.liza("claim", task, "--agent", "coder-1")  # type: ignore[attr-defined]
-    there: Path = crew.root / ".worktrees" / task  # type: ignore[attr-defined]
-    (there / f"{task}.txt").write_text("x\n")
-    crew.git("add", "-A", cwd=there)  # type: ignore[attr-defined]
-    crew.git("commit", "-q", "-m", "work", cwd=there)  # type: ignore[attr-defined]
-    return there
-
-
 def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
-        there = _submitted(crew)
+        there = crew.work_by_hand("task-1")
         crew.liza("submit", cwd=there)
         before = crew.git("rev-parse", "integration")
         forged = crew.paths.state.read_text().replace(
@@ -57,7 +47,7 @@ def test_an_agent_that_deletes_its_worktree_is_a_crash_and_the_next_session_find
 
 def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
-        there = _submitted(crew)
+        there = crew.work_by_hand("task-1")
         crew.git("switch", "-q", "-c", "elsewhere", cwd=there)
         assert "git switch task/task-1" in crew.liza("submit", cwd=there, code=1)
         crew.git("checkout", "-q", "--detach", cwd=there)

@@ -123,13 +123,7 @@ def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_do
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
         crew.gate("gate")
-        crew.add("task-1")
-        crew.liza("claim", "task-1", "--agent", "coder-1")
-        there = crew.root / ".worktrees" / "task-1"
-        (there / "task-1.txt").write_text("x\n")
-        crew.git("add", "-A", cwd=there)
-        crew.git("commit", "-q", "-m", "work", cwd=there)
-        crew.liza("submit", cwd=there)
+        crew.liza("submit", cwd=crew.work_by_hand("task-1"))
         crew.liza("verdict", "approve", "fine", "--task", "task-1")
         program = crew.script("reviewer", APPROVE)
         supervisor = crew.agent("code-reviewer-1", program)
@@ -149,13 +143,7 @@ def test_tests_that_a_merger_killed_with_9_left_are_ended_before_the_next_merge(
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:
         crew.gate("gate")
-        crew.add("task-1")
-        crew.liza("claim", "task-1", "--agent", "coder-1")
-        there = crew.root / ".worktrees" / "task-1"
-        (there / "task-1.txt").write_text("x\n")
-        crew.git("add", "-A", cwd=there)
-        crew.git("commit", "-q", "-m", "work", cwd=there)
-        crew.liza("submit", cwd=there)
+        crew.liza("submit", cwd=crew.work_by_hand("task-1"))
         crew.liza("verdict", "approve", "fine", "--task", "task-1")
         merger = subprocess.Popen(
             [BIN / "liza", "merge"], cwd=crew.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
