@@ -6,13 +6,17 @@ import contextlib
 import os
 from pathlib import Path
 
+from liza import faults
+
 
 def append(path: Path, data: bytes) -> None:
     """Appends and waits until the disk has it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         _all(descriptor, data)
+        faults.point("written", path.name)
         os.fdatasync(descriptor)
+        faults.point("synced", path.name)
     finally:
         os.close(descriptor)
 
@@ -22,7 +26,9 @@ def aside(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         _all(descriptor, data)
+        faults.point("written", path.name)
         os.fsync(descriptor)
+        faults.point("synced", path.name)
     finally:
         os.close(descriptor)
 
@@ -43,7 +49,10 @@ def swap_from(directory: Path, path: Path, data: bytes) -> None:
         _all(descriptor, data)
     finally:
         os.close(descriptor)
+    name = directory.name if path.name.isdecimal() else path.name
+    faults.point("written", name)
     fresh.rename(path)
+    faults.point("renamed", name)
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -63,5 +72,7 @@ def settle_directory(path: Path) -> None:
 
 def _all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
+    view = view[os.write(descriptor, faults.portion(view)) :]
+    faults.point("part")
     while view:
         view = view[os.write(descriptor, view) :]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from liza import faults
 from liza.board import files, journal, seal
 from liza.board.journal import Record
 from liza.board.seal import Seal
@@ -46,8 +47,10 @@ def write_aside(places: Places, data: bytes) -> Path:
 def rename(places: Places, fresh: Path) -> None:
     """Step 5: from here on it happened."""
     fresh.rename(places.state)
+    faults.point("renamed", places.state.name)
 
 
 def settle_directory(places: Places) -> None:
     """Step 6: and the disk knows."""
     files.settle_directory(places.liza)
+    faults.point("settled", places.state.name)

@@ -6,12 +6,16 @@ import os
 import tempfile
 from pathlib import Path
 
+from liza import faults
+
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace ``path`` with ``data`` in one step; a reader sees the old bytes or the new ones. Raises OSError."""
     aside = _aside(path.parent, data, mode)
+    faults.point("synced", path.name)
     try:
         aside.replace(path)
+        faults.point("renamed", path.name)
     except OSError:
         aside.unlink(missing_ok=True)
         raise

@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza import faults
 from liza.programs.preset import Preset
 from liza.programs.rundir import BriefFile, RunDir
 from liza.programs.wording import strip_block, strip_blocks
@@ -109,8 +110,10 @@ def _replace(target: Path, data: bytes, run_dir: RunDir) -> None:
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE
     aside = run_dir.path / f"brief.{os.getpid()}.aside"
     _write(aside, data, mode)
+    faults.point("written", "brief")
     try:
         aside.replace(target)
+        faults.point("renamed", "brief")
     except OSError as error:
         aside.unlink()
         if error.errno != errno.EXDEV:

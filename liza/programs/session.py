@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from liza import faults
 from liza.programs import aside, processes, rundir
 from liza.programs.ancestors import SHIM_PREFIX
 from liza.rules.errors import Refused
@@ -99,6 +100,7 @@ def _start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
         # Values of the environment may be keys, so they go through a pipe; the record has the names.
         aside.write(run_dir / "launch.json", json.dumps({**launch, "env": sorted(env)}).encode())
         said, complaint = _shim(run_dir, lock.fileno(), {**launch, "env": dict(env)})
+    faults.point("started", "session")
     living = rundir.read(run_dir / "session.json", Living)
     if said == "started" and living is not None:
         return living
@@ -119,6 +121,7 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str
         start_new_session=True,
         text=True,
     ) as shim:
+        faults.point("spawned", "shim")
         try:
             said, complaint = shim.communicate(json.dumps(launch), timeout=START_LIMIT)
         except subprocess.TimeoutExpired:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from liza import faults
 from liza.repo.flock import locked
 
 
@@ -59,4 +60,6 @@ def _write(path: Path, text: str) -> None:
         stream.write(text.encode("utf-8", "surrogateescape"))
     mode = place.stat().st_mode & 0o777 if place.exists() else 0o644
     Path(aside).chmod(mode)
+    faults.point("written", place.name)
     Path(aside).replace(place)
+    faults.point("renamed", place.name)

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from liza import faults
 from liza.rules.errors import GitFailed, Missing
 
 NOBODY = ("Liza", "liza@localhost")
@@ -154,6 +155,7 @@ class Git:
         """Run git. ``codes`` are the exit codes that are answers; None takes any. Raises GitFailed, Missing."""
         environment = {**self._environment(), **self.settings, **(env or {})}
         done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
+        faults.point("git", next(word for word in args if not word.startswith("-")))
         if codes is not None and done.code not in codes:
             raise GitFailed(f"git {args[0]} failed in {self.directory} ({done.code}): {_last_words(done)}")
         return done

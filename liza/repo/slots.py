@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza import faults
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 
@@ -105,7 +106,9 @@ def link(place: Path, slot: str) -> None:
     aside = place.with_name(f".{place.name}.{os.getpid()}")
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)
+    faults.point("written", "link")
     aside.replace(place)
+    faults.point("renamed", "link")
 
 
 def unlink(place: Path, slot: str) -> None:
@@ -140,6 +143,7 @@ def write_owner(admin: Path, owner: Owner | None) -> None:
     place = admin / _OWNER
     if owner is None:
         place.unlink(missing_ok=True)
+        faults.point("unlinked", "owner")
         return
     aside = admin / f"{_OWNER}.{os.getpid()}"
     with aside.open("w") as stream:
@@ -147,7 +151,9 @@ def write_owner(admin: Path, owner: Owner | None) -> None:
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
+    faults.point("synced", "owner")
     aside.replace(place)
+    faults.point("renamed", "owner")
 
 
 def _words(owner: Owner) -> dict[str, object]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza import faults
+
 
 @dataclass(frozen=True)
 class JobEnded:
@@ -68,6 +70,7 @@ def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
             env=dict(order.env),
             start_new_session=True,
         )
+    faults.point("spawned", "job")
     job = Job(order.name, process, order.log)
 
     def wait() -> None:

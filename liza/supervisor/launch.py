@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from liza import faults
 from liza.programs import brief, environment, presets, session, startup
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
@@ -54,7 +55,9 @@ class Launcher:
         directory = self.crew.run_dir(run)
         place = self.crew.paths.slot(slot)
         directory.create(self._record(held, place))
+        faults.point("launch", "recorded")
         prompt = self._write_brief(state, held, directory, place)
+        faults.point("launch", "briefed")
         command = startup.command(
             self.preset,
             startup.mode(self.preset, interactive=False),

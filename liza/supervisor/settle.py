@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza import faults
 from liza.programs import aside, brief, ends, session
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
@@ -34,9 +35,12 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     record = directory.record()
     came = _what_came(crew, directory, preset)
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
+    faults.point("settle", "stopped")
     if record is not None:
         _take_brief_away(crew, record)
+        faults.point("settle", "brief-gone")
         _tell(crew, record, came)
+        faults.point("settle", "told")
     aside.write(directory.path / SETTLED, f"{came.kind}: {came.why}\n".encode())
     return came
 

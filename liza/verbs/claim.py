@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from liza import faults
 from liza.board.lock import Lock
 from liza.programs import processes
 from liza.rules import choose, taking
@@ -50,10 +51,13 @@ def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
     if task_id is not None:
         checked_task_id(task_id)
     run, task, slot, evidence = _reserve(crew, agent, task_id)
+    faults.point("claim", "reserved")
     try:
         with Lock(crew.paths.task_lock(task)).acquire(timeout=_PREPARE_LIMIT):
             done = _prepare_and_confirm(crew, agent, Claimed(task, run, slot, None), evidence)
+            faults.point("claim", "confirmed")
             crew.worktrees.finish(slot, task, run)
+            faults.point("claim", "finished")
     except BaseException:
         _undo(crew, agent, Claimed(task, run, slot, None))
         raise
@@ -88,6 +92,7 @@ def _prepare_and_confirm(crew: Crew, agent: str, at: Claimed, evidence: Evidence
         # Its session is proved dead; what that session had started may still be running.
         processes.kill_run(lapsed, crew.paths.root)
     prepared = crew.worktrees.prepare(at.slot, at.task, at.run, salvage_as=lapsed or task.run)
+    faults.point("claim", "prepared")
     with crew.change(at.run, "claim", at.task) as tx:
         tx.state = taking.confirm(tx.state, at.task, at.run, prepared.base, crew.clock.now(), evidence)
     return Claimed(at.task, at.run, at.slot, taking.find(tx.state, at.task).lease_expires)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza import faults
 from liza.programs import processes
 
 
@@ -54,6 +55,7 @@ def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> O
             env=_environment(root),
             start_new_session=True,
         )
+        faults.point("spawned", "command")
         try:
             with _ended_by_term():
                 code: int | None = process.wait(timeout=limit)

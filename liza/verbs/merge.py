@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from liza import faults
 from liza.board.lock import Lock
 from liza.repo import merges, sandbox
 from liza.rules import merging, taking
@@ -94,9 +95,12 @@ def _merge_one(crew: Crew, by: str, task: Task) -> None:
         if isinstance(made, Red):
             _failed(crew, by, task, made)
             return
+        faults.point("merge", "candidate")
         with crew.change(by, "merging", task.id) as tx:
             tx.state = merging.begin(tx.state, task.id, made)
+        faults.point("merge", "begun")
         red = _test(crew, task, made)
+        faults.point("merge", "tested")
         if red is not None:
             _failed(crew, by, task, red)
             return
@@ -151,6 +155,7 @@ def set_up(crew: Crew, slot: str) -> str | None:
 def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
     """Offer the candidate to integration; whether this attempt is at its end."""
     done = merges.advance(crew.git, _branch(crew), made.candidate, made.expected)
+    faults.point("merge", "advanced")
     if done.outcome == "moved":
         _merged(crew, by, task, made)
         return True
@@ -167,6 +172,7 @@ def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     tested = bool(crew.board.read().config.integration_command)
     with crew.change(by, "merge", task.id) as tx:
         tx.state = merging.merged(tx.state, task.id, Said(now=crew.clock.now(), by=by, commit=made.candidate), tested)
+    faults.point("merge", "merged")
     if task.worktree:
         crew.worktrees.clear(task.worktree, task.id, task.run or by)
     merges.drop_candidate(crew.git, task.id)
