@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,8 +51,7 @@ def test_a_step_can_be_made_to_fail_as_on_a_full_disk() -> None:
     assert "No space left on device" in done.stderr
 
 
-def test_every_point_that_is_passed_can_be_written_down(tmp_path: pytest.TempPathFactory) -> None:
-    trace = f"{tmp_path}/trace"
-    assert passing(LIZA_FAULT_TRACE=trace).returncode == 0
-    with open(trace) as lines:
-        assert [line.split()[1] for line in lines] == ["board.renamed"] * 3
+def test_every_point_that_is_passed_can_be_written_down(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    assert passing(LIZA_FAULT_TRACE=str(trace)).returncode == 0
+    assert [line.split()[1] for line in trace.read_text().splitlines()] == ["board.renamed"] * 3
