@@ -14,7 +14,7 @@ from typing import Final
 
 from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
-from liza.rules.errors import LockTimeout
+from liza.rules.errors import LockTimeout, Refused
 
 LIMIT: Final = 10.0
 """Seconds to wait for a lock unless the caller says otherwise."""
@@ -50,6 +50,14 @@ class Lock(BaseFileLock):
         except LockTimeout:
             return False
         return True
+
+    @property
+    def descriptor(self) -> int:
+        """What a child inherits that is to go on holding the lock, whoever dies first. Raises Refused when not held."""
+        held = self._context.lock_file_fd
+        if held is None:
+            raise Refused(f"{self.lock_file} is not held", "liza status")
+        return held
 
     def _acquire(self) -> None:
         descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o666)

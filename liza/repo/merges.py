@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from liza.repo import left_locks, moves
+from liza.repo.moves import Move
 from liza.repo.runner import Git
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, MergeConflict
@@ -118,9 +121,12 @@ def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     words = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
     done = git.run(*words)
     if done.code != 0:
-        if tip(git, branch) != expected:
+        now = tip(git, branch)
+        if now == expected:
+            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {done.stderr[-600:]}")
+        # A git that was killed after its last act has moved it all the same.
+        if now != candidate or done.code > 0:
             return Advance("lost")
-        raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {done.stderr[-600:]}")
     return settle_checkout(git, branch, candidate, expected)
 
 
@@ -133,12 +139,32 @@ def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Adv
     place = _checkout(git, branch)
     if place is None:
         return Advance("moved")
-    done = git.at(place).run("read-tree", "-m", "-u", expected, candidate)
-    if done.code == 0:
-        return Advance("moved", checkout=place)
-    files = _in_the_way(git.at(place), candidate, expected)
-    git.out("update-ref", f"refs/heads/{branch}", expected, candidate)
-    return Advance("waiting", files, done.stderr[-600:], place)
+    outcome, reason = moves.catch_up(git.at(place), Move(branch, expected, candidate))
+    if outcome == "waiting":
+        return Advance("waiting", _in_the_way(git.at(place), candidate, expected), reason, place)
+    return Advance("moved", checkout=place)
+
+
+def settle(git: Git, branch: str) -> None:
+    """Finish, or take back, what a dead merger left in work trees and beside refs. Only for who holds the merge lock:
+    the gits of a merger hold it as well, so they are gone too.
+
+    Raises Refused while a git of the person's is in the way, GitFailed.
+    """
+    left_locks.remove(git, (f"refs/heads/{branch}", *map(candidate_ref, candidates(git))))
+    if moves.under_way(git):
+        for place in checkouts(git):
+            moves.settle(git.at(place))
+    now = tip(git, branch)
+    for made in candidates(git).values():
+        if made == now:
+            settle_checkout(git, branch, made, git.out("rev-parse", "--verify", f"{made}^1"))
+
+
+def candidates(git: Git) -> dict[str, str]:
+    """The candidates that are kept, by task. Raises GitFailed."""
+    rows = git.out("for-each-ref", "--format=%(refname) %(objectname)", "refs/liza/candidates").splitlines()
+    return {name.removeprefix(candidate_ref("")): made for name, _, made in (row.partition(" ") for row in rows)}
 
 
 def _checkout(git: Git, branch: str) -> Path | None:
@@ -146,23 +172,29 @@ def _checkout(git: Git, branch: str) -> Path | None:
 
 
 def _in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> Advance:
-    there = git.at(place).signed()
-    # What a person set for their own merges must neither stash their files nor make another commit here.
-    plain = ("-c", f"branch.{branch}.mergeOptions=", "-c", "merge.autoStash=false", "-c", "merge.ff=only")
+    there = git.at(place)
     if tip(git, branch) != expected:
         return Advance("lost")
-    done = there.run(*plain, "merge", "--ff-only", "--no-stat", "--no-autostash", "--quiet", candidate)
-    now = tip(git, branch)
-    if now == candidate:
-        return Advance("moved", checkout=place)
-    if now != expected:
-        return Advance("lost")
-    return Advance("waiting", _in_the_way(there, candidate, expected), done.stderr[-600:], place)
+    # git itself would bring back a file that the person has deleted.
+    mine = _in_the_way(there, candidate, expected)
+    if mine:
+        return Advance("waiting", mine, "changed in the checkout", place)
+    outcome, reason = moves.carry(there, Move(branch, expected, candidate))
+    if outcome == "waiting":
+        return Advance("waiting", _in_the_way(there, candidate, expected), reason, place)
+    return Advance("lost") if outcome == "lost" else Advance("moved", checkout=place)
 
 
 def _in_the_way(there: Git, candidate: str, expected: str) -> tuple[str, ...]:
-    """The files that the merge changes and the person has changed, or has lying there, too."""
-    wanted = there.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, candidate)
+    """The files that the merge changes and the person has changed, or has lying there, ignored or not."""
+    words = there.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
+    wanted = dict(zip(words[1::2], words[::2], strict=True))
     mine = changed(there)
     folders = tuple(name for name in mine if name.endswith("/"))
-    return tuple(sorted(name for name in wanted if name in mine or name.startswith(folders)))
+    return tuple(
+        sorted(
+            name
+            for name, kind in wanted.items()
+            if name in mine or name.startswith(folders) or (kind == "A" and os.path.lexists(there.directory / name))
+        )
+    )

@@ -100,7 +100,7 @@ class Git:
 
     def holding(self, *descriptors: int) -> Git:
         """git that inherits these file descriptors: a lock on them lasts as long as git does, whoever dies first."""
-        return replace(self, held=descriptors)
+        return replace(self, held=(*self.held, *descriptors))
 
     def having(self, **environment: str) -> Git:
         """git with more environment."""

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,11 @@ class Crew:
 
     paths: Paths
     clock: Clock
+    held: tuple[int, ...] = ()
+
+    def holding(self, lock: Lock) -> Crew:
+        """This crew with gits that go on holding a lock of ours: it is free once the last of them is gone."""
+        return replace(self, held=(*self.held, lock.descriptor))
 
     @cached_property
     def board(self) -> Board:
@@ -55,7 +60,7 @@ class Crew:
         from liza.repo.runner import Git
 
         pins = Pins.load(self.paths.pins) if self.paths.pins.exists() else None
-        return Git(self.paths.root, pins)
+        return Git(self.paths.root, pins, held=self.held)
 
     @cached_property
     def worktrees(self) -> Worktrees:

@@ -38,19 +38,23 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
     try:
-        settle_dead_merger(crew, by)
-        start = crew.board.read()
-        offer_again(crew, by)
-        before = crew.board.read()
-        if task_id is not None and taking.find(before, task_id).status is Status.MERGED:
-            return _told(start, before, task_id)
-        task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before)
-        if task is None:
-            raise Refused("no task is approved and waits to be merged", "liza task list")
-        _merge_one(crew, by, task)
-        return _told(before, crew.board.read(), task.id)
+        return _merge(crew.holding(lock), by, task_id)
     finally:
         lock.release()
+
+
+def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
+    settle_dead_merger(crew, by)
+    start = crew.board.read()
+    offer_again(crew, by)
+    before = crew.board.read()
+    if task_id is not None and taking.find(before, task_id).status is Status.MERGED:
+        return _told(start, before, task_id)
+    task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before)
+    if task is None:
+        raise Refused("no task is approved and waits to be merged", "liza task list")
+    _merge_one(crew, by, task)
+    return _told(before, crew.board.read(), task.id)
 
 
 def _told(before: State, after: State, task_id: str) -> Answer:
@@ -67,17 +71,35 @@ def _told(before: State, after: State, task_id: str) -> Answer:
 def settle_dead_merger(crew: Crew, by: str) -> None:
     """What a merger left that died: its candidate is in integration, so the task is MERGED, or its attempt is dropped.
 
-    The merge lock is held by the caller: whoever began those merges is gone.
+    The merge lock is held by the caller, and ``crew`` by ``holding``: whoever began those merges is gone, and so are
+    its gits.
     """
     commands.end_leftovers(crew.paths.root)
+    merges.settle(crew.git, _branch(crew))
     for task in crew.board.read().tasks:
-        if task.merging is None or task.merging.waiting:
+        if task.merging is None:
             continue
         if merges.contains(crew.git, _branch(crew), task.merging.candidate):
             _merged(crew, by, task, task.merging)
-        else:
+        elif not task.merging.waiting:
             with crew.change(by, "merging", task.id) as tx:
                 tx.state = merging.dropped(tx.state, task.id)
+    _let_candidates_go(crew, by)
+
+
+def _let_candidates_go(crew: Crew, by: str) -> None:
+    """The candidates that nothing waits for: their ref is what a merger takes away last."""
+    state = crew.board.read()
+    for name in merges.candidates(crew.git):
+        task = state.task(name)
+        if task is not None and task.merging is not None:
+            continue
+        if task is not None and task.status is Status.MERGED:
+            for slot in crew.worktrees.names():
+                owner = crew.worktrees.owner(slot)
+                if owner is not None and owner[0] == name:
+                    crew.worktrees.clear(slot, name, task.run or by)
+        merges.drop_candidate(crew.git, name)
 
 
 def offer_again(crew: Crew, by: str) -> None:

@@ -103,10 +103,10 @@ def _laid_out(crew: Crew, task: Task) -> bool:
 def _merges(crew: Crew, by: str) -> list[Settled]:
     open_merges = [task.id for task in crew.board.read().tasks if task.merging and not task.merging.waiting]
     lock = Lock(crew.paths.merge_lock)
-    if not open_merges or not lock.try_acquire():
+    if not lock.try_acquire():
         return []
     try:
-        settle_dead_merger(crew, by)
+        settle_dead_merger(crew.holding(lock), by)
     finally:
         lock.release()
     return [Settled(f"{task}: its merger died; settled by where integration stands") for task in open_merges]

@@ -30,8 +30,9 @@ def sync(crew: Crew, branch: str | None = None) -> Answer:
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
     try:
-        settle_dead_merger(crew, by)
-        return _merged(crew, source, commit, into)
+        held = crew.holding(lock)
+        settle_dead_merger(held, by)
+        return _merged(held, source, commit, into)
     finally:
         lock.release()
 

@@ -1,0 +1,67 @@
+"""Lock files that a killed git left beside refs: every later git would stop at them for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from liza.repo.pins import git_dirs
+from liza.repo.runner import Git
+
+_MOMENT = 1.0  # seconds; a git at work holds such a lock for milliseconds
+_LONG = 600.0  # seconds after which one is left wherever processes cannot be looked at
+_PROC = Path("/proc")
+
+
+def remove(git: Git, refs: Sequence[str]) -> tuple[str, ...]:
+    """Remove the locks of ``refs``, of HEAD and of the packed refs that no living git can hold; their names.
+
+    Raises GitFailed.
+    """
+    common = git_dirs(git)[1]
+    places = [common / f"{name}.lock" for name in (*refs, "HEAD", "packed-refs")]
+    places += common.glob("worktrees/*/HEAD.lock")
+    return tuple(str(place) for place in places if place.exists() and _removed(place, common))
+
+
+def _removed(place: Path, common: Path) -> bool:
+    """Remove one, once it is proved that nobody holds it; one that goes by itself meanwhile was held."""
+    with suppress(FileNotFoundError):
+        while (age := time.time() - place.stat().st_mtime) < _MOMENT:
+            time.sleep(max(0.02, min(0.1, _MOMENT - age)))
+        before = place.stat()
+        if (age > _LONG or not _git_lives(common)) and place.stat().st_ino == before.st_ino:
+            place.unlink()
+            return True
+    return False
+
+
+def _git_lives(common: Path) -> bool:
+    """Whether some git may be at work on this repository; true as well where that cannot be known."""
+    return not _PROC.is_dir() or any(place is None or _belongs(place, common) for place in _gits())
+
+
+def _gits() -> Iterator[Path | None]:
+    """Where the gits of this machine are at work; None for one that does not show it."""
+    for entry in _PROC.iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if not entry.name.isdigit() or not (entry / "comm").read_text().startswith("git"):
+                continue
+            if (entry / "stat").read_text().rpartition(") ")[2][:1] in ("Z", "X"):
+                continue
+            try:
+                yield (entry / "cwd").readlink()
+            except PermissionError:
+                yield None
+
+
+def _belongs(place: Path, common: Path) -> bool:
+    """Whether a git with this current directory may work on the repository: in it, or in a work tree of it."""
+    tops = [common, common.parent]
+    for record in common.glob("worktrees/*/gitdir"):
+        with suppress(OSError):
+            tops.append(Path(os.path.normpath(record.parent / record.read_text().strip())).parent)
+    return any(place.is_relative_to(top) for top in tops)
