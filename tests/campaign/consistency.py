@@ -249,9 +249,12 @@ def _board(found: Found) -> Iterator[str]:
 
 
 def _journal(found: Found) -> Iterator[str]:
-    """One revision after the other, each once, the last one that of the board; the history has the same."""
-    lines = (found.root / ".liza" / "log.yaml").read_bytes().splitlines()
-    records = [json.loads(line[2:]) for line in lines if line.startswith(b"- ")]
+    """One revision after the other, each once, the last one that of the board; the history has the same.
+
+    A last line without an end was torn by a crash; the next writer makes a comment of it.
+    """
+    whole, _, _torn = (found.root / ".liza" / "log.yaml").read_bytes().rpartition(b"\n")
+    records = [json.loads(line[2:]) for line in whole.split(b"\n") if line.startswith(b"- ")]
     came = [one["revision"] for one in records if one.get("revision")]
     voided = Counter(one["void"] for one in records if one.get("void") is not None)
     stands = list((Counter(came) - voided).elements())
