@@ -35,19 +35,26 @@ _PROGRAMS = (
     (r"(difftool|mergetool|guitool|man|browser)\..*\.(cmd|path)|(web|help)\.browser", _FAILS),
     (r"tar\..*\.command|trailer\..*\.(command|cmd)|hook\..*\.command", _FAILS),
     (r"submodule\..*\.update", "checkout"),
+    # No programs, but they hide what was not merged or not looked at, or have a file read that never ends.
+    (r"merge\.default", "text"),
+    (r"core\.sparsecheckout(cone)?", "false"),
+    (r"core\.(attributesfile|excludesfile)|mailmap\.file|diff\.orderfile", os.devnull),
     (r"lfs\.(customtransfer|extension)\..*\.(path|clean|smudge)", _FAILS),
 )
 
 # Said, but not laid over: the runner answers these by itself, or what they bring in is judged key by key.
-_REPORTED = r"alias\..*|include\.path|includeif\..*\.path|core\.(hookspath|fsmonitor|worktree)|init\.templatedir"
+_REPORTED = r"alias\..*|include\.path|includeif\..*\.path|core\.(hookspath|fsmonitor|worktree|bare)|init\.templatedir"
 
 _TABLE = tuple((re.compile(pattern, re.IGNORECASE | re.DOTALL), harmless) for pattern, harmless in _PROGRAMS)
 _ALL = re.compile("|".join([*(pattern for pattern, _ in _PROGRAMS), _REPORTED]), re.IGNORECASE | re.DOTALL)
+_SUBSTITUTES = ("info/grafts", "objects/info/alternates", "commondir", "shallow")
+_LARGEST = 1 << 24
 _INCLUDES = re.compile(r"include(if\..*)?\.path", re.IGNORECASE | re.DOTALL)
 
 # Values that name no program.
 _PLAIN = re.compile(
-    r"(core\.fsmonitor|pager\..*)=(true|false|yes|no|on|off|1|0)?|(alias|submodule)\.[^=]*=[^!].*",
+    r"(core\.fsmonitor|pager\..*)=(true|false|yes|no|on|off|1|0)?|(alias|submodule)\.[^=]*=[^!].*"
+    r"|core\.(bare|sparsecheckout(cone)?)=(false|no|off|0)|merge\.default=text",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -66,23 +73,32 @@ class _Known:
 
 @dataclass(frozen=True)
 class Pins:
-    """Keys that name a program, with the values they had; hooks, with the digest of their text."""
+    """Keys that name a program, with the values they had; hooks, with the digest of their text; and what else has
+    git take one commit, or one repository, for another."""
 
     config: Mapping[str, tuple[str, ...]]
     hooks: Mapping[str, str]
+    substitutes: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, _Known] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def take(cls, git: Git) -> Pins:
         """The pins of today. Raises GitFailed."""
-        return cls(_programs(_settings(git)), _hooks(git))
+        return cls(_programs(_settings(git)), _hooks(git), _substitutes(git))
+
+    @classmethod
+    def of_person(cls, git: Git) -> Pins:
+        """Pins under which only what stands outside the repository may run: nobody has said yet that its own
+        configuration is to be believed. Raises GitFailed."""
+        return cls(_programs(_settings(git, ("system", "global"))), {})
 
     @classmethod
     def load(cls, path: Path) -> Pins:
         """The pins that were saved. Raises Missing where there are none or they cannot be read."""
         try:
             words = json.loads(path.read_text())
-            return cls({key: tuple(values) for key, values in words["config"].items()}, dict(words["hooks"]))
+            config = {key: tuple(values) for key, values in words["config"].items()}
+            return cls(config, dict(words["hooks"]), dict(words.get("substitutes", {})))
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
 
@@ -90,14 +106,15 @@ class Pins:
         """Write the pins aside, then rename: a reader sees the old or the new ones."""
         aside = path.with_name(f"{path.name}.{os.getpid()}")
         config = {key: list(values) for key, values in sorted(self.config.items())}
-        words = {"config": config, "hooks": dict(self.hooks)}
+        words = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         aside.write_text(json.dumps(words, indent=1) + "\n")
         aside.replace(path)
 
     def with_key(self, git: Git, key: str) -> Pins:
         """These pins, with what the configuration says about one key today."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
-        return Pins({**config, **{k: v for k, v in _programs(_settings(git)).items() if k == key}}, self.hooks)
+        today = {k: v for k, v in _programs(_settings(git)).items() if k == key}
+        return Pins({**config, **today}, self.hooks, self.substitutes)
 
     def planted(self, git: Git) -> tuple[str, ...]:
         """What names a program now and did not at init, a line each, for the alert. Raises GitFailed."""
@@ -110,7 +127,9 @@ class Pins:
         ]
         gone = [f"git configuration {key} was removed" for key in self.config if _ours(key) and key not in now]
         hooks = [f"git hook {name}" for name, digest in sorted(_hooks(git).items()) if self.hooks.get(name) != digest]
-        return (*lines, *gone, *hooks)
+        standing = sorted(_substitutes(git).items())
+        others = [f".git/{name}" for name, digest in standing if self.substitutes.get(name) != digest]
+        return (*lines, *gone, *hooks, *others)
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]:
         """Key and value pairs to lay over the configuration that ``git`` would see. Raises GitFailed."""
@@ -157,14 +176,14 @@ def _ours(key: str) -> bool:
     return key.startswith("filter.liza-brief.")
 
 
-def _settings(git: Git) -> Seen:
+def _settings(git: Git, scopes: Sequence[str] = ("system", "global", "local", "worktree")) -> Seen:
     """Every setting in a file that git would see, key to values in order; the last one counts."""
     words = git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
     found: dict[str, list[str]] = {}
     for scope, word in zip(words[::2], words[1::2], strict=True):
         key, _, value = word.partition("\n")
-        # The runner's own settings are in the listing too.
-        if scope != "command":
+        # The runner's own settings are in the listing too, as of the scope "command".
+        if scope in scopes:
             found.setdefault(key, []).append(value)
     return {key: tuple(values) for key, values in found.items()}
 
@@ -192,6 +211,8 @@ def config_files(git: Git) -> tuple[Path, ...]:
 
 def git_dirs(git: Git) -> tuple[Path, Path]:
     """The git directory of a work tree, and the one that all work trees share. Raises GitFailed."""
+    if git.git_dir is not None and git.common is not None:
+        return git.git_dir, git.common
     if git.git_dir is not None and (git.git_dir / "commondir").is_file():
         return git.git_dir, (git.git_dir / (git.git_dir / "commondir").read_text().strip()).resolve()
     words = git.unpinned().out("rev-parse", "--absolute-git-dir", "--git-common-dir").split("\n")
@@ -216,5 +237,20 @@ def _hooks(git: Git) -> dict[str, str]:
     if not place.is_dir():
         return {}
     real = [path for path in place.iterdir() if path.is_file() and path.suffix != ".sample"]
-    found = [path for path in real if os.access(path, os.X_OK)]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    return {path.name: _digest(path.resolve()) for path in real if os.access(path, os.X_OK)}
+
+
+def _substitutes(git: Git) -> dict[str, str]:
+    """Files and refs that have git take one commit, or one repository, for another; a digest each."""
+    common = git_dirs(git)[1]
+    files = {name: common / name for name in _SUBSTITUTES if os.path.lexists(common / name)}
+    # A fetch may deepen a shallow clone; that it became one is news.
+    found = {name: "there" if name == "shallow" else _digest(path) for name, path in files.items()}
+    rows = git.unpinned().out("for-each-ref", "--format=%(refname) %(objectname)", "refs/replace").splitlines()
+    return found | dict(row.split(" ", 1) for row in rows)
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+        return "no plain file"
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -40,6 +40,7 @@ _FIXED = (
     ("maintenance.auto", "false"),
     ("submodule.recurse", "false"),
     ("diff.ignoreSubmodules", "dirty"),
+    ("diff.submodule", "short"),
     ("i18n.commitEncoding", "UTF-8"),
     ("i18n.logOutputEncoding", "UTF-8"),
     ("protocol.ext.allow", "never"),
@@ -54,6 +55,11 @@ _ENVIRONMENT = {
     "SSH_ASKPASS_REQUIRE": "force",
     "GIT_PAGER": "cat",
     "PAGER": "cat",
+    # What a ref or a file says a commit is must not stand for the commit: verdicts name commits.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    # A clone without all objects fetches what it lacks, from wherever its configuration says by then.
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
@@ -82,21 +88,25 @@ class Git:
     pins: Override | None = None
     timeout: float = 60
     git_dir: Path | None = None
+    common: Path | None = None
     ceiling: Path | None = None
     held: tuple[int, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, directory: Path) -> Git:
         """git in another directory, under the same pins."""
-        return replace(self, directory=directory, git_dir=None, ceiling=None)
+        if directory == self.directory:
+            return self
+        return replace(self, directory=directory, git_dir=None, common=None, ceiling=None)
 
-    def inside(self, directory: Path, git_dir: Path) -> Git:
-        """git on a work tree whose git directory is known: what lies at ``directory/.git`` is not asked."""
-        return replace(self, directory=directory, git_dir=git_dir)
+    def inside(self, directory: Path, git_dir: Path, common: Path | None = None) -> Git:
+        """git on a work tree whose git directory is known, and the one that all work trees share: what lies at
+        ``directory/.git``, at ``commondir`` or at ``core.worktree`` is not asked."""
+        return replace(self, directory=directory, git_dir=git_dir, common=common, ceiling=None)
 
     def under(self, directory: Path) -> Git:
         """git in ``directory``, which must be a repository by itself: none above it is looked for."""
-        return replace(self, directory=directory, git_dir=None, ceiling=directory.parent)
+        return replace(self, directory=directory, git_dir=None, common=None, ceiling=directory.parent)
 
     def holding(self, *descriptors: int) -> Git:
         """git that inherits these file descriptors: a lock on them lasts as long as git does, whoever dies first."""
@@ -183,6 +193,8 @@ class Git:
         environment = dict(_ENVIRONMENT)
         if self.git_dir is not None:
             environment |= {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.directory)}
+        if self.common is not None:
+            environment["GIT_COMMON_DIR"] = str(self.common)
         if self.ceiling is not None:
             environment["GIT_CEILING_DIRECTORIES"] = str(self.ceiling)
         pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED]
@@ -196,6 +208,10 @@ class Git:
         library, missing = _library()
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
+        if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
+            raise GitFailed(
+                f"git {args[0]} was not run: {self.git_dir} is no directory any more", f"ls -ld {self.git_dir}"
+            )
         cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
         # The library can add to the environment but not take from it; env(1) can.
         command = [*(["env", *cleared] if cleared else []), "git", "--no-pager", "-C", str(self.directory), *args]
@@ -251,7 +267,8 @@ def _foreign() -> set[str]:
 def _safe(args: Sequence[str]) -> list[str]:
     """``args`` with the switches that keep external diffs and text conversions from running."""
     if args and args[0] in _SHOWING:
-        return [args[0], "--no-ext-diff", "--no-textconv", *args[1:]]
+        # A submodule's own configuration is nobody's pin, and git would run a status of its own in each.
+        return [args[0], "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", *args[1:]]
     return list(args)
 
 

@@ -131,7 +131,10 @@ def _add_changes(aside: Git, head: str | None) -> None:
     if aside.names("ls-files", "-u", "-z"):
         # Both sides of a conflict are in the parents; what the agent made of it is in the file.
         aside.out("read-tree", head or "--empty")
-    aside.out("add", "--update", "--", ":/")
+    # Not `add --update`: that runs a status of its own in every submodule, with whatever filters it names itself.
+    known = aside.names("diff-files", "-z", "--name-only", "--no-renames")
+    if known:
+        aside.out("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=joined(known))
     new = [name for name in aside.names("ls-files", "--others", "--exclude-standard", "-z") if not name.endswith("/")]
     if new:
         aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=joined(new))

@@ -16,15 +16,17 @@ _NEVER = {".git", ".liza", ".worktrees"}
 _MARK = "liza-setup"
 
 
-def copy(root: Path, slot: Path, patterns: Sequence[str]) -> tuple[str, ...]:
-    """Copy files of ``root`` that match ``patterns`` (relative, as for glob) into a slot; the names copied.
+def copy(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Copy files of ``root`` that match ``patterns`` (relative, as for glob) into the slot of ``git``; the names.
 
     A file that git tracks in the slot is left alone, an equal one too. Raises Usage for a pattern that leaves the
     root, Refused where a link would lead out of the slot, OSError.
     """
-    tracked = set(Git(slot).under(slot).names("ls-files", "-z"))
+    wanted = sorted({name for pattern in patterns for name in _matches(root, pattern)})
+    tracked = set(git.names("ls-files", "-z")) if wanted else set()
+    slot = git.directory
     copied: list[str] = []
-    for name in sorted({name for pattern in patterns for name in _matches(root, pattern)}):
+    for name in wanted:
         source, target = root / name, slot / name
         if name in tracked or _equal(source, target):
             continue
@@ -36,24 +38,24 @@ def copy(root: Path, slot: Path, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(copied)
 
 
-def setup_due(slot: Path, command: str | None, files: Sequence[str]) -> bool:
-    """Whether the set-up ``command`` has to run: never run here, or it or one of ``files`` changed since.
+def setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
+    """Whether the set-up ``command`` has to run in a slot: never run here, or it or one of ``files`` changed since.
 
     ``files`` are names relative to the slot. Raises GitFailed, OSError.
     """
     if not command:
         return False
     try:
-        return _mark(slot).read_text() != _digest(slot, command, files)
+        return _mark(git).read_text() != _digest(git.directory, command, files)
     except FileNotFoundError:
         return True
 
 
-def mark_setup_done(slot: Path, command: str, files: Sequence[str]) -> None:
+def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
     """Note that the set-up was run for the files as they are. Raises GitFailed, OSError."""
-    place = _mark(slot)
+    place = _mark(git)
     aside = place.with_name(f"{_MARK}.{os.getpid()}")
-    aside.write_text(_digest(slot, command, files))
+    aside.write_text(_digest(git.directory, command, files))
     aside.replace(place)
 
 
@@ -85,8 +87,8 @@ def _make_parents(slot: Path, target: Path) -> None:
         raise Refused(f"{target} is a directory, and a file of that name was to be copied", f"ls -l {target}")
 
 
-def _mark(slot: Path) -> Path:
-    return git_dirs(Git(slot).under(slot))[0] / _MARK
+def _mark(git: Git) -> Path:
+    return git_dirs(git)[0] / _MARK
 
 
 def _digest(slot: Path, command: str, files: Sequence[str]) -> str:

@@ -44,6 +44,13 @@ def admin_of(slot: Path, common: Path) -> Path | None:
     return next((place for place in (first, *others) if _points_to(place) == wanted), None)
 
 
+def refuse_links(slot: Path) -> None:
+    """Raises GitFailed where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
+    for place in (slot.parent.parent, slot.parent, slot):
+        if place.is_symlink():
+            raise GitFailed(f"{place} is a link, and work trees are made in the repository itself", f"rm {place}")
+
+
 def half_made(admin: Path) -> bool:
     """Whether ``git worktree add`` was killed before it ended: it holds this lock until then."""
     try:

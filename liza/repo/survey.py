@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from liza.repo.pins import git_dirs
-from liza.repo.runner import NOBODY, Git
+from liza.repo.pins import Pins, git_dirs
+from liza.repo.runner import NOBODY, Git, Override
 from liza.rules.errors import GitFailed, Missing
 
 _UNDER_WAY = (
@@ -46,8 +46,11 @@ class Survey:
         return tuple(int(part) for part in self.git_version.split(".")[:2]) >= (2, 38)
 
 
-def survey(directory: Path) -> Survey:
-    """Look at the repository that ``directory`` is in. Raises Missing outside of one, GitFailed."""
+def survey(directory: Path, pins: Override | None = None) -> Survey:
+    """Look at the repository that ``directory`` is in. Raises Missing outside of one, GitFailed.
+
+    Without ``pins`` no program that the repository's configuration names is run, whoever wrote it.
+    """
     git = Git(directory)
     version = re.search(r"[0-9]+\.[0-9]+(\.[0-9]+)?", git.out("version"))
     try:
@@ -60,7 +63,7 @@ def survey(directory: Path) -> Survey:
     # In a git directory itself there is no checkout to speak of either.
     inside = git.out("rev-parse", "--is-inside-work-tree") == "true"
     root = Path(git.out("rev-parse", "--show-toplevel")) if inside else own
-    here = git.at(root)
+    here = replace(git.at(root), pins=pins or Pins.of_person(git))
     identity = here.identity()
     return Survey(
         root=root,

@@ -49,6 +49,7 @@ class Worktrees:
         """
         path = self.paths.slot(slot)
         with locked(self.paths.worktree_lock) as held:
+            slots.refuse_links(path)
             admin = self._admin(slot)
             if admin is not None and not slots.half_made(admin):
                 if path.is_dir():
@@ -208,7 +209,7 @@ class Worktrees:
         admin = self._admin(slot)
         if admin is None:
             raise GitFailed(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
-        return self.git.inside(self.paths.slot(slot), admin)
+        return self.git.inside(self.paths.slot(slot), admin, self._common)
 
     def _alone(self, slot: str) -> AbstractContextManager[int]:
         """The board frees a slot before it is cleared: the next claim and the clearing take turns, each whole."""

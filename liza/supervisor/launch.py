@@ -96,9 +96,9 @@ class Launcher:
 
     def _set_up_due(self, state: State, run: str, slot: str) -> SetUpDue | None:
         config = state.config
-        place = self.crew.paths.slot(slot)
-        sandbox.copy(self.crew.paths.root, place, config.sandbox_copy)
-        if not config.sandbox_setup or not sandbox.setup_due(place, config.sandbox_setup, config.sandbox_setup_files):
+        there = self.crew.worktrees.slot_git(slot)
+        sandbox.copy(self.crew.paths.root, there, config.sandbox_copy)
+        if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
             return None
         return SetUpDue(run, slot, config.sandbox_setup)
 
@@ -106,7 +106,8 @@ class Launcher:
         """The set-up command ended well in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
-            sandbox.mark_setup_done(self.crew.paths.slot(slot), config.sandbox_setup, config.sandbox_setup_files)
+            there = self.crew.worktrees.slot_git(slot)
+            sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
 
     def _record(self, held: Holding, place: Path) -> Record:
         agent = agent_of(held.run)

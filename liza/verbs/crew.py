@@ -59,8 +59,12 @@ class Crew:
         from liza.repo.pins import Pins
         from liza.repo.runner import Git
 
-        pins = Pins.load(self.paths.pins) if self.paths.pins.exists() else None
-        return Git(self.paths.root, pins, held=self.held)
+        # A crew has pins from before its board is there: gone afterwards, nothing may run until that is mended.
+        wanted = self.paths.pins.exists() or self.paths.state.exists()
+        git = Git(self.paths.root, Pins.load(self.paths.pins) if wanted else None, held=self.held)
+        place = self.paths.root / ".git"
+        # A file there leads to where git keeps its things; it can only be believed.
+        return git if place.is_file() else git.inside(self.paths.root, place, place)
 
     @cached_property
     def worktrees(self) -> Worktrees:

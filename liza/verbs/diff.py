@@ -37,7 +37,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
 
 def _at_work(crew: Crew, task: Task, integration: str, form: tuple[str, ...]) -> dict[str, Any]:
     assert task.worktree is not None
-    there = crew.git.at(crew.paths.slot(task.worktree))
+    there = crew.worktrees.slot_git(task.worktree)
     head = there.out("rev-parse", "HEAD")
     base = there.out("merge-base", integration, head)
     text = there.out("diff", *_SHOWN, *form, base, "--")

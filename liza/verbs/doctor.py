@@ -9,6 +9,7 @@ from pathlib import Path
 from liza.programs import presets
 from liza.repo import brief_filter
 from liza.repo.pins import Pins
+from liza.repo.runner import Git
 from liza.repo.survey import Survey, survey
 from liza.rules import invariants
 from liza.rules.errors import LizaError, NoCrew
@@ -48,21 +49,32 @@ def doctor(directory: Path, *, fix: bool = False) -> Report:
     """Look at the repository, the programs, the project and, where there is one, the crew."""
     found: list[Finding] = []
     settled: tuple[str, ...] = ()
-    place = _asked(found, "git", lambda: _repository(directory))
     crew = _crew(directory)
+    if crew is not None and fix:
+        settled += _pins_again(crew)
+    place = _asked(found, "git", lambda: _repository(directory, crew))
     config = Config()
     if crew is not None:
         board = _asked(found, "board", lambda: _board(crew))
         if board is not None:
             config = crew.board.read().config
             if fix:
-                settled = tuple(one.what for one in recover(crew, BY)) + _forgotten_briefs(crew)
+                settled += tuple(one.what for one in recover(crew, BY)) + _forgotten_briefs(crew)
             found += _leftovers(crew)
     if place is not None:
         running = _running(crew)
         found += running or _programs(place.root, config)
         found += _project(place.root, config)
     return Report(tuple(found), settled)
+
+
+def _pins_again(crew: Crew) -> tuple[str, ...]:
+    """Pins that are gone are taken anew, but not from the repository: by now anybody can have written there."""
+    if crew.paths.pins.exists():
+        return ()
+    git = Git(crew.paths.root)
+    Pins.of_person(git).with_key(git, brief_filter.KEY).save(crew.paths.pins)
+    return ("the pinned configuration was gone: what the repository's own configuration names will not run",)
 
 
 def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey | None]]) -> Survey | None:
@@ -76,8 +88,8 @@ def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey
     return place
 
 
-def _repository(directory: Path) -> tuple[str, Survey | None]:
-    place = fit(directory)
+def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey | None]:
+    place = fit(directory, None if crew is None else crew.git.pins)
     changed = f"{place.dirty_count} files changed (left alone; " if place.dirty_count else "clean ("
     told = f"{place.git_version} · on {place.branch}, {changed}agents start from {str(place.head)[:12]})"
     return told, place
@@ -95,7 +107,8 @@ def _board(crew: Crew) -> tuple[str, Survey | None]:
     broken = invariants.check(state)
     if broken:
         raise LizaError(f"{len(broken)} rules are broken, the first: {broken[0]}", "liza validate")
-    return f"revision {state.revision}, {len(state.tasks)} tasks, every rule holds", survey(crew.paths.root)
+    told = f"revision {state.revision}, {len(state.tasks)} tasks, every rule holds"
+    return told, survey(crew.paths.root, crew.git.pins)
 
 
 def _leftovers(crew: Crew) -> list[Finding]:

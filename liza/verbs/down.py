@@ -103,7 +103,7 @@ def purge(crew: Crew) -> Purged:
     Raises Refused, GitFailed.
     """
     down(crew)
-    found = survey(crew.paths.root)
+    found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
     brief_filter.uninstall(crew.git)

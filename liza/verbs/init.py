@@ -13,7 +13,7 @@ from pathlib import Path
 from liza.programs import presets
 from liza.repo import brief_filter, exclude
 from liza.repo.pins import Pins
-from liza.repo.runner import Git
+from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
 from liza.repo.worktrees import Worktrees
 from liza.rules.errors import Missing, Refused
@@ -71,13 +71,20 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     )
 
 
-def fit(directory: Path) -> Survey:
+def fit(directory: Path, pins: Override | None = None) -> Survey:
     """The repository, if a crew can work in it. Raises Missing, Refused: the one thing that is wrong."""
-    found = survey(directory)
+    found = survey(directory, pins)
     if found.bare:
         raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
     if found.worktree_of is not None:
         raise Refused(f"{directory} is a linked worktree of {found.worktree_of}", f"cd {found.worktree_of}")
+    place = found.root / ".git"
+    if place.is_symlink():
+        raise Refused(f"{place} is a link, and anybody who works here can turn it", f"ls -l {place}")
+    if not place.exists():
+        raise Refused(
+            f"the files of this repository lie in {found.root}, away from its git directory", "git config core.worktree"
+        )
     if not found.merges_without_checkout:
         raise Missing(
             f"git {found.git_version} is too old: merges are made aside, with git 2.38 or later", "git --version"

@@ -162,15 +162,15 @@ def _test(crew: Crew, task: Task, made: Merging) -> Red | None:
 def set_up(crew: Crew, slot: str) -> str | None:
     """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
     config = crew.board.read().config
-    place = crew.paths.slot(slot)
-    sandbox.copy(crew.paths.root, place, config.sandbox_copy)
-    if not config.sandbox_setup or not sandbox.setup_due(place, config.sandbox_setup, config.sandbox_setup_files):
+    place, there = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
+    sandbox.copy(crew.paths.root, there, config.sandbox_copy)
+    if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
         return None
     log = crew.paths.logs / f"setup-{slot}.log"
     done = commands.run(config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root)
     if not done.green:
         return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
-    sandbox.mark_setup_done(place, config.sandbox_setup, config.sandbox_setup_files)
+    sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
     return None
 
 

@@ -32,11 +32,7 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
     if task_id not in (None, task):
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
     record = crew.run_dir(caller.run).record()
-    commit = (
-        record.commit
-        if record and record.commit
-        else crew.git.at(crew.paths.slot(caller.agent)).out("rev-parse", "HEAD")
-    )
+    commit = record.commit if record and record.commit else crew.worktrees.head(caller.agent)
     with crew.change(caller.run, word, task) as tx:
         judge = reviewing.approve if word == "approve" else reviewing.reject
         tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
