@@ -1,17 +1,89 @@
-"""Bytes onto the disk in the ways that a crash cannot tear."""
+"""Bytes onto the disk in the ways that a crash cannot tear, and from it without being led astray by what is no file."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shlex
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from liza import faults
+from liza.rules.errors import DiskRefused
+
+LARGEST: Final = 16 << 20
+"""Bytes of a board, and of what a revision keeps of it. To read and judge so much takes about as long as others wait
+for the lock; a board of 5,000 tasks has a third of it."""
+
+_PLAIN: Final = os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe must not hold up who opens it."""
+_OWN: Final = _PLAIN | os.O_NOFOLLOW
+"""What is written must not end up elsewhere, over a file that a link leads to."""
+_HINTS: Final = {
+    errno.ENOSPC: "df -h .",
+    errno.EDQUOT: "df -h .",
+    errno.EROFS: "findmnt -T .",
+    errno.EFBIG: "ulimit -f",
+}
 
 
+@contextlib.contextmanager
+def named() -> Iterator[None]:
+    """What the disk refuses inside is raised as DiskRefused."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: OSError) -> DiskRefused:
+    place = error.filename2 or error.filename
+    said = f"{place}: {error.strerror}" if place else error.strerror
+    hint = _HINTS.get(error.errno or 0)
+    if hint is None:
+        word = shlex.quote(str(place))
+        blocked = error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY)
+        hint = "liza doctor" if not place else f"mv {word} {word}.odd" if blocked else f"ls -ld {word}"
+    return DiskRefused(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
+
+
+def regular(descriptor: int, path: Path) -> os.stat_result:
+    """What is open, if it is a file. Raises OSError for a directory, a pipe, a device."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "this is no file but something else", str(path))
+    return found
+
+
+def opened(path: Path, flags: int) -> int:
+    """A descriptor of a file of Liza's own, which no link may lead away from. Raises OSError."""
+    descriptor = os.open(path, flags | _OWN, 0o666)
+    try:
+        regular(descriptor, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read(path: Path, most: int) -> bytes:
+    """The bytes of a file. Raises OSError, also for what is no file, and for one with more than ``most`` bytes."""
+    descriptor = os.open(path, os.O_RDONLY | _PLAIN)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        size = regular(descriptor, path).st_size
+        data = file.readall() if size <= most else b""
+    if size > most or len(data) > most:
+        raise OSError(errno.EFBIG, f"more than {most >> 20} MB ({size} bytes)", str(path))
+    return data
+
+
+@named()
 def append(path: Path, data: bytes) -> None:
     """Appends and waits until the disk has it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         _all(descriptor, data)
         faults.point("written", path.name)
@@ -21,9 +93,10 @@ def append(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
+@named()
 def aside(path: Path, data: bytes) -> None:
     """Writes a file that is not in use yet, and waits until the disk has it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    descriptor = opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         _all(descriptor, data)
         faults.point("written", path.name)
@@ -38,11 +111,12 @@ def swap(path: Path, data: bytes) -> None:
     swap_from(path.parent, path, data)
 
 
+@named()
 def swap_from(directory: Path, path: Path, data: bytes) -> None:
     """The same, the new file being made in another directory of the same disk."""
     directory.mkdir(parents=True, exist_ok=True)
     fresh = directory / f"{path.name}.new"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    descriptor = opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if data:
             _reserve(descriptor, len(data))
@@ -61,6 +135,7 @@ def _reserve(descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
 
 
+@named()
 def settle_directory(path: Path) -> None:
     """Waits until the disk has the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

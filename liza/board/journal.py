@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from liza import faults
 from liza.board import files
 from liza.rules.model import State
 
@@ -57,10 +58,19 @@ def append(path: Path, record: Record) -> None:
     files.append(path, line(record))
 
 
-def _mend(path: Path) -> None:
+@files.named()
+def _opened(path: Path, flags: int) -> int | None:
+    """The journal, where there is one. Raises DiskRefused where it is no file."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        return files.opened(path, flags)
     except FileNotFoundError:
+        return None
+
+
+@files.named()
+def _mend(path: Path) -> None:
+    descriptor = _opened(path, os.O_RDWR)
+    if descriptor is None:
         return
     try:
         size = os.fstat(descriptor).st_size
@@ -69,6 +79,7 @@ def _mend(path: Path) -> None:
         start = next(_lines_backwards(descriptor, size))[0]
         torn = os.pread(descriptor, size - start, start)
         os.pwrite(descriptor, b"# torn: " + torn + b"\n", start)
+        faults.point("mended", path.name)
     finally:
         os.close(descriptor)
 
@@ -91,9 +102,8 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 def newest(path: Path) -> Iterator[Record]:
     """Records from the newest to the oldest, those that never came to be left out. A missing file has none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    descriptor = _opened(path, os.O_RDONLY)
+    if descriptor is None:
         return
     voided: set[int] = set()
     try:
@@ -113,9 +123,8 @@ def newest(path: Path) -> Iterator[Record]:
 
 def highest(path: Path) -> int:
     """The highest revision that was ever written down, void or not; 0 for none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    descriptor = _opened(path, os.O_RDONLY)
+    if descriptor is None:
         return 0
     try:
         for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
+from liza.board import files
 from liza.rules.errors import LockTimeout, Refused
 
 LIMIT: Final = 10.0
@@ -60,14 +62,17 @@ class Lock(BaseFileLock):
         return held
 
     def _acquire(self) -> None:
-        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        with files.named():
+            descriptor = files.opened(Path(self.lock_file), os.O_RDWR | os.O_CREAT)
         if not _taken_now(descriptor):
             if self._wait == 0:
                 os.close(descriptor)
                 return
             if not _Waiter(descriptor).result(self._wait):
                 return
-        os.ftruncate(descriptor, os.pwrite(descriptor, _own_name(), 0))
+        # The name is for people; on a full disk the lock is held without it.
+        with suppress(OSError):
+            os.ftruncate(descriptor, os.pwrite(descriptor, _own_name(), 0))
         self._context.lock_file_fd = descriptor
 
     def _release(self) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from liza.board import files
+
+_LARGEST: Final = 1 << 20
 
 
 class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,7 +47,7 @@ def sha(data: bytes) -> str:
 def read(path: Path) -> Seal | None:
     """The seal in a file; None where there is none that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Seal)
+        return msgspec.json.decode(files.read(path, _LARGEST), type=Seal)
     except (OSError, msgspec.DecodeError):
         return None
 

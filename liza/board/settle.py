@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from liza.board import changes, document, journal, judge, outside, seal, steps
+from liza.board import changes, document, files, journal, judge, outside, seal, steps
 from liza.board.document import RESTORE, Document
 from liza.board.journal import Record
 from liza.board.seal import Seal, sha
@@ -60,7 +60,7 @@ class Settler:
     def found(self) -> bytes:
         """The bytes of the board. Raises BoardUnreadable where there are none."""
         try:
-            return self._places.state.read_bytes()
+            return files.read(self._places.state, files.LARGEST)
         except FileNotFoundError:
             raise BoardUnreadable(f"{document.NAME} is gone", RESTORE) from None
         except OSError as error:
@@ -114,11 +114,13 @@ class Settler:
             seen = found
             time.sleep(STILL)  # stillness is a time, and no event tells it
 
+    @files.named()
     def _fingerprint(self) -> tuple[int, int, str]:
         data = self.found()
         stat = self._places.state.stat()
         return stat.st_size, stat.st_mtime_ns, self.digest(data)
 
+    @files.named()
     def settled(self, accepted: bool, patient: bool) -> Standing:
         """The board after settling. Raises BoardUnreadable, BoardTooNew, BoardInconsistent, and _Unsettled."""
         data = self.found()
@@ -155,12 +157,16 @@ class Settler:
 
     def _void(self, record: Record) -> None:
         """A revision that was announced and never came to be."""
-        journal.append(self._places.journal, Record(void=record.revision, time=time_text(self._clock.now())))
+        # First out of the spool: once the void is written nobody looks for it there, and it would go into history.
         self._spool.forget(record.revision)
+        journal.append(self._places.journal, Record(void=record.revision, time=time_text(self._clock.now())))
 
     def known(self) -> Document | None:
         """The newest board that is known to have been one: remembered, or rebuilt from the spool."""
-        newest = self._document
+        return self._newest(self._document)
+
+    def _newest(self, remembered: Document | None) -> Document | None:
+        newest = remembered
         texts = [text for _, text in self._spool.texts()][-1:]
         if texts:
             kept = document.read(texts[0], known=newest)
@@ -182,7 +188,6 @@ class Settler:
     def _settle_edit(
         self, data: bytes, digest: str, sealed: Seal | None, last: Record | None, patient: bool
     ) -> Standing:
-        known = self.known()
         remembered = (self._data, self._digest, self._document)
         try:
             found = self.document(data)
@@ -192,23 +197,33 @@ class Settler:
             if patient:
                 raise _Unsettled("broken") from None
             raise
+        if last is not None and found.state.revision < last.revision and self._never_came(sealed, last):
+            self._void(last)
+        known = self._newest(remembered[2])
         if known is not None and found.state.revision >= known.state.revision and outside.torn(known, found):
             self._data, self._digest, self._document = remembered
             if patient:
                 raise _Unsettled("torn")
             raise self._torn(known, found)
-        return self._record(found, known, digest, sealed, last)
+        return self._record(found, known, sealed)
+
+    def _never_came(self, sealed: Seal | None, last: Record) -> bool:
+        """Whether a kill kept the newest revision of the journal from the board that was then edited, or from being
+        the settlement of that very edit."""
+        if sealed is None:
+            return all(revision != last.revision for revision, _ in self._spool.texts())
+        here = seal.standing(self._places.state)
+        return last.revision > sealed.revision or (last.revision == sealed.revision and sealed.stood == here)
 
     def _torn(self, known: Document, found: Document) -> BoardInconsistent:
         gone = len(known.parts) - len(found.parts)
-        message = f"the end of {document.NAME} is missing ({gone} entries); nothing is written until it is back"
+        lost = f"{gone} entries" if gone > 0 else "part of the last entry"
+        message = f"the end of {document.NAME} is missing ({lost}); nothing is written until it is back"
         self.is_broken = True
         self.alerts.append(("torn", message, self._clock.now()))
         return BoardInconsistent(message, RESTORE)
 
-    def _record(
-        self, found: Document, known: Document | None, digest: str, sealed: Seal | None, last: Record | None
-    ) -> Standing:
+    def _record(self, found: Document, known: Document | None, sealed: Seal | None) -> Standing:
         """Gives an edit its number, its entry in the journal and its place in the spool."""
         highest = journal.highest(self._places.journal)
         number = 1 + max(found.state.revision, sealed.revision if sealed else 0, highest)
@@ -226,7 +241,8 @@ class Settler:
             alerts=messages,
             overwrote=overwrote,
         )
-        fresh = Seal(number, digest, record.sha256)
+        # Not the bytes of the edit: a kill must leave them as an edit, to be judged and numbered again.
+        fresh = Seal(number, sealed.after if sealed else "", record.sha256)
         steps.write_journal(self._places, record)
         steps.write_seal(self._places, fresh)
         item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=made.text)

@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
+from liza import faults
 from liza.board import document, files
 from liza.board.seal import sha
 from liza.rules.errors import BoardInconsistent
 
 FULL_EVERY: Final = 64
 """Each so many revisions the whole text is kept, so that a gap cannot reach far."""
+_LARGEST: Final = 4 * files.LARGEST
 LIMIT: Final = 64 << 20
 """Bytes; a larger spool is drained by the writer."""
 
@@ -61,8 +63,8 @@ class Spool:
         """The revisions that wait, ascending; one that cannot be read is left out."""
         for revision in self.revisions():
             try:
-                yield msgspec.json.decode((self._directory / str(revision)).read_bytes(), type=SpoolItem)
-            except (FileNotFoundError, msgspec.DecodeError):
+                yield msgspec.json.decode(files.read(self._directory / str(revision), _LARGEST), type=SpoolItem)
+            except (OSError, msgspec.DecodeError):
                 continue
 
     def size(self) -> int:
@@ -78,11 +80,12 @@ class Spool:
     def base(self) -> tuple[int, str] | None:
         """The newest revision that was dropped, and its text."""
         try:
-            revision, text = msgspec.json.decode(self._base.read_bytes(), type=tuple[int, str])
-        except (FileNotFoundError, msgspec.DecodeError):
+            revision, text = msgspec.json.decode(files.read(self._base, _LARGEST), type=tuple[int, str])
+        except (OSError, msgspec.DecodeError):
             return None
         return revision, text
 
+    @files.named()
     def drop(self, revision: int) -> None:
         """Lets go of the revisions up to ``revision``; the text of the newest of them stays as the base."""
         newest = None
@@ -95,18 +98,24 @@ class Spool:
         for number in self.revisions():
             if number <= revision:
                 (self._directory / str(number)).unlink(missing_ok=True)
+                faults.point("dropped", "spool")
 
+    @files.named()
     def forget(self, revision: int) -> None:
         """Takes out a revision that never came to be."""
         (self._directory / str(revision)).unlink(missing_ok=True)
+        faults.point("forgotten", "spool")
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """Each revision with its text, ascending, from the base on; those that cannot be rebuilt are left out."""
-        text = None
+        text, dropped = None, 0
         if (base := self.base()) is not None:
-            text = base[1]
+            dropped, text = base
             yield base
         for item in self.items():
+            if item.revision <= dropped:
+                # A kill between the new base and the last unlink left it; its text would not fit behind the base.
+                continue
             try:
                 text = item.full if item.full is not None else None if text is None else replay(text, item)
             except BoardInconsistent:

@@ -44,12 +44,14 @@ def write_aside(places: Places, data: bytes) -> Path:
     return fresh
 
 
+@files.named()
 def rename(places: Places, fresh: Path) -> None:
     """Step 5: from here on it happened."""
     fresh.rename(places.state)
     faults.point("renamed", places.state.name)
 
 
+@files.named()
 def settle_directory(places: Places) -> None:
     """Step 6: and the disk knows."""
     files.settle_directory(places.liza)

@@ -99,6 +99,12 @@ class NoCrew(Missing):
     code = "no-crew"
 
 
+class DiskRefused(Missing):
+    """The disk did not take a change: it is full or read-only, or no file stands where one must. Exit code 5."""
+
+    code = "disk-refused"
+
+
 class LockTimeout(LizaError):
     """A lock was not had in time; the message names its holder. Exit code 75."""
 
