@@ -1,0 +1,312 @@
+"""What stands between a crew and a loss: each defence, how a test does without it, and which tests then fail.
+
+A switch is given what it replaces and gives what stands there instead. Nothing of Liza is imported before a switch is
+thrown: the patch has to be there before anybody copies a name out of the patched module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.ablation.switches import Switch
+
+STORE = "tests/edges/test_board_store.py::"
+TREES = "tests/edges/test_repo_worktrees.py::"
+PINS = "tests/edges/test_repo_pins.py::"
+FILTER = "tests/edges/test_repo_brief_filter.py::"
+MERGES = "tests/edges/test_repo_merges.py::"
+CLAIMING = "tests/unit/test_claiming.py::"
+WORKING = "tests/unit/test_working_and_reviewing.py::"
+OWN = "tests/edges/test_defence_"
+
+
+@dataclass(frozen=True)
+class Defence:
+    """``fails`` are the tests that fail without it: each of them, and not just one."""
+
+    protects: str
+    switches: Mapping[str, Switch]
+    fails: tuple[str, ...]
+
+
+def gives(value: Any) -> Switch:
+    """Instead: something that does nothing and gives ``value``."""
+    return lambda was: lambda *words, **named: value
+
+
+def _unreserved(was: Callable[..., Any]) -> Any:
+    from msgspec.structs import replace
+
+    return lambda state, task, *rest: was(state, replace(task, reservation=None), *rest)
+
+
+def _any_run(was: Callable[..., Any]) -> Any:
+    return lambda state, task_id, run: state.task(task_id)
+
+
+def _in_place(was: Callable[..., Any]) -> Any:
+    from liza.board import files
+
+    return lambda places, fresh: files.aside(places.state, fresh.read_bytes())
+
+
+@contextmanager
+def _unlocked(*words: Any, **named: Any) -> Iterator[int]:
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _no_lock(was: Callable[..., Any]) -> Any:
+    def taken(self: Any) -> None:
+        self._context.lock_file_fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+
+    return taken
+
+
+def _as_found(was: Callable[..., Any]) -> Any:
+    return lambda self: self._settler.document(self._settler.found()).state
+
+
+def _always_settled(was: Callable[..., Any]) -> Any:
+    def settle(git: Any, name: str) -> bool:
+        git.out("--literal-pathspecs", "add", "--", name)
+        return True
+
+    return settle
+
+
+def _to_the_end(was: Callable[..., Any]) -> Any:
+    def end(text: bytes, start: int) -> int:
+        found = was(text, start)
+        return len(text) if found is None else found
+
+    return end
+
+
+def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
+    def held(task: Any, agent: str, now: Any, evidence: Any) -> str | None:
+        return was(task, agent, now, evidence) if task.lease_expires and task.lease_expires > now else None
+
+    return held
+
+
+def _blind_swap(was: Callable[..., Any]) -> Any:
+    def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
+        from liza.repo.merges import Advance
+
+        git.out("update-ref", f"refs/heads/{branch}", candidate)
+        return Advance("moved")
+
+    return advance
+
+
+def _by_number(was: Callable[..., Any]) -> Any:
+    return lambda process: not os.path.exists(f"/proc/{process.pid}")  # noqa: PTH110 - nothing is imported here
+
+
+def _here(was: Callable[..., Any]) -> Any:
+    """git believes what lies at ``.git`` in the slot."""
+    return lambda self, slot: self.git.at(self.paths.slot(slot))
+
+
+TABLE: dict[str, Defence] = {
+    # ── the board ──
+    "board lock": Defence(
+        "no update is lost between two that change the board at once",
+        {"liza.board.lock:Lock._acquire": _no_lock},
+        (f"{OWN}board.py::test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost",),
+    ),
+    "rename": Defence(
+        "whoever reads sees the old board or the new one; a crash leaves one of them",
+        {"liza.board.steps:rename": _in_place},
+        (
+            f"{OWN}board.py::test_who_opened_the_board_before_a_change_reads_all_of_the_old_one",
+            f"{OWN}board.py::test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
+        ),
+    ),
+    "seal": Defence(
+        "a change that a crash cut short is told from an edit by hand",
+        {"liza.board.seal:write": gives(None), "liza.board.seal:read": gives(None)},
+        (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_aside]",),
+    ),
+    "journal": Defence(
+        "each revision is written down before it happens, and an old copy put back is recognised",
+        {"liza.board.steps:write_journal": gives(None)},
+        (
+            f"{STORE}test_a_transaction_leaves_board_journal_seal_and_spool_that_agree",
+            f"{STORE}test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since",
+        ),
+    ),
+    "spool": Defence(
+        "what each revision changed is kept until history has it",
+        {"liza.board.steps:write_spool": gives(None)},
+        (
+            f"{STORE}test_a_transaction_leaves_board_journal_seal_and_spool_that_agree",
+            f"{STORE}test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged",
+        ),
+    ),
+    "guarded read": Defence(
+        "a board that is being typed or written in place is not taken for what it says at that moment",
+        {"liza.board.store:Board.read": _as_found},
+        (f"{STORE}test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done",),
+    ),
+    "torn end": Defence(
+        "a board whose end is missing is no board with fewer tasks",
+        {"liza.board.outside:torn": gives(False)},
+        (f"{STORE}test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_over",),
+    ),
+    "invariants": Defence(
+        "no change adds a violation",
+        {"liza.board.judge:added": gives(())},
+        (f"{STORE}test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way",),
+    ),
+    "mended journal": Defence(
+        "what a crash left half written in the journal swallows no later entry",
+        {"liza.board.journal:_mend": gives(None)},
+        (f"{STORE}test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment",),
+    ),
+    # ── claims ──
+    "reservation": Defence(
+        "one owner for a task, with its worktree, whoever claims at once",
+        {"liza.rules.choose:obstacle": _unreserved},
+        (
+            f"{CLAIMING}test_two_claimers_at_once_the_second_reservation_is_refused",
+            f"{OWN}claim.py::test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
+        ),
+    ),
+    "run fence": Defence(
+        "a session that lost its task says nothing about it any more",
+        {"liza.rules.taking:owned": _any_run},
+        (
+            f"{WORKING}test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume",
+            f"{CLAIMING}test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back",
+        ),
+    ),
+    "dead-proof": Defence(
+        "no task is taken from a session that may still be at work",
+        {"liza.rules.choose:_still_held": _lapsed_is_enough},
+        (
+            f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session",
+            f"{OWN}claim.py::test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
+        ),
+    ),
+    "start time": Defence(
+        "a process number that changed hands is not taken for the one that had it",
+        {"liza.programs.processes:proved_dead": _by_number},
+        ("tests/edges/test_programs_rundir.py::test_this_process_lives_and_its_pid_with_another_start_is_dead",),
+    ),
+    "strays": Defence(
+        "what a dead session left running does not write into its successor's worktree",
+        {"liza.programs.processes:kill_run": gives(())},
+        (f"{OWN}claim.py::test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over",),
+    ),
+    # ── worktrees ──
+    "serialised add": Defence(
+        "nobody removes a worktree that another git is still making",
+        {"liza.repo.worktrees:locked": lambda was: _unlocked},
+        (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
+    ),
+    "half-made slots": Defence(
+        "a killed worktree add stands in nobody's way",
+        {"liza.repo.slots:half_made": gives(False)},
+        (f"{TREES}test_what_a_killed_worktree_add_left_half_made_is_made_anew",),
+    ),
+    "salvage": Defence(
+        "nothing is reset that was not saved",
+        {
+            "liza.repo.salvage:salvage": gives(None),
+            "liza.repo.salvage:salvage_again": gives(None),
+        },
+        (
+            f"{TREES}test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files",
+            f"{TREES}test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files",
+        ),
+    ),
+    "owner of a slot": Defence(
+        "a slot is laid out for the run that it bears, and for no other",
+        {"liza.repo.slots:read_owner": gives(None)},
+        (
+            f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",
+            f"{TREES}test_an_owner_file_that_cannot_be_read_is_an_error_and_not_a_free_slot",
+        ),
+    ),
+    "known git directory": Defence(
+        "a slot whose .git was taken away resets no other work tree",
+        {"liza.repo.worktrees:Worktrees.slot_git": _here, "liza.repo.slots:lead_back": gives(None)},
+        (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
+    ),
+    "pins": Defence(
+        "no program runs that was written into git's configuration after init",
+        {"liza.repo.pins:Pins.overrides": gives(())},
+        (
+            f"{PINS}test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours",
+            f"{PINS}test_a_planted_merge_driver_does_not_run_and_loses_neither_side",
+        ),
+    ),
+    # ── briefs ──
+    "index only if equal": Defence(
+        "settling the index stages no work of an agent",
+        {"liza.repo.brief_filter:settle_index": _always_settled},
+        (
+            f"{FILTER}test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_block",
+            f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
+        ),
+    ),
+    "no merge under way": Defence(
+        "nothing is staged into a merge, rebase or cherry-pick",
+        {"liza.repo.survey:in_progress": gives(())},
+        (
+            f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[MERGE_HEAD]",
+            f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[rebase-merge]",
+        ),
+    ),
+    "complete blocks": Defence(
+        "the clean filter takes out nothing but complete blocks",
+        {"liza.repo._filter:_end_of_block": _to_the_end},
+        ("tests/unit/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
+    ),
+    "defused texts": Defence(
+        "no text of a task ends a brief or begins one",
+        {"liza.programs.wording:defused": lambda was: lambda text: text},
+        ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
+    ),
+    # ── verdicts and merges ──
+    "reviewer is not the author": Defence(
+        "nobody approves work of their own",
+        {"liza.rules.choose:authors": gives(frozenset()), "liza.rules.invariants:of_entry": gives(())},
+        (f"{WORKING}test_a_coder_cannot_approve_its_own_work_under_any_name",),
+    ),
+    "approval in the history": Defence(
+        "a board that merely says APPROVED moves integration nowhere",
+        {"liza.rules.merging:hindrance": gives(None)},
+        (
+            f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
+            f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
+        ),
+    ),
+    "expected old value": Defence(
+        "integration moves only from the commit that the candidate was tested on",
+        {"liza.repo.merges:advance": _blind_swap},
+        (
+            f"{MERGES}test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost",
+            f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
+        ),
+    ),
+    "merge intent": Defence(
+        "a merger that died after integration moved has merged, once",
+        {"liza.rules.merging:begin": lambda was: lambda state, task_id, merging: state},
+        (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
+    ),
+    "settled mergers": Defence(
+        "what a dead merger left is settled before anything else is merged",
+        {"liza.verbs.merge:settle_dead_merger": gives(None)},
+        (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
+    ),
+}

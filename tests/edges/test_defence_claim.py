@@ -1,0 +1,76 @@
+"""A claim under way, a session that lives, and what a dead one left: each keeps others out, or is kept out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs import processes
+from liza.rules.errors import Refused
+from liza.verbs import claim
+from liza.verbs.crew import find_crew
+from tests.journeys.crews import Crew, started
+
+
+def _lapsed(crew: Crew) -> None:
+    """Until the lease of task-1 has run out."""
+
+    def over(state: object) -> bool:
+        until = crew.task("task-1").lease_expires
+        return until is not None and until < datetime.now(UTC)
+
+    crew.wait(over, "the end of the lease")
+
+
+def test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.add("task-1")
+        here = find_crew(crew.root)
+        run, task, slot, evidence = claim._reserve(here, "coder-1", "task-1")
+        with pytest.raises(Refused, match=r"coder-1 is taking it as coder-1\.1"):
+            claim.take(here, "coder-2", "task-1")
+        done = claim._prepare_and_confirm(here, "coder-1", claim.Claimed(task, run, slot, None), evidence)
+        assert (crew.task("task-1").assigned_to, crew.task("task-1").worktree) == ("coder-1", done.slot)
+
+
+@contextmanager
+def _session_of(crew: Crew, run: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that bears the run's name."""
+    env = {**os.environ, "LIZA_RUN": run, "LIZA_ROOT": str(crew.paths.root)}
+    child = subprocess.Popen(["sleep", "600"], env=env)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_lapsed_claim_is_not_taken_over_while_its_session_lives(tmp_path: Path) -> None:
+    with started(tmp_path, lease_duration=1) as crew:
+        crew.add("task-1")
+        crew.gate("gate")
+        program = crew.script("coder", 'echo "$$" > "$NOTES/at-work"\nread line < "$NOTES/gate"\n')
+        supervisor = crew.agent("coder-1", program)
+        crew.wait_note("at-work")
+        supervisor.kill()
+        _lapsed(crew)
+        told = crew.liza("claim", "task-1", "--agent", "coder-2", code=1)
+        assert "not proved dead" in told
+        assert crew.task("task-1").assigned_to == "coder-1"
+
+
+def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over(tmp_path: Path) -> None:
+    with started(tmp_path, lease_duration=1) as crew:
+        crew.add("task-1")
+        crew.liza("claim", "task-1", "--agent", "coder-1")
+        with _session_of(crew, "coder-1.1") as stray:
+            assert tuple(processes.with_run("coder-1.1", crew.paths.root))
+            _lapsed(crew)
+            crew.liza("claim", "task-1", "--agent", "coder-2")
+            assert stray.poll() is not None or not tuple(processes.with_run("coder-1.1", crew.paths.root))
