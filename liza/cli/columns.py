@@ -9,7 +9,10 @@ from typing import Final
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]|\x1b(?!\[[0-9;]*m)")
+_OWN: Final = "|".join(("0", *_CODES.values()))
+_STEERING: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_CONTROLS: Final = re.compile(rf"[{_STEERING}]|\x1b(?!\[(?:{_OWN})m)")
+"""Orders to a terminal, and marks that have it show letters in another order; but for the colours of ``paint``."""
 
 
 def paint(text: str, colour: str, wanted: bool) -> str:
@@ -43,6 +46,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         cells = [row[place] + " " * (most - width(row[place])) for place, most in zip(kept, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """JSON whose strings hold no letter that would steer a terminal, and mean what they meant."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def harmless(text: str) -> str:

@@ -96,9 +96,12 @@ def _tell(name: str, error: LizaError, as_json: bool) -> int:
         import json
 
         told = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
-        text = json.dumps(told, ensure_ascii=False)
+        text = json.dumps(told)
     else:
+        from liza.cli.columns import harmless
+
         text = f"{name}: {error.message}" + (f"\n  next: {error.hint}" if error.hint else "")
+        text = harmless(text)
     try:
         sys.stdout.flush()
         sys.stderr.write(text + "\n")

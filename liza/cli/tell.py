@@ -6,7 +6,7 @@ import os
 import sys
 from typing import IO, Any
 
-from liza.cli.columns import harmless
+from liza.cli.columns import escaped, harmless
 from liza.verbs.answer import Answer
 
 
@@ -20,14 +20,14 @@ def out(text: str) -> None:
 def notice(text: str) -> None:
     """Say something beside the data, on stderr."""
     sys.stdout.flush()
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(harmless(text) + "\n")
 
 
 def json(value: Any) -> None:
     """Write a value as JSON to stdout: structs as mappings, times as RFC 3339."""
     import msgspec
 
-    out(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    out(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def answer(said: Answer, as_json: bool) -> None:
@@ -51,16 +51,18 @@ def line(value: Any) -> None:
     """Write a value as one line of JSON, at once."""
     import msgspec
 
-    live(msgspec.json.encode(value).decode() + "\n")
+    live(escaped(msgspec.json.encode(value).decode()) + "\n")
 
 
 def live(text: str) -> None:
     """Write a text to stdout at once: somebody watches."""
-    sys.stdout.write(text if not text or text.endswith("\n") else text + "\n")
+    shown = harmless(text)
+    sys.stdout.write(shown if not shown or shown.endswith("\n") else shown + "\n")
     sys.stdout.flush()
 
 
 def screen(text: str) -> None:
     """Draw a text over the last one on a terminal; one after the other elsewhere."""
-    clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else ""
-    live(clear + text)
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        sys.stdout.write("\x1b[H\x1b[2J")
+    live(text)

@@ -26,6 +26,8 @@ from typing import Any
 
 LAST_WORDS = 2.0  # seconds between TERM and KILL for what the program left running
 GONE = 5.0  # seconds after KILL before the end is reported all the same
+LARGEST, KEPT = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
+LOOK, LOOK_SOON, MUCH = 1.0, 0.05, 4 << 20  # seconds between looks at it; bytes in one that make the next come soon
 SUBREAPER, DEATH_SIGNAL = 36, 1
 DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTSTP)
 
@@ -50,6 +52,7 @@ def main(run_dir: str, lock: int) -> None:
     with contextlib.suppress(OSError):  # The starter may be dead already; the files say the same.
         os.write(report, error or b"started")
     os.close(report)
+    watch_output()
     status = wait_for(child)
     strays = sweep()
     write("exit.json", {**the_end(status, error.decode()), "strays": strays, "time": now()})
@@ -106,7 +109,7 @@ def become(launch: dict[str, Any]) -> None:
     for name in (*DEAF_TO, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 1)
+    os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
     os.dup2(1, 2)
     # Read and write: a FIFO that its reader also holds open for writing never ends.
     os.dup2(os.open(launch["stdin"], os.O_RDWR if launch["stdin"].endswith("stdin.fifo") else os.O_RDONLY), 0)
@@ -131,6 +134,38 @@ def forward(child: int) -> None:
             os.killpg(child, number)
 
     signal.signal(signal.SIGTERM, pass_on)
+
+
+def watch_output() -> None:
+    """Keep the program's output from filling the disk, for as long as it runs."""
+    size = 0
+
+    def look(_number: int, _frame: FrameType | None) -> None:
+        nonlocal size
+        before, size = size, cap("output.log")
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SOON if size - before > MUCH else LOOK)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK)
+
+
+def cap(path: str | os.PathLike[str], largest: int = LARGEST, kept: int = KEPT) -> int:
+    """Cut a file that grew too large to its last part; its size then. Who writes has it open for appending, so the
+    next word comes after that part."""
+    # Not through a link: that would cut a file of somebody else.
+    with contextlib.suppress(OSError), os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size <= largest:
+            return size
+        file.seek(size - kept)
+        last = file.read(kept)
+        told = f"[liza: this log was cut at {size} bytes; what follows is its last part]\n"
+        os.ftruncate(file.fileno(), 0)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        with os.fdopen(handle, "ab", buffering=0) as end:
+            end.write(told.encode() + last)
+        return kept
+    return 0
 
 
 def wait_for(child: int) -> int:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from liza.programs import aside
-from liza.rules.errors import LizaError, Usage
+from liza.rules.errors import LizaError, Refused, Usage
 from liza.rules.model import Entry
 from liza.rules.paths import Paths, agent_of
 
@@ -68,6 +68,10 @@ class RunDir:
         """Make the directory, for this user's eyes only, with its record. Repeatable."""
         for directory in (self.path.parent.parent, self.path.parent, self.path):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if directory.is_symlink():
+                raise Refused(
+                    f"{directory} is a link, and a run's files are written in the crew's own", f"rm {directory}"
+                )
         self._put("run.json", record)
 
     def exists(self) -> bool:

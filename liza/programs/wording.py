@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from liza.rules.secrets import redacted
+
 BEGIN = "<!-- liza:begin run={run} -->"
 END = "<!-- liza:end run={run} -->"
 CUT = " […] (cut: see MORE)"
@@ -12,8 +14,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def defused(text: str) -> str:
-    """``text`` without marks of a block and without characters that a terminal or a parser takes as orders."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    """``text`` without marks of a block, without characters that a terminal or a parser takes as orders, and without
+    secrets: what stands in a brief is sent to whoever runs the model."""
+    text = redacted(text).replace("\r\n", "\n").replace("\r", "\n")
     return _MARK.sub("<!- -", _CONTROL.sub("", text))
 
 

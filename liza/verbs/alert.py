@@ -6,8 +6,10 @@ import msgspec
 
 from liza.board.files import swap
 from liza.board.lock import Lock
+from liza.programs import kept
 from liza.rules.alarms import Alarm
 from liza.rules.model import State
+from liza.rules.secrets import redacted
 from liza.verbs.crew import Crew
 from liza.verbs.status import found_alarms
 
@@ -40,5 +42,5 @@ def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
 def write_down(crew: Crew, lines: list[str]) -> None:
     """Append lines to `.liza/alerts.log`, each with its time."""
     stamp = f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ}"
-    with crew.paths.alerts.open("a", encoding="utf-8") as log:
-        log.writelines(f"{stamp}  {line}\n" for line in lines)
+    with kept.appended(crew.paths.alerts) as log:
+        log.writelines(f"{stamp}  {redacted(line)}\n" for line in lines)

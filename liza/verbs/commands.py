@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza import faults
-from liza.programs import processes
+from liza.programs import kept, processes
+from liza.rules.secrets import redacted
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,10 @@ class Outcome:
 
     def tail(self, lines: int = 20) -> str:
         """The last lines that the command said."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return redacted("\n".join(kept.tail(self.log).splitlines()[-lines:]))
 
 
+LOOK = 1.0  # seconds between two looks at the size of a log
 MARK = "merge"
 """The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
 
@@ -43,9 +45,9 @@ def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> O
     """
     import time
 
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     began = time.monotonic()
-    with log.open("wb") as out:
+    with kept.fresh(log) as out:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             cwd=directory,
@@ -58,12 +60,26 @@ def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> O
         faults.point("spawned", "command")
         try:
             with _ended_by_term():
-                code: int | None = process.wait(timeout=limit)
+                code: int | None = _wait(process, log, began + limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             _end_group(process)
     return Outcome(code, time.monotonic() - began, log)
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
+    """Its exit code; its log is kept small meanwhile. Raises TimeoutExpired at ``end``."""
+    import time
+
+    while True:
+        left = end - time.monotonic()
+        try:
+            return process.wait(timeout=max(0.0, min(left, LOOK)))
+        except subprocess.TimeoutExpired:
+            kept.cap(log)
+            if left <= LOOK:
+                raise
 
 
 @contextmanager

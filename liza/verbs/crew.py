@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING
 
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
+from liza.programs import kept
 from liza.programs.rundir import RunDir
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import NoCrew
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import Paths, agent_of
+from liza.rules.secrets import redacted, redacted_since
 from liza.verbs import sessions
 
 if TYPE_CHECKING:
     from liza.repo.runner import Git
     from liza.repo.worktrees import Worktrees
+
+
+PERSON = "human:"
+"""How the name of a person begins, where it stands for who said something."""
 
 
 class SystemClock:
@@ -74,19 +80,23 @@ class Crew:
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:
-        """A transaction whose fields for readers are rewritten with whatever the verb changed."""
+        """A transaction whose fields for readers are rewritten with whatever the verb changed.
+
+        What an agent, or a program, says goes onto the board without secrets; what a person says is theirs.
+        """
         with self.board.transaction(actor, event, task=task) as tx:
             yield tx
             if tx.state is not tx.before:
-                tx.state = derive(tx.state)
+                changed = tx.state if actor.startswith(PERSON) else redacted_since(tx.before, tx.state)
+                tx.state = derive(changed)
         self.pass_on_alerts()
 
     def pass_on_alerts(self) -> tuple[str, ...]:
         """Write down what was settled on the board and a person must know, for nobody else hears of it."""
         told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.alerts())
         if told:
-            with self.paths.alerts.open("a", encoding="utf-8") as log:
-                log.writelines(f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}  {line}\n" for line in told)
+            with kept.appended(self.paths.alerts) as log:
+                log.writelines(f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}  {redacted(line)}\n" for line in told)
         return told
 
     def run_dir(self, run: str) -> RunDir:

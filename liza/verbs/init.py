@@ -159,9 +159,10 @@ def _integration(git: Git, branch: str, found: Survey) -> str:
 
 
 def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
-    for directory in (crew.paths.liza, crew.paths.locks, crew.paths.logs, crew.paths.specs):
-        directory.mkdir(exist_ok=True)
-    crew.paths.runs.mkdir(mode=0o700, exist_ok=True)
+    for directory in (crew.paths.liza, crew.paths.locks, crew.paths.specs):
+        directory.mkdir(mode=0o755, exist_ok=True)
+    for directory in (crew.paths.logs, crew.paths.runs):
+        directory.mkdir(mode=0o700, exist_ok=True)
     exclude.keep_out(crew.git)
     texts.lay(crew.paths)
     branch = options.integration_branch

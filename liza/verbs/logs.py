@@ -12,10 +12,12 @@ from liza.board import events
 from liza.programs import rundir
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.paths import agent_id, agent_of
+from liza.rules.secrets import redacted
 from liza.verbs.crew import Crew
 
 LONGEST_WAIT = 30.0  # seconds: a look in between, should an event have been lost
 _STEP = 1 << 16
+_MOST = 1 << 22  # bytes read at once
 
 
 def logs(crew: Crew, name: str, lines: int) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def logs(crew: Crew, name: str, lines: int) -> dict[str, Any]:
     if not path.exists():
         raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
     text, size = _tail(path, lines)
-    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": size, "output": text}
+    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": size, "output": redacted(text)}
 
 
 def newest_run(crew: Crew, agent: str) -> str:
@@ -52,18 +54,21 @@ def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
             while (newer := newest_run(crew, agent_of(run))) == run:
                 text, place = _more(path, place, decoder)
                 if text:
-                    yield text
+                    yield redacted(text)
                 else:
                     _wait(heard)
         text, place = _more(path, place, decoder)
-        yield f"{text}\n── {newer} ──\n"
+        yield f"{redacted(text)}\n── {newer} ──\n"
         run, place = newer, 0
 
 
 def _more(path: Path, place: int, decoder: codecs.IncrementalDecoder) -> tuple[str, int]:
     with path.open("rb") as file:
+        if file.seek(0, 2) < place:
+            # It was cut because it had grown too large: what is left of it is new.
+            place = 0
         file.seek(place)
-        data = file.read()
+        data = file.read(_MOST)
     return decoder.decode(data), place + len(data)
 
 
@@ -81,7 +86,7 @@ def _tail(path: Path, lines: int) -> tuple[str, int]:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         start, data = size, b""
-        while start > 0 and data.count(b"\n") <= lines:
+        while start > 0 and len(data) < _MOST and data.count(b"\n") <= lines:
             step = min(_STEP, start)
             start -= step
             file.seek(start)

@@ -1,0 +1,29 @@
+"""Files that programs' words are kept in: for this user's eyes, never written through a link, and never too large."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+from liza.programs._shim import cap
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+__all__ = ["appended", "cap", "fresh", "tail"]
+
+
+def appended(path: Path) -> IO[str]:
+    """A text file to add lines to. Raises OSError, also where the name is a link."""
+    return os.fdopen(os.open(path, _FLAGS, 0o600), "a", encoding="utf-8", errors="backslashreplace")
+
+
+def fresh(path: Path) -> IO[bytes]:
+    """An empty file whose every write goes to its end, so that it can be cut while somebody writes. Raises OSError."""
+    return os.fdopen(os.open(path, _FLAGS | os.O_TRUNC, 0o600), "ab", buffering=0)
+
+
+def tail(path: Path, size: int = 1 << 16) -> str:
+    """The last ``size`` bytes of a file, however large it is. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        return file.read(size).decode(errors="replace")

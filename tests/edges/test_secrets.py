@@ -1,0 +1,139 @@
+"""Secrets do not reach the board, the journal, the history, the briefs, the alerts, or the screen."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import string
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from liza.rules.secrets import redacted
+
+LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))
+PEM = "-----BEGIN {0}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3 + "-----END {0}PRIVATE KEY-----"
+# Put together here, so that nobody who looks for leaked keys finds one in this file.
+SECRETS = {
+    "anthropic": "sk-" + "ant-api03-" + LONG[:40],
+    "openai": "sk-" + "proj-" + LONG[:40],
+    "stripe": "sk_" + "live_" + LONG[:24],
+    "github": "ghp" + "_" + LONG[:36],
+    "github oauth": "gho" + "_" + LONG[:36],
+    "github fine": "github" + "_pat_" + LONG[:30],
+    "gitlab": "glpat" + "-" + LONG[:20],
+    "aws": "AKIA" + "IOSFODNN7EXAMPLE",
+    "slack": "xoxb" + "-1234567890-" + LONG[:20],
+    "google": "AIza" + LONG[:35],
+    "npm": "npm" + "_" + LONG[:36],
+    "jwt": ".".join(("eyJ" + LONG[:20], "eyJ" + LONG[:30], LONG[:30])),
+    "rsa": PEM.format("RSA "),
+    "key": PEM.format(""),
+}
+SAID = (
+    ("password=hunter2!x", "hunter2!x"),
+    ("PGPASSWORD=correct-Horse9", "correct-Horse9"),
+    ('{"api_key": "9f8e7d6c5b4a"}', "9f8e7d6c5b4a"),
+    ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCY", "wJalrXUtnFEMI"),
+    ("client_secret: 'a1b2c3d4e5'", "a1b2c3d4e5"),
+    ("curl -H 'Authorization: Bearer abcdef0123456789'", "abcdef0123456789"),
+    ("authorization: basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("postgres://admin:s3cr3t@db.internal/x", "s3cr3t"),
+    ("https://x-access-token:abc@github.com/a/b.git", ":abc@"),
+    ("NPM_TOKEN=0a1b2c3d-4e5f", "0a1b2c3d-4e5f"),
+)
+KEPT = (
+    hashlib.sha1(b"x").hexdigest(),
+    hashlib.sha256(b"x").hexdigest(),
+    str(uuid.uuid5(uuid.NAMESPACE_DNS, "x")),
+    '"integrity": "sha512-' + base64.b64encode(hashlib.sha512(b"x").digest()).decode() + '"',
+    base64.b64encode(bytes(range(256))).decode(),
+    "task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)",
+    "the token is read from the environment, and the password is asked for",
+    "password: str = getpass.getpass()",
+    "token = os.environ['TOKEN']",
+    "token=${GITHUB_TOKEN}  password=<your password>  secret={{ vault }}",
+    "def login(user, password=None, token=default):",
+    "assert token == expected_token",
+    "risk-assessment-of-the-disk-subsystem, sk-learn",
+    "max_tokens=1000000000 token_count: 123456789 monkey=a1b2c3d4",
+    "https://example.org:8080/a@b  git@github.com:a/b.git  user@host:/path",
+    "tests/test_tokens.py::test_secret_key_rotation PASSED",
+    "config.secret_key is not set; see docs/secrets.md",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "Bearer tokens are refused",
+    "mask-and-desk-" + "x" * 8,
+)
+
+
+WORDS = (
+    "sk",
+    "gh",
+    "token",
+    "key",
+    "pass",
+    "secret",
+    "bearer",
+    "auth",
+    "_",
+    "xox",
+    "akia",
+    "asia",
+    "eyj",
+    "aiza",
+    "glpat",
+)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("around", ["{}", "it said {}, then ended", "KEY='{}'", "a\n{}\nb", "({})"])
+def test_keys_of_every_known_shape_are_taken_out_wherever_they_stand(name: str, around: str) -> None:
+    text = around.format(SECRETS[name])
+    left = redacted(text)
+    assert SECRETS[name] not in left
+    assert "[redacted: " in left
+    assert redacted(left) == left
+
+
+@pytest.mark.parametrize(("text", "secret"), SAID)
+def test_what_is_called_a_secret_is_taken_out_and_its_name_stays(text: str, secret: str) -> None:
+    left = redacted(text)
+    assert secret not in left, left
+    assert redacted(left) == left
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_hashes_ids_code_and_sentences_about_secrets_stay_as_they_are(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_a_private_key_whose_end_was_cut_off_is_taken_out_to_the_end_of_the_text() -> None:
+    assert "MIIEv" not in redacted(PEM.format("EC ").partition("-----END")[0])
+
+
+@given(st.text(alphabet=string.ascii_letters + string.digits + " .,;!?()\n/-_'\"", max_size=300))
+def test_a_text_without_the_words_and_shapes_of_secrets_is_unchanged(text: str) -> None:
+    low = text.lower()
+    if not any(word in low for word in WORDS):
+        assert redacted(text) == text
+
+
+@given(st.binary(max_size=200))
+def test_bytes_in_base64_and_hex_are_unchanged(data: bytes) -> None:
+    for text in (data.hex(), base64.b64encode(data).decode(), base64.b85encode(data).decode().replace("://", "")):
+        if "=" not in text.rstrip("=") and ":" not in text:
+            assert redacted(f"blob {text}") == f"blob {text}"
+
+
+@given(st.text(max_size=200), st.sampled_from(sorted(SECRETS)), st.text(max_size=200))
+def test_twice_redacted_is_once_redacted(before: str, name: str, after: str) -> None:
+    once = redacted(f"{before} {SECRETS[name]} {after}")
+    assert SECRETS[name] not in once
+    assert redacted(once) == once
+
+
+def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
+    for part in ("-----BEGIN PRIVATE KEY-----\n", "password=", "eyJ", "a://b:", "sk-", "token" * 3 + "_", "a_"):
+        assert isinstance(redacted(part * 40_000), str)
