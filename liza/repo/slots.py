@@ -14,6 +14,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 
 _OWNER = "liza"
+_TASKS = "ref: refs/heads/task/"
 _STALE = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
 
 
@@ -124,6 +125,13 @@ def unlink(place: Path, slot: str) -> None:
         place.unlink()
 
 
+def links(worktrees: Path) -> tuple[tuple[Path, str], ...]:
+    """The links to slots, each with the slot that it leads to. Raises OSError."""
+    found = [entry for entry in worktrees.iterdir() if entry.is_symlink()] if worktrees.is_dir() else []
+    led = [(entry, str(entry.readlink())) for entry in found if not entry.name.startswith(".")]
+    return tuple((entry, to.removeprefix(".slots/")) for entry, to in led if to.startswith(".slots/"))
+
+
 def leave(worktrees: Path, place: Path) -> None:
     """Take away the links to slots, and the directories that held them if nothing else lies there. Raises OSError."""
     for found in worktrees.iterdir() if worktrees.is_dir() else ():
@@ -143,6 +151,42 @@ def read_owner(admin: Path) -> Owner | None:
         return None
     except (ValueError, TypeError) as error:
         raise GitFailed(f"{admin / _OWNER} cannot be read: {error}", "liza doctor --fix") from error
+
+
+def known_owner(admin: Path) -> Owner | None:
+    """As ``read_owner``; where the file is gone or cannot be understood, the branch in the slot tells whose it is.
+
+    For who saves all that lies in the slot before anything is done with it.
+    """
+    try:
+        known = read_owner(admin)
+    except GitFailed:
+        known = None
+    head = (admin / "HEAD").read_text(errors="replace").strip()
+    if known is not None or not head.startswith(_TASKS):
+        return known
+    return Owner(head.removeprefix(_TASKS), "unknown", done=True)
+
+
+def record_anew(slot: Path, common: Path, commit: str) -> Path:
+    """Have git know a work tree again whose records are gone, standing at ``commit``; its files stay as they are.
+
+    The new git directory, there whole or not at all. Raises OSError.
+    """
+    aside = common / f"liza-{slot.name}.{os.getpid()}"
+    aside.mkdir(exist_ok=True)
+    leads = slot.parent.resolve() / slot.name / ".git"
+    for name, text in (("HEAD", commit), ("commondir", "../.."), ("gitdir", leads)):
+        (aside / name).write_text(f"{text}\n")
+    place = common / "worktrees" / slot.name
+    number = 1
+    while os.path.lexists(place):
+        # Another work tree of that name, which a person made.
+        place = place.with_name(f"{slot.name}-{(number := number + 1)}")
+    place.parent.mkdir(exist_ok=True)
+    aside.rename(place)
+    faults.point("renamed", "records")
+    return place
 
 
 def write_owner(admin: Path, owner: Owner | None) -> None:

@@ -58,6 +58,11 @@ class Worktrees:
                 slots.write_owner(admin, None)
             elif admin is not None:
                 slots.remove_half_made(self.git, path, admin)
+            elif path.is_dir() and any(path.iterdir()):
+                # git's records of it are gone and its files are not: who has use for the slot has to save them.
+                slots.lead_back(path, slots.record_anew(path, self._common, commit))
+                self.slot_git(slot).out("read-tree", "HEAD")
+                return
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whoever dies, the lock lasts as long as this git: nobody removes what it is still writing.
             git = self.git.holding(held).within(1800)
@@ -67,7 +72,7 @@ class Worktrees:
         """Phase two of a claim: save what lies in the slot, and note whose it will be. Nothing is destroyed.
 
         The slot is made if it is not there. What is saved bears the task and run of the owner file; where there is
-        none, this task and ``salvage_as`` (or ``unknown``). Repeatable by the same run.
+        none, this task and ``salvage_as``, or the slot and ``unknown``. Repeatable by the same run.
         Raises GitFailed when something cannot be saved, Refused when a person has the task's branch checked out.
         """
         branch = branch_of(task)
@@ -107,21 +112,24 @@ class Worktrees:
             if owner.salvage is not None:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
+            if owner.before is not None and owner.before.task != task:
+                slots.unlink(self.paths.link(owner.before.task), slot)
             slots.write_owner(admin, replace(owner, done=True, before=None))
         slots.link(self.paths.link(task), slot)
 
     def finished(self, slot: str, task: str, run: str) -> bool:
         """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
         admin = self._admin(slot)
-        owner = slots.read_owner(admin) if admin is not None and self.paths.slot(slot).is_dir() else None
+        owner = slots.known_owner(admin) if admin is not None and self.paths.slot(slot).is_dir() else None
         return owner is not None and (owner.task, owner.run, owner.done) == (task, run, True)
 
     def undo(self, slot: str, task: str, run: str) -> None:
         """Give a prepared slot back to who had it before. Only what bears this run; repeatable. Raises GitFailed."""
-        admin = self._admin(slot)
-        owner = slots.read_owner(admin) if admin is not None else None
-        if admin is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
-            slots.write_owner(admin, owner.before)
+        with self._alone(slot):
+            admin = self._admin(slot)
+            owner = slots.known_owner(admin) if admin is not None else None
+            if admin is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
+                slots.write_owner(admin, owner.before)
 
     def detach(self, slot: str, commit: str, run: str) -> None:
         """A reviewer's or planner's slot, empty and at ``commit`` on no branch; made if it is not there.
@@ -129,12 +137,27 @@ class Worktrees:
         What was in it and is nowhere else is saved first. Raises GitFailed.
         """
         whole = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
-        self._have(slot, whole)
+        with self._alone(slot):
+            self._detach(slot, whole, run)
+
+    def detach_once(self, slot: str, commit: str, run: str) -> bool:
+        """``detach``, unless it was carried through for this run already: then its agent may be at work there.
+
+        Says whether anything was done. Raises GitFailed.
+        """
+        with self._alone(slot):
+            if self.finished(slot, slot, run):
+                return False
+            self._detach(slot, commit, run)
+            return True
+
+    def _detach(self, slot: str, commit: str, run: str) -> None:
+        self._have(slot, commit)
         admin, owner = self._owned(slot)
-        here = owner or Owner(slot, run, whole)
+        here = owner or Owner(slot, run, commit)
         self._empty(slot, admin, here)
-        self._checkout(slot, here, "--detach", whole)
-        slots.write_owner(admin, Owner(slot, run, whole, done=True))
+        self._checkout(slot, here, "--detach", commit)
+        slots.write_owner(admin, Owner(slot, run, commit, done=True))
 
     def clear(self, slot: str, task: str, run: str) -> None:
         """After a final status: save what is left, let the branch go, take the link away; the slot is free.
@@ -144,7 +167,7 @@ class Worktrees:
         slots.unlink(self.paths.link(task), slot)
         with self._alone(slot):
             admin = self._admin(slot)
-            owner = slots.read_owner(admin) if admin is not None else None
+            owner = slots.known_owner(admin) if admin is not None else None
             if admin is None or owner is None or owner.task != task:
                 return
             if self.paths.slot(slot).is_dir():
@@ -156,6 +179,11 @@ class Worktrees:
     def head(self, slot: str) -> str:
         """The commit the slot stands at. Raises GitFailed."""
         return self.slot_git(slot).out("rev-parse", "--verify", "HEAD^{commit}")
+
+    def tip(self, task: str) -> str | None:
+        """The newest commit on a task's branch; None while it has none. Raises GitFailed."""
+        found = branches(self.git, branch_of(task)).get(branch_of(task))
+        return None if found is None else found.commit
 
     def dirty(self, slot: str) -> tuple[str, ...]:
         """Names of changed and untracked files in the slot; a brief's block is no change. Raises GitFailed."""
@@ -179,10 +207,16 @@ class Worktrees:
 
         Raises NotYours where it is another task's or its claim was not finished, GitFailed.
         """
+        if not self.stands(slot):
+            raise NotYours(f"the slot {slot} is gone, or git's records of it", "liza doctor --fix")
         admin, owner = self._owned(slot)
         if owner is None or owner.task != task or not owner.done:
             raise NotYours(f"the slot {slot} is not laid out for {task}", "liza doctor --fix")
         slots.write_owner(admin, replace(owner, run=run))
+
+    def stands(self, slot: str) -> bool:
+        """Whether the slot is there, and git knows it."""
+        return self._admin(slot) is not None and self.paths.slot(slot).is_dir()
 
     def remove_all(self) -> tuple[str, ...]:
         """Save and remove every slot, and the links to them; the refs of what was saved. Raises GitFailed.
@@ -232,12 +266,12 @@ class Worktrees:
             self.add(slot, commit)
 
     def _owned(self, slot: str) -> tuple[Path, Owner | None]:
-        """The git directory of a slot that is there, and who has it; its ``.git`` put right."""
+        """The git directory of a slot that is there, and who is known to have it; its ``.git`` put right."""
         path, admin = self.paths.slot(slot), self._admin(slot)
         if admin is None or path.is_symlink() or not path.is_dir():
             raise GitFailed(f"{path} is no work tree of {self.paths.root}", "liza doctor --fix")
         slots.lead_back(path, admin)
-        return admin, slots.read_owner(admin)
+        return admin, slots.known_owner(admin)
 
     def _start(self, known: dict[str, Branch], branch: str) -> str:
         """Where work on a branch begins: at its tip, else at integration's."""
@@ -247,7 +281,8 @@ class Worktrees:
         return found.commit
 
     def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:
-        named = (owner.task, owner.run) if owner is not None else (task, run or "unknown")
+        # Nobody knows whose it was: kept under the slot's own name, so that no other task finds it as its own.
+        named = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
         return salvage(self.slot_git(slot), *named, kept_in=self._kept_in(slot, owner))
 
     def _kept_in(self, slot: str, owner: Owner | None) -> tuple[str, ...]:

@@ -92,14 +92,20 @@ def reserve(
     return state.with_task(replace(task, reservation=reservation, run=fence)), run
 
 
+def reserved(task: Task, run: str) -> Reservation:
+    """The reservation of ``task`` if it still bears ``run``. Raises Refused."""
+    held = task.reservation
+    if held is None or held.run != run:
+        raise Refused(f"the reservation of {task.id} no longer bears {run}", f"liza task show {task.id}")
+    return held
+
+
 def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evidence: Evidence) -> State:
     """Phase two: the reservation still bears ``run`` and every condition holds, so it is CLAIMED. Raises Refused."""
     task = find(state, task_id)
     if has_said(task, "claim", run):
         return state
-    held = task.reservation
-    if held is None or held.run != run:
-        raise Refused(f"the reservation of {task_id} no longer bears {run}", f"liza task show {task_id}")
+    held = reserved(task, run)
     open_task = _unreserved(task)
     why = obstacle(state, open_task, held.agent, now, evidence)
     if why:

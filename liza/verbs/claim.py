@@ -17,6 +17,7 @@ from liza.rules.paths import task_id as checked_task_id
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
+from liza.verbs.strays import let_go
 
 _PREPARE_LIMIT = 120.0
 
@@ -53,10 +54,13 @@ def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
     run, task, slot, evidence = _reserve(crew, agent, task_id)
     faults.point("claim", "reserved")
     try:
-        with Lock(crew.paths.task_lock(task)).acquire(timeout=_PREPARE_LIMIT):
-            done = _prepare_and_confirm(crew, agent, Claimed(task, run, slot, None), evidence)
+        lock = Lock(crew.paths.task_lock(task))
+        with lock.acquire(timeout=_PREPARE_LIMIT):
+            # Whoever settles a dead claim waits for its gits as well.
+            held = crew.holding(lock)
+            done = _prepare_and_confirm(held, Claimed(task, run, slot, None), evidence)
             faults.point("claim", "confirmed")
-            crew.worktrees.finish(slot, task, run)
+            held.worktrees.finish(slot, task, run)
             faults.point("claim", "finished")
     except BaseException:
         _undo(crew, agent, Claimed(task, run, slot, None))
@@ -84,10 +88,11 @@ def _pick(state: State, agent: str, now: datetime, evidence: Evidence) -> str:
     raise Refused(f"nothing for {agent} to claim: {getattr(chosen, 'why', None) or chosen.reason}", "liza task list")  # type: ignore[union-attr]
 
 
-def _prepare_and_confirm(crew: Crew, agent: str, at: Claimed, evidence: Evidence) -> Claimed:
-    before = crew.board.read()
-    task = taking.find(before, at.task)
-    lapsed = task.reservation.previous_run if task.reservation and task.status == "CLAIMED" else None
+def _prepare_and_confirm(crew: Crew, at: Claimed, evidence: Evidence) -> Claimed:
+    task = taking.find(crew.board.read(), at.task)
+    # Taken back while this process stood still, the slot may be at work for another by now.
+    reservation = taking.reserved(task, at.run)
+    lapsed = reservation.previous_run if task.status == "CLAIMED" else None
     if lapsed:
         # Its session is proved dead; what that session had started may still be running.
         processes.kill_run(lapsed, crew.paths.root)
@@ -104,6 +109,7 @@ def _undo(crew: Crew, agent: str, at: Claimed) -> None:
         confirmed = taking.find(tx.state, at.task).run == at.run
     if not confirmed:
         crew.worktrees.undo(at.slot, at.task, at.run)
+        let_go(crew, at.slot)
 
 
 def _stamp(when: datetime | None) -> str | None:

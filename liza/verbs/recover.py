@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from liza.board.lock import Lock
 from liza.programs import processes
+from liza.repo import sweep
 from liza.rules import taking
-from liza.rules.errors import LizaError
-from liza.rules.model import FINAL, Identity, Reservation, Status, Task
+from liza.rules.errors import LizaError, LockTimeout
+from liza.rules.model import Identity, Reservation, Status, Task
 from liza.verbs.crew import Crew
 from liza.verbs.merge import settle_dead_merger
 from liza.verbs.record import record
+from liza.verbs.strays import let_go, unlink_strays
+
+_PATIENCE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,10 @@ class Settled:
 
 def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
     """Everything that can be settled now. Raises LizaError for what can be neither settled nor left."""
-    found = [*_reservations(crew), *_worktrees(crew, by), *_merges(crew, by)]
+    with crew.change(by, "settle"):
+        # Nothing is changed: what a writer left that died is settled by whoever comes next.
+        pass
+    found = [*_reservations(crew), *_worktrees(crew, by), *_reviews(crew, by), *_merges(crew, by), *_leftovers(crew)]
     record(crew)
     return tuple(found)
 
@@ -34,17 +43,31 @@ def _reservations(crew: Crew) -> list[Settled]:
         held = task.reservation
         if held is None or not _gone(crew, held):
             continue
-        lock = Lock(crew.paths.task_lock(task.id))
-        if not lock.try_acquire():
-            continue
-        try:
-            with crew.change(held.agent, "undo", task.id) as tx:
+        with _waited_for(crew, task.id) as own:
+            if own is None:
+                continue
+            sweep.locks(own.paths, own.git)
+            with own.change(held.agent, "undo", task.id) as tx:
                 tx.state = taking.undo(tx.state, task.id, held.run)
-            crew.worktrees.undo(held.slot, task.id, held.run)
-        finally:
-            lock.release()
+            own.worktrees.undo(held.slot, task.id, held.run)
         found.append(Settled(f"{task.id}: the reservation of {held.run} was left by a dead process; taken back"))
     return found
+
+
+@contextmanager
+def _waited_for(crew: Crew, task_id: str) -> Iterator[Crew | None]:
+    """The crew with the task's lock held; None where it is not had. What a dead claim started still holds it: soon
+    over, and then nothing of that claim is at work any more."""
+    lock = Lock(crew.paths.task_lock(task_id))
+    try:
+        lock.acquire(timeout=_PATIENCE)
+    except LockTimeout:
+        yield None
+        return
+    try:
+        yield crew.holding(lock)
+    finally:
+        lock.release()
 
 
 def _gone(crew: Crew, held: Reservation) -> bool:
@@ -54,39 +77,60 @@ def _gone(crew: Crew, held: Reservation) -> bool:
 
 
 def _worktrees(crew: Crew, by: str) -> list[Settled]:
-    """Claimed tasks whose worktree was not laid out, and final ones that still hold a slot.
+    """Claimed tasks whose worktree was not laid out.
 
     What another living supervisor holds is that supervisor's to put right.
     """
     found = []
-    for task in crew.board.read().tasks:
-        if task.reservation is not None or (
-            task.assigned_to not in (None, by) and crew.supervised(str(task.assigned_to))
-        ):
+    for seen in crew.board.read().tasks:
+        if not _to_lay_out(crew, seen, by):
             continue
-        lock = Lock(crew.paths.task_lock(task.id))
-        if not lock.try_acquire():
-            continue
-        try:
-            found += _lay_out(crew, task) + _let_go(crew, task)
-        finally:
-            lock.release()
+        with _waited_for(crew, seen.id) as own:
+            # As it is now: while the lock was waited for its claim may have been finished, or another begun.
+            task = None if own is None else own.board.read().task(seen.id)
+            if own is not None and task is not None and _to_lay_out(own, task, by):
+                sweep.locks(own.paths, own.git)
+                found.append(_lay_out(own, task))
     return found
 
 
-def _lay_out(crew: Crew, task: Task) -> list[Settled]:
-    if task.status is not Status.CLAIMED or not task.worktree or not task.run or _laid_out(crew, task):
-        return []
+def _to_lay_out(crew: Crew, task: Task, by: str) -> bool:
+    if task.status is not Status.CLAIMED or task.reservation is not None or not task.worktree or not task.run:
+        return False
+    others = task.assigned_to not in (None, by) and crew.supervised(str(task.assigned_to))
+    return not others and not _laid_out(crew, task)
+
+
+def _lay_out(crew: Crew, task: Task) -> Settled:
+    assert task.worktree is not None
+    assert task.run is not None
     crew.worktrees.prepare(task.worktree, task.id, task.run, salvage_as=task.run)
     crew.worktrees.finish(task.worktree, task.id, task.run)
-    return [Settled(f"{task.id}: its worktree {task.worktree} was laid out again")]
+    return Settled(f"{task.id}: its worktree {task.worktree} was laid out again")
 
 
-def _let_go(crew: Crew, task: Task) -> list[Settled]:
-    if task.status not in FINAL or not crew.paths.link(task.id).is_symlink():
-        return []
-    crew.worktrees.clear(crew.paths.link(task.id).resolve().name, task.id, task.run or "unclaimed")
-    return [Settled(f"{task.id} is {task.status}: its worktree was saved and let go")]
+def _reviews(crew: Crew, by: str) -> list[Settled]:
+    """Reviews that were taken and whose commit was not laid out in the reviewer's worktree."""
+    found = []
+    for task in crew.board.read().tasks:
+        reviewer = task.reviewing_by
+        if reviewer is None or reviewer == by or crew.supervised(reviewer):
+            continue
+        run, commit = task.review_run, task.review_commit
+        if run and commit and crew.worktrees.detach_once(reviewer, commit, run):
+            found.append(Settled(f"{task.id}: its commit was laid out for the review {run}"))
+    return found
+
+
+def _leftovers(crew: Crew) -> list[Settled]:
+    """What is nobody's: slots and links of tasks that are over, half-made slots, locks and files of the dead."""
+    freed = [(slot, let_go(crew, slot)) for slot in crew.worktrees.names()]
+    found = [f"{task} does not need {slot} any more: saved and let go" for slot, task in freed if task]
+    found += [f"the link .worktrees/{task} led to another task's worktree" for task in unlink_strays(crew)]
+    found += [f"the half-made worktree {slot} was removed" for slot in sweep.half_made(crew.paths, crew.git)]
+    found += [f"{lock} was left by a killed git; removed" for lock in sweep.locks(crew.paths, crew.git)]
+    sweep.asides(crew.paths, crew.git)
+    return [Settled(one) for one in found]
 
 
 def _laid_out(crew: Crew, task: Task) -> bool:

@@ -93,4 +93,4 @@ def test_a_claim_killed_at_any_step_is_settled_and_costs_no_work(tmp_path: Path,
         scene.keep()
         table, wrong = killed_at_each(scene, lambda: scene.act(scene.root), stride, crew.notes)
     print(f"\n{name}: {table.total()} kills, {time.monotonic() - begun:.1f} s, {len(wrong)} wrong; found {dict(table)}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)

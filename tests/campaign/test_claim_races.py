@@ -11,25 +11,16 @@ from pathlib import Path
 import pytest
 
 from liza.rules.model import State
-from liza.rules.paths import Paths
-from liza.rules.shaping import Wanted
 from liza.verbs import claim, task
-from liza.verbs.crew import Crew as Verbs
-from liza.verbs.crew import SystemClock
+from liza.verbs.record import record
 from tests.campaign import forks
 from tests.campaign.consistency import problems
+from tests.campaign.scenes import add, fresh
 from tests.journeys.crews import BIN, Crew, started
 
 REFUSED = 1
-
-
-def fresh(root: Path) -> Verbs:
-    """A crew as a new process opens it."""
-    return Verbs(Paths(root), SystemClock())
-
-
-def add(root: Path, *ids: str) -> None:
-    task.add(fresh(root), [Wanted(one, f"Write {one}", "it is there", f"{one}.txt", "README.md") for one in ids])
+SAME = 20
+"""Races for one task before it is dropped and its slot goes to the next."""
 
 
 def race(crew: Crew, task_id: str, agents: list[str]) -> list[int]:
@@ -71,23 +62,25 @@ def test_of_several_claimers_at_once_exactly_one_owns_the_task_and_has_its_workt
     winners: Counter[str] = Counter()
     begun = time.monotonic()
     with started(tmp_path) as crew:
+        add(crew.root, *(f"task-{number}" for number in range(0, rounds, SAME)))
         for number in range(rounds):
-            task_id = f"task-{number}"
-            add(crew.root, task_id)
+            task_id = f"task-{number - number % SAME}"
             (crew.notes / "said").write_text("")
             ends = race(crew, task_id, agents)
             winners[owned_once(crew, crew.state(), task_id, agents, ends)] += 1
             if number % 25 == 0 or number == rounds - 1:
                 assert recorded_problems(crew) == []
-            over(crew, task_id)
+            if (number + 1) % SAME:
+                task.release(fresh(crew.root), task_id)
+            else:
+                over(crew, task_id)
         runs = sum(agent.runs for agent in crew.state().agents.values())
     print(f"\n{racers} claimers, {rounds} races, {time.monotonic() - begun:.1f} s: {rounds} with one owner and its")
     print(f"worktree, {rounds * (racers - 1)} refused, {runs} runs; winners {dict(sorted(winners.items()))}")
+    assert runs == rounds, "a loser was given a run"
 
 
 def recorded_problems(crew: Crew) -> list[str]:
-    from liza.verbs.record import record
-
     record(fresh(crew.root))
     return problems(crew.root)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -414,12 +415,17 @@ def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees:
     assert git(trees.paths.root, "worktree", "list", "--porcelain").count("worktree ") == 1
 
 
-def test_an_owner_file_that_cannot_be_read_is_an_error_and_not_a_free_slot(trees: Worktrees) -> None:
+def test_an_owner_file_that_cannot_be_read_makes_no_free_slot_and_another_task_finds_nothing_of_it(
+    trees: Worktrees,
+) -> None:
     claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
     (trees.paths.root / ".git" / "worktrees" / "s1" / "liza").write_text(json.dumps({"task": 1}))
-    for act in (lambda: trees.owner("s1"), lambda: trees.prepare("s1", "two", "coder-2.1", None)):
-        with pytest.raises(GitFailed, match="cannot be read"):
-            act()
+    with pytest.raises(GitFailed, match="cannot be read"):
+        trees.owner("s1")
+    claim(trees, "s1", "two", "coder-2.1")
+    assert status(trees, "s1") == []
+    assert git(trees.paths.root, "show", "refs/liza/salvage/one/unknown:unfinished.txt") == "unfinished"
 
 
 def test_slots_are_found_when_a_directory_of_the_same_name_is_known_to_git_already(
@@ -436,3 +442,38 @@ def test_a_crew_below_a_linked_directory_works(trees: Worktrees, tmp_path: Path)
     linked = Worktrees(Paths(tmp_path / "link"), Git(tmp_path / "link"))
     claim(linked, "s1", "one", "coder-1.1")
     assert linked.names() == trees.names() == ("s1",)
+
+
+def test_a_slot_whose_records_somebody_deleted_is_known_again_and_its_unfinished_files_go_on(trees: Worktrees) -> None:
+    claim(trees, "s1", "task-3", "coder-1.1")
+    tip = commit(trees, "s1", "b.txt")
+    (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
+    (trees.paths.slot("s1") / "a.txt").write_text("changed\n")
+    shutil.rmtree(trees.paths.root / ".git" / "worktrees" / "s1")
+    assert not trees.stands("s1")
+    with pytest.raises(NotYours):
+        trees.own("s1", "task-3", "coder-1.2")
+
+    trees.prepare("s1", "task-3", "coder-1.2", salvage_as="coder-1.1")
+    trees.finish("s1", "task-3", "coder-1.2")
+    assert trees.head("s1") == tip
+    assert status(trees, "s1") == [" M a.txt", "?? unfinished.txt"]
+    assert git(trees.paths.root, "show", "refs/liza/salvage/task-3/coder-1.1:unfinished.txt") == "unfinished"
+
+
+@pytest.mark.parametrize("spoiled", ["", "garbage", "{}", '{"task": 7, "run": []}', "\0" * 40])
+def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: Worktrees, spoiled: str) -> None:
+    claim(trees, "s1", "task-3", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
+    owner = trees.paths.root / ".git" / "worktrees" / "s1" / "liza"
+    owner.write_text(spoiled)
+    assert not trees.finished("s1", "task-3", "coder-1.1")
+    claim(trees, "s1", "task-3", "coder-1.2")
+    assert status(trees, "s1") == ["?? unfinished.txt"]
+
+    owner.write_text(spoiled)
+    trees.clear("s1", "task-3", "coder-1.2")
+    assert trees.owner("s1") is None
+    assert git(trees.paths.slot("s1"), "rev-parse", "--symbolic-full-name", "HEAD") == "HEAD"
+    shown = [git(trees.paths.root, "show", f"{ref}:unfinished.txt") for ref in salvages(trees)]
+    assert set(shown) == {"unfinished"}

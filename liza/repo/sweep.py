@@ -1,0 +1,74 @@
+"""What killed processes leave half made in the repository, and what nobody but them could have finished."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from liza.repo import left_locks, slots
+from liza.repo.flock import locked
+from liza.repo.pins import git_dirs
+from liza.repo.runner import Git
+from liza.rules.paths import Paths
+
+_ASIDE = re.compile(r"\.?.+\.([0-9]+)")
+
+
+def half_made(paths: Paths, git: Git) -> tuple[str, ...]:
+    """Remove slots whose ``git worktree add`` was killed; their names.
+
+    Waits for one that is at work. Raises GitFailed.
+    """
+    place, common = _places(paths, git)
+    gone = []
+    with locked(paths.worktree_lock):
+        for slot, admin in slots.below(place, common).items():
+            if slots.half_made(admin):
+                slots.remove_half_made(git, place / slot, admin)
+                gone.append(slot)
+    return tuple(gone)
+
+
+def locks(paths: Paths, git: Git) -> tuple[str, ...]:
+    """Remove the locks that killed gits left in slots and beside the refs of tasks; their names. Raises GitFailed."""
+    place, common = _places(paths, git)
+    refs = common / "refs"
+    found = [*(refs / "liza").rglob("*.lock"), *(refs / "heads" / "task").rglob("*.lock")]
+    found += [lock for admin in slots.below(place, common).values() for lock in admin.rglob("*.lock")]
+    names = tuple(str(lock.relative_to(common)).removesuffix(".lock") for lock in found)
+    return left_locks.remove(git, names)
+
+
+def asides(paths: Paths, git: Git) -> tuple[str, ...]:
+    """Remove what was written aside by a process that is gone and never renamed; the names. Raises OSError."""
+    place, common = _places(paths, git)
+    found = [link for link in _entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
+    found += [aside for admin in slots.below(place, common).values() for aside in admin.glob("liza.*")]
+    gone = [aside for aside in found if _of_the_dead(aside)]
+    for aside in gone:
+        aside.unlink(missing_ok=True)
+    return tuple(str(aside) for aside in gone)
+
+
+def _places(paths: Paths, git: Git) -> tuple[Path, Path]:
+    return paths.slot("x").parent, git_dirs(git)[1]
+
+
+def _entries(place: Path) -> Iterator[Path]:
+    yield from place.iterdir() if place.is_dir() else ()
+
+
+def _of_the_dead(aside: Path) -> bool:
+    """Whether the name says a process that is not there any more."""
+    named = _ASIDE.fullmatch(aside.name)
+    if named is None:
+        return False
+    try:
+        os.kill(int(named.group(1)), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
