@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from liza.rules import planning, reviewing, working
+from liza.rules import planning, reviewing, taking, working
 from liza.rules.errors import Usage
-from liza.rules.model import AlignmentNote, Handoff
+from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
+from liza.rules.transitions import has_said
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import RunCaller, run_caller, task_of
 from liza.verbs.crew import Crew
@@ -70,23 +71,27 @@ def _coder(crew: Crew, caller: RunCaller, note: Note) -> Answer:
 def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Answer:
     task = task_of(caller)
     with crew.change(caller.run, "handoff", task) as tx:
-        reviewing.reviewed(tx.state, task, caller.run)
-        tx.state = reviewing.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
+        if not _gave_back(tx.state, task, caller.run):
+            reviewing.reviewed(tx.state, task, caller.run)
+            tx.state = reviewing.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
     said_last(crew, caller.run, "42")
     return answer(tx.before, tx.state, task, RESTART)
 
 
+def _gave_back(state: State, task: str, run: str) -> bool:
+    """Whether this run's review was handed off, or given back, before."""
+    found = taking.find(state, task)
+    return any(has_said(found, event, run) for event in ("release review", "give up review"))
+
+
 def _planner(crew: Crew, caller: RunCaller, note: Note, done: bool) -> Answer:
     with crew.change(caller.run, "handoff") as tx:
-        if tx.state.planning.run != caller.run and _noted(tx.state.goal.alignment_history, caller.run):
-            return Answer("unchanged", None, None, "stop now")
-        planning.planned(tx.state, caller.run)
-        over = planning.planning_over(tx.state, caller.run) if done else tx.state
-        line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
-        tx.state = replace(over, goal=replace(over.goal, alignment_history=(*over.goal.alignment_history, line)))
+        heard = [line.summary for line in tx.state.goal.alignment_history if line.event == caller.run]
+        if not heard or tx.state.planning.run == caller.run:
+            planning.planned(tx.state, caller.run)
+            over = planning.planning_over(tx.state, caller.run) if done else tx.state
+            line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
+            lines = (*over.goal.alignment_history, *(() if note.summary in heard else (line,)))
+            tx.state = replace(over, goal=replace(over.goal, alignment_history=lines))
     said_last(crew, caller.run, "0" if done else "42")
     return answer(tx.before, tx.state, None, "stop now" if done else RESTART)
-
-
-def _noted(lines: Sequence[AlignmentNote], run: str) -> bool:
-    return any(line.event == run for line in lines)
