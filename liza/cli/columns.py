@@ -11,6 +11,10 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _OWN: Final = "|".join(("0", *_CODES.values()))
 _STEERING: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_ORDER: Final = r"(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\))"
+_SEQUENCES: Final = re.compile(rf"\x1b{_ORDER}")
+_FOREIGN: Final = re.compile(rf"\x1b(?!\[(?:{_OWN})m){_ORDER}")
+_ANY: Final = re.compile(rf"[{_STEERING}\x1b]")
 _CONTROLS: Final = re.compile(rf"[{_STEERING}]|\x1b(?!\[(?:{_OWN})m)")
 """Orders to a terminal, and marks that have it show letters in another order; but for the colours of ``paint``."""
 
@@ -50,9 +54,14 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def escaped(text: str) -> str:
     """JSON whose strings hold no letter that would steer a terminal, and mean what they meant."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ANY.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def harmless(text: str) -> str:
-    """The text without letters that would steer a terminal: what agents write is shown, and must not act."""
-    return _CONTROLS.sub("�", text.replace("\r\n", "\n"))
+    """The text without what would steer a terminal: what agents write is shown, and must not act."""
+    return _ANY.sub("�", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+
+
+def coloured(text: str) -> str:
+    """As ``harmless``, but for the colours of ``paint``."""
+    return _CONTROLS.sub("�", _FOREIGN.sub("", text.replace("\r\n", "\n")))

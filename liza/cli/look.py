@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.cli import quick, render, tell
+from liza.cli.columns import harmless
 from liza.cli.words import Json, new, say
 from liza.verbs.crew import find_crew
 
@@ -91,10 +92,10 @@ def logs(
     if as_json and not follow:
         tell.json(found)
         return
-    tell.live(found["output"])
+    tell.live(harmless(found["output"]))
     if follow:
         for more in verbs.follow(crew, found):
-            tell.live(more)
+            tell.live(harmless(more))
 
 
 @say(app, "agents", "liza agents coder-1")

@@ -6,15 +6,19 @@ import os
 import sys
 from typing import IO, Any
 
-from liza.cli.columns import escaped, harmless
+from liza.cli.columns import coloured, escaped, harmless
 from liza.verbs.answer import Answer
 
 
 def out(text: str) -> None:
     """Write a text to stdout, ended by one newline, with nothing in it that steers a terminal; nothing for no text."""
     if text:
-        shown = harmless(text)
+        shown = _shown(text)
         sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
+
+
+def _shown(text: str) -> str:
+    return coloured(text) if colours() else harmless(text)
 
 
 def notice(text: str) -> None:
@@ -56,7 +60,7 @@ def line(value: Any) -> None:
 
 def live(text: str) -> None:
     """Write a text to stdout at once: somebody watches."""
-    shown = harmless(text)
+    shown = _shown(text)
     sys.stdout.write(shown if not shown or shown.endswith("\n") else shown + "\n")
     sys.stdout.flush()
 

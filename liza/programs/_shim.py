@@ -44,6 +44,7 @@ def main(run_dir: str, lock: int) -> None:
     to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
     child, go, failed = spawn(launch)
+    os.umask(0o077)  # Its own from here on; the program keeps the person's.
     forward(child)
     write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
     os.write(go, b"go")

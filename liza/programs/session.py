@@ -139,7 +139,8 @@ def _shim_env(env: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def _only_session(run_dir: Path) -> Iterator[IO[bytes]]:
     """The run's session lock, handed on to the shim, which holds it until it is gone."""
-    with (run_dir / "session.lock").open("ab") as lock:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    with os.fdopen(os.open(run_dir / "session.lock", flags, 0o600), "ab") as lock:
         if not _taken(lock) or (run_dir / "session.json").exists() or (run_dir / "exit.json").exists():
             raise Refused(f"run {run_dir.name} has a session already; each start takes the next run", "liza agents")
         yield lock

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
@@ -104,3 +106,116 @@ def test_an_edit_from_outside_that_overwrote_something_stands_in_status_and_in_t
         assert crew.task("task-2").status == "UNCLAIMED"
         assert "overwrote revision" in str(crew.json("status")["alerts"])
         assert "overwrote revision" in crew.paths.alerts.read_text()
+
+
+def test_an_agent_that_deletes_gits_records_of_its_worktree_is_settled_and_its_task_is_merged(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.add("task-1")
+        program = crew.script(
+            "agent",
+            f"""\
+            case "$LIZA_RUN" in
+            coder-1.1) echo kept > kept.txt; rm -rf "$LIZA_ROOT/.git/worktrees/s1"; exit 1 ;;
+            coder-1.2) echo garbage > "$LIZA_ROOT/.git/worktrees/s1/liza"; exit 1 ;;
+            code-reviewer-*) {APPROVE.strip()} ;;
+            *) {WORK} ;;
+            esac
+            """,
+        )
+        crew.agent("coder-1", program)
+        crew.agent("code-reviewer-1", program)
+        crew.wait_status("task-1", "MERGED")
+        assert crew.git("show", "integration:kept.txt") == "kept"
+
+
+def test_a_session_is_given_none_of_the_persons_secrets_and_its_run_directory_is_for_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {
+        name: f"the-{name.lower()}-of-the-person"
+        for name in (
+            "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "OPENAI_API_KEY", "NPM_TOKEN", "DATABASE_URL",
+            "GPG_AGENT_INFO", "KUBECONFIG", "LIZA_FAULT_TRACE", "LIZA_WHATEVER", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT",
+            "LD_PRELOAD", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV",
+        )
+    }  # fmt: skip
+    with started(tmp_path) as crew:
+        crew.add("task-1")
+        program = crew.script("agent", f'env > "$NOTES/env"\nid >> "$NOTES/env"\n{WORK}\n', ready=False)
+        for name, value in secrets.items():
+            if name not in ("LIZA_FAULT_TRACE", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_CONFIG_COUNT"):
+                monkeypatch.setenv(name, value)
+        monkeypatch.setenv("LIZA_FAULT", "no.such.point")
+        monkeypatch.setenv("LIZA_FAULT_TRACE", str(tmp_path / "trace"))
+        crew.agent("coder-1", program)
+        crew.wait_status("task-1", "READY_FOR_REVIEW")
+        told = crew.wait_note("env")
+        names = {line.partition("=")[0] for line in told.splitlines()}
+        assert "LIZA_RUN" in names
+        assert not {*secrets, "LIZA_FAULT"} & names
+        assert "of-the-person" not in told
+        launch = (crew.paths.run("coder-1.1") / "launch.json").read_text()
+        assert "of-the-person" not in launch
+        assert (crew.paths.liza.stat().st_mode & 0o022, crew.paths.runs.stat().st_mode & 0o777) == (0, 0o700)
+        open_to_others = [path for path in crew.paths.runs.rglob("*") if path.lstat().st_mode & 0o077]
+        assert open_to_others == []
+
+
+def test_what_an_agent_says_stands_nowhere_with_its_secrets_and_what_a_person_says_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    token, mine = "ghp_" + "0aB1cD2eF3" * 4, "glpat-" + "0aB1cD2eF3" * 2
+    with started(tmp_path) as crew:
+        crew.add("task-1", description=f"Use {mine} for {{}}")
+        program = crew.script(
+            "agent",
+            f"""\
+            echo "the log says {token}"
+            printf '\\033]52;c;ZXZpbA==\\007\\033[2J\\033[8mhidden\\033[0m\\342\\200\\256\\n'
+            liza report workaround "used {token}" --detail workaround="PASSWORD=hunter2x9"
+            liza block "the server wants {token}" --ask "may I use password=hunter2x9 there?"
+            """,
+        )
+        crew.agent("coder-1", program)
+        crew.wait_status("task-1", "BLOCKED")
+        crew.wait(lambda _: crew.paths.alerts.exists() and "blocked" in crew.paths.alerts.read_text(), "the alert")
+        crew.liza("down")
+        shown = crew.liza("logs", "coder-1")
+        history = crew.git("log", "-p", "refs/liza/blackboard")
+        run = crew.paths.run("coder-1.1")
+        said = {
+            "board": crew.paths.state.read_text(),
+            "journal": crew.paths.journal.read_text(),
+            "history": history,
+            "alerts": crew.paths.alerts.read_text(),
+            "logs": shown,
+            "status": crew.liza("status"),
+            "task": crew.liza("task", "show", "task-1"),
+        }
+        for name, text in said.items():
+            assert token not in text, name
+            assert "hunter2x9" not in text, name
+        assert "[redacted: GitHub token]" in said["board"]
+        assert mine in said["board"]
+        assert mine not in (run / "assignment.md").read_text() + (run / "block.md").read_text()
+        assert token in (run / "output.log").read_text()
+        assert not {"\x1b", "\x07", "\u202e"} & set("".join(said.values()))
+
+
+def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_can_be_read(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.add("task-1")
+        crew.gate("go")
+        program = crew.script(
+            "agent",
+            """\
+            yes "a line that says nothing at all, again and again" | head -c 200000000
+            echo "the last word"
+            read line < "$NOTES/go"
+            """,
+        )
+        crew.agent("coder-1", program)
+        log = crew.paths.run("coder-1.1") / "output.log"
+        crew.wait(lambda _: log.exists() and "last word" in crew.liza("logs", "coder-1"), "the last word")
+        crew.wait(lambda _: log.open("rb").read(27) == b"[liza: this log was cut at ", "the cut")
+        assert log.stat().st_size < 64 << 20

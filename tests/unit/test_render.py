@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from liza.cli import render
-from liza.cli.columns import harmless, paint, table, width
+from liza.cli.columns import coloured, escaped, harmless, paint, table, width
 from liza.cli.reference import text as reference
 from liza.cli.table import HEADINGS, MODULES, QUICK
 from liza.cli.words import details, duration, listed
@@ -128,8 +129,13 @@ def test_wide_letters_take_two_cells_and_escapes_none() -> None:
 
 @given(st.text())
 def test_nothing_that_is_shown_can_steer_a_terminal(text: str) -> None:
-    assert not re.search(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", harmless(text).replace("\x1b[", ""))
-    assert harmless("\x1b]0;title\x07 \x1b[2J \x1b[31mred\x1b[0m") == "�]0;title� �[2J \x1b[31mred\x1b[0m"
+    steering = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+    assert not re.search(steering, harmless(text))
+    assert not re.search(steering, re.sub(r"\x1b\[(0|1|2|3[1-6])m", "", coloured(text)))
+    assert json.loads(escaped(json.dumps(text, ensure_ascii=False))) == text
+    order = "\x1b]52;c;ZXZpbA==\x07 \x1b[2J \x1b[31mred\x1b[0m \x1b[8mhidden \u202eabc \x9b2J"
+    assert harmless(order) == "  red hidden �abc �2J"
+    assert coloured(order) == "  \x1b[31mred\x1b[0m hidden �abc �2J"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400)])
