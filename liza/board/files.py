@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shlex
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +80,29 @@ def read(path: Path, most: int) -> bytes:
     if size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most >> 20} MB ({size} bytes)", str(path))
     return data
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process has the file open for writing, as far as the kernel tells: it gives no lease on such a file.
+
+    Where it gives none for other reasons (another owner, a file system without leases): False.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _PLAIN)
+    except OSError:
+        return False
+    try:
+        # Whoever opens the file in this moment would have us told by SIGIO, which ends a process; SIGURG does not.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    except AttributeError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @named()

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from liza.board import changes, document, files, journal, judge, outside, seal, steps
+from liza.board import changes, document, files, journal, judge, outside, seal, spool, steps
 from liza.board.document import RESTORE, Document
 from liza.board.journal import Record
 from liza.board.seal import Seal, sha
@@ -101,9 +101,9 @@ class Settler:
                 try:
                     self.is_broken = False
                     age = time.time() - found[1] / 1e9
-                    standing = self.settled(
-                        accepted=found == seen or age > STILL, patient=torn < _TORN_READS and age < _FRESH
-                    )
+                    # A slow writer stands still as well, and is not done.
+                    still = (found == seen or age > STILL) and not files.is_being_written(self._places.state)
+                    standing = self.settled(accepted=still, patient=torn < _TORN_READS and age < _FRESH)
                 except _Unsettled as unsettled:
                     torn += bool(unsettled.args)
                 else:
@@ -127,8 +127,9 @@ class Settler:
         digest = self.digest(data)
         sealed = seal.read(self._places.seal)
         last = journal.last(self._places.journal)
-        if sealed is None and last is not None and last.sha256 == digest:
-            sealed = Seal(last.revision, digest, digest)
+        if last is not None and last.sha256 == digest and (sealed is None or sealed.revision < last.revision):
+            # The journal is on the disk before the board is; after a power cut seal and spool may lag behind both.
+            sealed = Seal(last.revision, digest, digest, spool.IN_FULL)
             steps.write_seal(self._places, sealed)
         if sealed is not None and digest == sealed.after:
             if last is not None and last.revision > sealed.revision:

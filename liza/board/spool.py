@@ -15,6 +15,8 @@ from liza.rules.errors import BoardInconsistent
 
 FULL_EVERY: Final = 64
 """Each so many revisions the whole text is kept, so that a gap cannot reach far."""
+IN_FULL: Final = (("", ""),)
+"""In the place of the entries that heartbeats changed: what came before is not known, keep the next revision whole."""
 _LARGEST: Final = 4 * files.LARGEST
 LIMIT: Final = 64 << 20
 """Bytes; a larger spool is drained by the writer."""
