@@ -22,7 +22,7 @@ from liza.board.settle import Settler, Standing
 from liza.board.spool import Spool, SpoolItem
 from liza.board.steps import Places
 from liza.board.values import time_text
-from liza.rules.errors import BoardInconsistent, BoardUnreadable, NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
 
@@ -171,25 +171,47 @@ class Board:
             self._commit(nothing, known, Record(number, actor="human", event="init"), full=True)
 
     def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
-        """The whole text anew, for ``edit`` and ``restore``: judged like an edit from outside, but refused when it
-        adds a violation. A board that could not be read is kept beside the new one first."""
+        """The whole text anew, as ``edit`` has it: judged like an edit from outside, but refused when it adds a
+        violation. A board that could not be read is kept beside the new one first."""
         self._require_crew()
         with self._turned():
             try:
                 with self._settler.entered(self._held) as standing:
                     self._replace(standing, actor, event, text)
                 return
-            except BoardUnreadable:
-                wanted = document.read(text)
-            except BoardInconsistent:
-                if not self._settler.is_broken:
-                    raise
-                wanted = document.read(text)
+            except BoardInconsistent as wrong:
+                self._refuse_unless_broken(wrong)
             with self._held():
-                self._save_broken()
-                good = self._settler.known()
-                standing = self._settler.unread(good or wanted)
-                self._replace(standing, actor, event, text)
+                self._replace_broken(actor, event, text)
+
+    def restore(self, actor: str, good: Callable[[], str]) -> bool:
+        """``good`` in the place of a board that cannot be read or whose end is missing, which is kept beside it.
+
+        Whether there was need of it, judged under the lock: what somebody else has mended meanwhile stays.
+        """
+        self._require_crew()
+        with self._turned():
+            try:
+                with self._settler.entered(self._held):
+                    return False
+            except BoardInconsistent as wrong:
+                self._refuse_unless_broken(wrong)
+            with self._held():
+                try:
+                    self._settler.settled(accepted=True, patient=False)
+                except BoardInconsistent:
+                    self._replace_broken(actor, "restore", good())
+                    return True
+                return False
+
+    def _refuse_unless_broken(self, wrong: LizaError) -> None:
+        if not isinstance(wrong, BoardUnreadable) and not self._settler.is_broken:
+            raise wrong
+
+    def _replace_broken(self, actor: str, event: str, text: str) -> None:
+        wanted = document.read(text)
+        self._save_broken()
+        self._replace(self._settler.unread(self._settler.known() or wanted), actor, event, text)
 
     def rewrite(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
         """As ``replace_text``, of what ``rewritten`` makes of the text under the lock. If it raises, nothing."""

@@ -90,7 +90,7 @@ class Launcher:
             worktrees.own(task.worktree, task.id, held.run)
         except NotYours:
             # The claim holds, and whoever made it died, or was kept from laying the worktree out.
-            worktrees.prepare(task.worktree, task.id, held.run, salvage_as=None)
+            worktrees.prepare(task.worktree, task.id, held.run, salvage_as=held.run)
             worktrees.finish(task.worktree, task.id, held.run)
         return task.worktree
 

@@ -65,9 +65,14 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
 def _moved(crew: Crew, directory: RunDir) -> bool:
     """Whether the session made a commit."""
     record = directory.record()
-    if record is None or not Path(record.worktree).is_dir():
+    if record is None:
         return False
-    return crew.worktrees.head(Path(record.worktree).name) != record.commit
+    slot = Path(record.worktree).name
+    if crew.worktrees.stands(slot):
+        return crew.worktrees.head(slot) != record.commit
+    # The slot was destroyed, or git's records of it: what was committed in it is on the branch.
+    tip = crew.worktrees.tip(record.task) if record.kind == "work" and record.task else None
+    return tip is not None and tip != record.commit
 
 
 def _last_lines(directory: RunDir) -> str:
@@ -80,7 +85,7 @@ def _last_lines(directory: RunDir) -> str:
 def _take_brief_away(crew: Crew, record: Record) -> None:
     if record.worktree:
         taken = brief.take_away(Path(record.worktree), crew.run_dir(record.run))
-        if taken is not None:
+        if taken is not None and crew.worktrees.stands(Path(record.worktree).name):
             brief_filter.settle_index(crew.worktrees.slot_git(Path(record.worktree).name), taken)
     brief_filter.unbind(crew.git, record.run)
     brief_filter.unhide(crew.git, record.run)

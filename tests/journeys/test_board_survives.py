@@ -67,3 +67,16 @@ def test_comments_look_alikes_and_line_ends_are_all_there_after_fifty_transition
     found = history(crew)[revision:]
     assert [number for number, *_ in found] == list(range(revision + 1, crew.state().revision + 1))
     assert [(subject, added, gone) for _, subject, added, gone in found if added > FEW or gone > FEW] == []
+
+
+def test_a_board_whose_end_was_cut_off_is_brought_back_by_the_command_that_its_message_names(crew: Crew) -> None:
+    crew.add("task-1", "task-2")
+    for last_word in ('  - id: "task-2"', "max_coder_iterations"):
+        before, whole = crew.state(), crew.paths.state.read_text()
+        crew.paths.state.write_text(whole[: whole.index(last_word)])
+        told = crew.liza("status", code=4)
+        assert "is missing" in told
+        assert "next: liza restore --last-good" in told
+        assert crew.json("restore", "--last-good")["result"] == "changed"
+        assert (crew.state().tasks, crew.state().config) == (before.tasks, before.config)
+        assert crew.json("restore", "--last-good")["result"] == "unchanged"
