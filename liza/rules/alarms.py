@@ -28,17 +28,26 @@ class Alarm(msgspec.Struct, frozen=True):
     next: str
 
 
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
+    for another commit, and was not there at init; and how integration was moved, where it was."""
+
+    planted: tuple[str, ...] = ()
+    moved: str | None = None
+
+
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys."""
 
     evidence: Evidence = Evidence()
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
+    repository: Repository = Repository()
 
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
-    found = [*_invalid(state), *_signals(seen, now), *_config(state, seen)]
+    found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(state, seen)]
     hopeless = never_claimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
@@ -214,6 +223,16 @@ def _how_lost(state: State, task_id: str) -> str:
 def _invalid(state: State) -> Iterable[Alarm]:
     for violation in invariants.check(state):
         yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
+
+
+def _repository(state: State, seen: Repository) -> Iterable[Alarm]:
+    for line in seen.planted:
+        yield Alarm(
+            "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
+        )
+    if seen.moved is not None:
+        branch = state.config.integration_branch
+        yield Alarm("integration_moved", branch, seen.moved, f"git log --first-parent {branch}")
 
 
 def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:

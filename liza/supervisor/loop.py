@@ -20,7 +20,7 @@ from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather, unsettled
 from liza.supervisor.steps import Steps
-from liza.verbs import record
+from liza.verbs import record, tampering
 from liza.verbs.alert import raise_alarms, write_down
 from liza.verbs.crew import Crew
 from liza.verbs.orphans import end_orphans
@@ -152,12 +152,13 @@ class Supervisor:
         return left if seconds is None else min(seconds, left)
 
     def _alarm(self) -> None:
-        """Say what newly stands in somebody's way, once a revision."""
+        """Say what newly stands in somebody's way, once for each state of the board and of the repository."""
         for told in self.crew.pass_on_alerts():
             self.say(f"! {told}")
-        if self.memory.alarmed == self.seen.revision:
+        now = (self.seen.revision, tampering.stamp(self.crew, self.seen))
+        if self.memory.alarmed == now:
             return
-        self.memory.alarmed = self.seen.revision
+        self.memory.alarmed = now
         for alarm in raise_alarms(self.crew, self.seen):
             if alarm.kind not in TOLD_ALREADY:
                 self.say(f"! {alarm.message}")

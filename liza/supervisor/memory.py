@@ -43,7 +43,7 @@ class Memory:
     last_said: str = ""
     failures: int = 0
     recorded: float = float("-inf")
-    alarmed: int = 0
+    alarmed: object = None
     last_done: tuple[object, int] | None = None
     merge_tried: tuple[int, str] | None = None
 

@@ -10,6 +10,7 @@ from liza.programs import kept
 from liza.rules.alarms import Alarm
 from liza.rules.model import State
 from liza.rules.secrets import redacted
+from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.status import found_alarms
 
@@ -30,13 +31,17 @@ def raise_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
     place = crew.paths.tx / "alerts"
     before = set(msgspec.json.decode(place.read_bytes(), type=Standing)) if place.exists() else set()
-    found = {(one.kind, one.about): one for one in found_alarms(crew, state, crew.evidence(state))}
+    found = {(one.kind, one.about): one for one in _found(crew, state)}
     new = tuple(alarm for key, alarm in found.items() if key not in before)
     if new:
         write_down(crew, [f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
     if set(found) != before:
         swap(place, msgspec.json.encode(sorted(found)))
     return new
+
+
+def _found(crew: Crew, state: State) -> tuple[Alarm, ...]:
+    return found_alarms(crew, state, crew.evidence(state), tampering.look(crew, state))
 
 
 def write_down(crew: Crew, lines: list[str]) -> None:

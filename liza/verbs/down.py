@@ -16,7 +16,7 @@ from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import Refused
 from liza.rules.paths import HISTORY_REF
-from liza.verbs import commands, texts
+from liza.verbs import commands, tampering, texts
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -111,6 +111,7 @@ def purge(crew: Crew) -> Purged:
     gone, kept = _branches(crew, made, found.branch)
     _refs(crew, "refs/liza/candidates")
     _refs(crew, "refs/liza/laid-back")
+    _refs(crew, tampering.LEFT)
     if _keep_specs(crew):
         kept.append(SPECS_REF)
     if kept:

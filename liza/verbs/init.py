@@ -19,7 +19,7 @@ from liza.repo.worktrees import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import Config
 from liza.rules.paths import Paths
-from liza.verbs import commands, detect, texts
+from liza.verbs import commands, detect, tampering, texts
 from liza.verbs.answer import Answer
 from liza.verbs.crew import Crew, SystemClock
 from liza.verbs.merge import SLOT
@@ -169,6 +169,7 @@ def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     if made:
         crew.git.out("branch", "--no-track", branch, tip)
+    tampering.note_left(crew, tip)
     (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
     brief_filter.install(crew.git)
     Pins.take(crew.git).save(crew.paths.pins)
@@ -259,6 +260,7 @@ def take_out(crew: Crew, found: Survey, tip: str) -> None:
     Worktrees(crew.paths, crew.git).remove_all()
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
+    crew.git.out("update-ref", "-d", tampering.LEFT)
     made = crew.paths.liza / "made.json"
     branch = json.loads(made.read_text())["branch"] if made.exists() else None
     if branch and crew.git.out("rev-parse", f"refs/heads/{branch}") == tip and found.branch != branch:

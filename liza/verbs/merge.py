@@ -12,7 +12,8 @@ from liza.rules.errors import MergeConflict, Refused
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
 from liza.rules.transitions import Said
-from liza.verbs import commands
+from liza.verbs import commands, tampering
+from liza.verbs.alert import write_down
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -195,6 +196,9 @@ def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     with crew.change(by, "merge", task.id) as tx:
         tx.state = merging.merged(tx.state, task.id, Said(now=crew.clock.now(), by=by, commit=made.candidate), tested)
     faults.point("merge", "merged")
+    told = tampering.note_merged(crew, task, made.expected, made.candidate)
+    if told:
+        write_down(crew, [told])
     if task.worktree:
         crew.worktrees.clear(task.worktree, task.id, task.run or by)
     merges.drop_candidate(crew.git, task.id)

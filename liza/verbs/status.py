@@ -12,10 +12,11 @@ from msgspec.structs import asdict as fields_of
 
 from liza.board import journal, signals
 from liza.rules import alarms, choose, planning
-from liza.rules.alarms import Alarm, Seen
+from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.model import State
 from liza.rules.paths import role_of, run_id
+from liza.verbs import last_look
 from liza.verbs.crew import Crew
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
@@ -45,10 +46,18 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
     }
 
 
-def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, ...]:
-    """What stands, seen from here."""
+def found_alarms(
+    crew: Crew, state: State, evidence: Evidence, repository: Repository | None = None
+) -> tuple[Alarm, ...]:
+    """What stands, seen from here. What happened to the ``repository`` is known from the last look, or was looked at
+    now."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
-    seen = Seen(evidence=evidence, signals=since, unknown_config=crew.board.unknown_config())
+    seen = Seen(
+        evidence=evidence,
+        signals=since,
+        unknown_config=crew.board.unknown_config(),
+        repository=repository or last_look.read(crew.paths).seen,
+    )
     return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from liza.board.lock import Lock
 from liza.repo import merges
 from liza.rules.errors import GitFailed, MergeConflict, Refused, UnknownId
-from liza.verbs import commands
+from liza.verbs import commands, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -65,10 +65,15 @@ def _merged(crew: Crew, source: str, commit: str, into: str) -> Answer:
             names = ", ".join(done.files) or "files"
             raise Refused(f"{into} is checked out, and {names} is in the way", "git status")
         if done.outcome == "moved":
+            tampering.note_left(crew, made)
             more = {"branch": source, "merge_commit": made, "tested": tested}
             how = "its tests pass" if tested else "untested"
             told = f"{source} is in {into} as {made[:10]}, {how}"
             return Answer("changed", None, None, f"git log --first-parent {into}", more, told)
+    tip = merges.tip(crew.git, into)
+    if tip is not None:
+        # Whoever says this has seen where it stands.
+        tampering.note_left(crew, tip)
     more = {"branch": source, "merge_commit": None, "tested": None}
     return Answer("unchanged", None, None, "liza status", more, f"{into} has all of {source} already")
 

@@ -219,3 +219,51 @@ def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_
         crew.wait(lambda _: log.exists() and "last word" in crew.liza("logs", "coder-1"), "the last word")
         crew.wait(lambda _: log.open("rb").read(27) == b"[liza: this log was cut at ", "the cut")
         assert log.stat().st_size < 64 << 20
+
+
+def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_told_once_and_work_goes_on(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path) as crew:
+        crew.add("task-1")
+        program = crew.script(
+            "agent",
+            f"""\
+            case "$LIZA_RUN" in
+            coder-1.1)
+                git config filter.x.clean evil
+                tree=$(git rev-parse 'integration^{{tree}}')
+                forged=$(git commit-tree "$tree" -p integration -m "never reviewed")
+                git update-ref refs/heads/integration "$forged"
+                {WORK} ;;
+            *) {APPROVE.strip()} ;;
+            esac
+            """,
+        )
+        crew.agent("coder-1", program)
+        crew.wait_status("task-1", "READY_FOR_REVIEW")
+        crew.wait(
+            lambda _: crew.paths.alerts.exists() and "never reviewed" in crew.paths.alerts.read_text(), "the alert"
+        )
+        assert "never reviewed" in str(crew.json("status")["alerts"])
+        crew.agent("code-reviewer-1", program)
+        crew.wait_status("task-1", "MERGED")
+        crew.wait(lambda _: "onto commits that no verdict" in crew.paths.alerts.read_text(), "what the merge said")
+        told = crew.paths.alerts.read_text()
+        assert told.count("was moved outside of liza") == 1
+        assert told.count("filter.x.clean") == 1
+        crew.liza("sync", "integration")
+        assert "moved outside" not in str(crew.json("status")["alerts"])
+
+
+def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_theirs(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        there = tmp_path / "mine"
+        crew.git("worktree", "add", "-q", str(there), "integration")
+        (there / "mine.txt").write_text("mine\n")
+        crew.git("add", "-A", cwd=there)
+        crew.git("commit", "-q", "-m", "by hand", cwd=there)
+        supervisor = crew.agent("coder-1", crew.script("agent", "exit 0\n"))
+        supervisor.wait_said("moved outside of liza.*by hand")
+        crew.liza("sync", "main")
+        crew.wait(lambda _: "moved outside" not in str(crew.json("status")["alerts"]), "the end of the alarm")
