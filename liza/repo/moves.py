@@ -170,8 +170,9 @@ def _stands(there: Git, move: Move, commit: str) -> bool:
 def _files(there: Git, own: Path, move: Move) -> str:
     """Bring the files from one commit to the other, and an index aside; git's reason where it would not."""
     aside = there.having(GIT_INDEX_FILE=str(_fresh(own)))
-    aside.run("update-index", "-q", "--refresh")
-    done = aside.run("read-tree", "-m", "-u", move.expected, move.candidate)
+    # 1 says that files are changed, 128 that git would not; anything else is a git that was killed.
+    aside.run("update-index", "-q", "--refresh", codes=(0, 1))
+    done = aside.run("read-tree", "-m", "-u", move.expected, move.candidate, codes=(0, 1, 128))
     faults.point("move", "files")
     return (done.stderr[-600:] or f"git read-tree ended with {done.code}") if done.code else ""
 

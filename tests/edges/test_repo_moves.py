@@ -1,0 +1,182 @@
+"""A branch and the work tree that has it checked out move together, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from liza.repo import left_locks, merges
+from liza.repo.runner import Git
+from liza.rules.errors import Refused
+from tests.campaign import forks
+from tests.conftest import git
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A repository with integration checked out, and a candidate for it that changes, adds and removes files."""
+
+    repo: Path
+    expected: str
+    candidate: str
+
+    def advance(self) -> merges.Advance:
+        return merges.advance(Git(self.repo), "integration", self.candidate, self.expected)
+
+    def killed(self, point: str) -> None:
+        assert forks.run(self.advance, point) == -signal.SIGKILL
+
+    def settle(self) -> str:
+        merges.settle(Git(self.repo), "integration")
+        return git(self.repo, "rev-parse", "integration")
+
+    def left(self) -> list[str]:
+        return [path.name for pattern in ("*.lock", "liza-move*") for path in (self.repo / ".git").rglob(pattern)]
+
+
+@pytest.fixture
+def merge(repo: Path) -> Merge:
+    (repo / "gone.txt").write_text("gone\n")
+    (repo / "place").write_text("a file\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "second")
+    git(repo, "branch", "integration")
+    git(repo, "switch", "-q", "-c", "task/t")
+    (repo / "README.md").write_text("# A better project\n")
+    (repo / "gone.txt").unlink()
+    (repo / "place").unlink()
+    (repo / "place").mkdir()
+    (repo / "place" / "new.txt").write_text("new\n")
+    (repo / "README.md").chmod(0o755)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "work")
+    git(repo, "switch", "-q", "integration")
+    expected = git(repo, "rev-parse", "integration")
+    made = merges.candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")
+    return Merge(repo, expected, made)
+
+
+@pytest.mark.parametrize(
+    ("point", "moved"),
+    [
+        ("move.intent", False),
+        ("move.locked", False),
+        ("git.read-tree", False),
+        ("move.branch", True),
+        ("move.index", True),
+        ("move.unlocked", True),
+    ],
+)
+def test_a_merger_that_dies_at_any_step_in_a_checkout_leaves_all_of_the_move_or_none_once_it_is_settled(
+    merge: Merge, point: str, moved: bool
+) -> None:
+    (merge.repo / "mine.txt").write_text("mine\n")
+    merge.killed(point)
+    assert merge.settle() == (merge.candidate if moved else merge.expected)
+    assert merge.settle() == (merge.candidate if moved else merge.expected)
+    assert git(merge.repo, "status", "--porcelain") == "?? mine.txt"
+    assert merge.left() == []
+    if not moved:
+        assert merge.advance().outcome == "moved"
+        assert git(merge.repo, "status", "--porcelain") == "?? mine.txt"
+
+
+def test_nobody_commits_a_half_moved_checkout_and_a_lock_that_a_person_removed_does_not_keep_it_from_being_settled(
+    merge: Merge,
+) -> None:
+    merge.killed("git.read-tree")
+    assert subprocess.run(["git", "commit", "-qam", "mine"], cwd=merge.repo, capture_output=True).returncode != 0
+    (merge.repo / ".git" / "index.lock").unlink()
+    assert git(merge.repo, "status", "--porcelain") != ""
+    assert merge.settle() == merge.expected
+    assert git(merge.repo, "status", "--porcelain") == ""
+    assert merge.left() == []
+
+
+def test_half_written_and_absent_files_are_read_as_progress_and_a_persons_words_are_not(merge: Merge) -> None:
+    merge.killed("git.read-tree")
+    (merge.repo / "README.md").write_text("# A bet")
+    (merge.repo / "place" / "new.txt").unlink()
+    (merge.repo / "gone.txt").write_text("not quite gone\n")
+    assert merge.settle() == merge.expected
+    assert (merge.repo / "README.md").read_text() == "# A project\n"
+    assert git(merge.repo, "status", "--porcelain") == " M gone.txt"
+    assert (merge.repo / "gone.txt").read_text() == "not quite gone\n"
+
+
+def test_a_file_that_the_person_changed_after_a_killed_move_turns_the_branch_back_and_stays(merge: Merge) -> None:
+    merge.killed("move.branch")
+    (merge.repo / "README.md").write_text("mine\n")
+    assert merge.settle() == merge.expected
+    assert (merge.repo / "README.md").read_text() == "mine\n"
+    assert git(merge.repo, "status", "--porcelain") == " M README.md"
+    found = merge.advance()
+    assert (found.outcome, found.files) == ("waiting", ("README.md",))
+    assert merge.left() == []
+
+
+def test_a_persons_git_at_work_in_the_checkout_is_waited_for_and_then_named(merge: Merge) -> None:
+    merge.killed("move.intent")
+    (merge.repo / ".git" / "index.lock").touch()
+    with pytest.raises(Refused, match=r"another git holds .*index\.lock"):
+        merge.settle()
+    (merge.repo / ".git" / "index.lock").unlink()
+    assert merge.settle() == merge.expected
+    assert merge.left() == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "ignored"])
+def test_a_file_that_the_person_deleted_or_that_git_ignores_is_in_the_way_and_stays_as_it_is(
+    merge: Merge, how: str
+) -> None:
+    if how == "deleted":
+        (merge.repo / "README.md").unlink()
+        name = "README.md"
+    else:
+        (merge.repo / ".git" / "info" / "exclude").write_text("ignored\n")
+        (merge.repo / "ignored").write_text("mine\n")
+        git(merge.repo, "switch", "-q", "--detach", "task/t")
+        (merge.repo / "ignored").rename(merge.repo.parent / "kept")
+        (merge.repo / "ignored").write_text("theirs\n")
+        git(merge.repo, "add", "-f", "ignored")
+        git(merge.repo, "commit", "-q", "-m", "more")
+        commit = git(merge.repo, "rev-parse", "HEAD")
+        git(merge.repo, "switch", "-q", "integration")
+        (merge.repo.parent / "kept").rename(merge.repo / "ignored")
+        made = merges.candidate(Git(merge.repo), commit, merge.expected, "Merge u: more", "u")
+        merge = Merge(merge.repo, merge.expected, made)
+        name = "ignored"
+    found = merge.advance()
+    assert (found.outcome, found.files) == ("waiting", (name,))
+    assert git(merge.repo, "rev-parse", "integration") == merge.expected
+    assert not (merge.repo / name).exists() if how == "deleted" else (merge.repo / name).read_text() == "mine\n"
+
+
+def test_a_file_that_was_only_touched_is_not_in_the_way(merge: Merge) -> None:
+    os.utime(merge.repo / "README.md", (1, 1))
+    assert merge.advance().outcome == "moved"
+    assert git(merge.repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("name", ["refs/heads/integration", "HEAD", "packed-refs"])
+def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_may_hold_is_not(
+    repo: Path, name: str
+) -> None:
+    git(repo, "branch", "integration")
+    lock = repo / ".git" / f"{name}.lock"
+    lock.touch()
+    long_ago = time.time() - 60
+    os.utime(lock, (long_ago, long_ago))
+    living = subprocess.Popen(["git", "cat-file", "--batch"], cwd=repo, stdin=subprocess.PIPE)
+    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == ()
+    assert living.stdin is not None
+    living.stdin.close()
+    living.wait()
+    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert not lock.exists()
