@@ -60,6 +60,18 @@ def merged(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
+def joins(git: Git, made: str, expected: str, commit: str) -> bool:
+    """Whether ``made`` is the merge of ``commit`` into ``expected``, and has nothing else in it. Raises GitFailed."""
+    known = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", made)
+    lines = known.stdout.decode().splitlines()
+    if known.code != 0 or not lines:
+        return False
+    tree, *parents = lines[-1].split(" ")
+    if parents != [expected, commit]:
+        return False
+    return merged(git.having(GIT_ATTR_SOURCE=expected), expected, commit) == (tree, ())
+
+
 def drop_candidate(git: Git, task: str) -> None:
     """Let the candidate of a task go; nothing happens where there is none. Raises GitFailed."""
     git.out("update-ref", "-d", candidate_ref(task))
@@ -151,12 +163,13 @@ def settle(git: Git, branch: str) -> None:
 
     Raises Refused while a git of the person's is in the way, GitFailed.
     """
-    left_locks.remove(git, (f"refs/heads/{branch}", *map(candidate_ref, candidates(git))))
+    kept = candidates(git)
+    left_locks.remove(git, (f"refs/heads/{branch}", *map(candidate_ref, kept)))
     if moves.under_way(git):
         for place in checkouts(git):
             moves.settle(git.at(place))
     now = tip(git, branch)
-    for made in candidates(git).values():
+    for made in kept.values():
         if made == now:
             settle_checkout(git, branch, made, git.out("rev-parse", "--verify", f"{made}^1"))
 

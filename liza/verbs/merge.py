@@ -77,15 +77,24 @@ def settle_dead_merger(crew: Crew, by: str) -> None:
     """
     commands.end_leftovers(crew.paths.root)
     merges.settle(crew.git, _branch(crew))
-    for task in crew.board.read().tasks:
+    state = crew.board.read()
+    for task in state.tasks:
         if task.merging is None:
             continue
-        if merges.contains(crew.git, _branch(crew), task.merging.candidate):
+        ours = _is_ours(crew, state, task, task.merging)
+        if ours and merges.contains(crew.git, _branch(crew), task.merging.candidate):
             _merged(crew, by, task, task.merging)
-        elif not task.merging.waiting:
+        elif not (ours and task.merging.waiting):
             with crew.change(by, "merging", task.id) as tx:
                 tx.state = merging.dropped(tx.state, task.id)
     _let_candidates_go(crew, by)
+
+
+def _is_ours(crew: Crew, state: State, task: Task, made: Merging) -> bool:
+    """Whether the candidate is what was approved, merged, and nothing else: everybody can write onto the board."""
+    if task.status is not Status.APPROVED or merging.hindrance(state, task) or task.review_commit is None:
+        return False
+    return merges.joins(crew.git, made.candidate, made.expected, task.review_commit)
 
 
 def _let_candidates_go(crew: Crew, by: str) -> None:
@@ -106,9 +115,8 @@ def _let_candidates_go(crew: Crew, by: str) -> None:
 def offer_again(crew: Crew, by: str) -> None:
     """Tested candidates that waited for a person's files: the same candidate, nothing tested again."""
     for task in crew.board.read().tasks:
-        if task.merging is None or not task.merging.waiting:
-            continue
-        _advance(crew, by, task, task.merging)
+        if task.merging is not None and task.merging.waiting:
+            _advance(crew, by, task, task.merging)
 
 
 def _merge_one(crew: Crew, by: str, task: Task) -> None:

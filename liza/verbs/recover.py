@@ -10,7 +10,7 @@ from liza.board.lock import Lock
 from liza.programs import processes
 from liza.repo import sweep
 from liza.rules import taking
-from liza.rules.errors import LizaError, LockTimeout
+from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import Identity, Reservation, Status, Task
 from liza.verbs.crew import Crew
 from liza.verbs.merge import settle_dead_merger
@@ -151,6 +151,9 @@ def _merges(crew: Crew, by: str) -> list[Settled]:
         return []
     try:
         settle_dead_merger(crew.holding(lock), by)
+    except Refused as later:
+        # A git of the person's is at work in the checkout that has to be settled: the next merge sees to it.
+        return [Settled(later.message)]
     finally:
         lock.release()
     return [Settled(f"{task}: its merger died; settled by where integration stands") for task in open_merges]
