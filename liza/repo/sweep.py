@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from liza.repo import left_locks, slots
 from liza.repo.flock import locked
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
+from liza.rules.errors import LockTimeout
 from liza.rules.paths import Paths
 
+_PATIENCE = 30.0  # seconds
 _ASIDE = re.compile(r"\.?.+\.([0-9]+)")
 
 
 def half_made(paths: Paths, git: Git) -> tuple[str, ...]:
     """Remove slots whose ``git worktree add`` was killed; their names.
 
-    Waits for one that is at work. Raises GitFailed.
+    One that is at work is waited for, and after a while left to itself. Raises GitFailed.
     """
     place, common = _places(paths, git)
-    gone = []
-    with locked(paths.worktree_lock):
+    gone: list[str] = []
+    if not any(map(slots.half_made, slots.below(place, common).values())):
+        return ()
+    with suppress(LockTimeout), locked(paths.worktree_lock, timeout=_PATIENCE):
         for slot, admin in slots.below(place, common).items():
             if slots.half_made(admin):
                 slots.remove_half_made(git, place / slot, admin)

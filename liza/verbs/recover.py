@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from liza.board.lock import Lock
+from liza.board.lock import Lock, holder_pid
 from liza.programs import processes
 from liza.repo import sweep
 from liza.rules import taking
@@ -56,11 +56,14 @@ def _reservations(crew: Crew) -> list[Settled]:
 
 @contextmanager
 def _waited_for(crew: Crew, task_id: str) -> Iterator[Crew | None]:
-    """The crew with the task's lock held; None where it is not had. What a dead claim started still holds it: soon
-    over, and then nothing of that claim is at work any more."""
-    lock = Lock(crew.paths.task_lock(task_id))
+    """The crew with the task's lock held; None where it is not had. While its holder lives that is who goes on; the
+    gits of a dead one still hold it, and once they are over nothing of that claim is at work any more."""
+    path = crew.paths.task_lock(task_id)
+    holder = holder_pid(path) if path.exists() else None
+    lives = holder is not None and processes.identity_of(holder) is not None
+    lock = Lock(path)
     try:
-        lock.acquire(timeout=_PATIENCE)
+        lock.acquire(timeout=0 if lives else _PATIENCE)
     except LockTimeout:
         yield None
         return

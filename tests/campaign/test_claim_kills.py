@@ -94,3 +94,29 @@ def test_a_claim_killed_at_any_step_is_settled_and_costs_no_work(tmp_path: Path,
         table, wrong = killed_at_each(scene, lambda: scene.act(scene.root), stride, crew.notes)
     print(f"\n{name}: {table.total()} kills, {time.monotonic() - begun:.1f} s, {len(wrong)} wrong; found {dict(table)}")
     assert not wrong, "\n".join(wrong)
+
+
+LEFT = [
+    ("new slot", "git.worktree#1"),
+    ("used slot", "claim.prepared#1"),
+    ("lapsed claim", "claim.prepared#1"),
+    ("lapsed claim", "claim.confirmed#1"),
+    ("review", "renamed.state.yaml#1"),
+]
+"""Claims that died, for the doctor to die over."""
+
+
+@pytest.mark.parametrize("stride", [47, pytest.param(1, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(("name", "point"), LEFT)
+def test_a_doctor_killed_at_any_step_leaves_nothing_that_the_next_one_does_not_settle(
+    tmp_path: Path, name: str, point: str, stride: int
+) -> None:
+    begun = time.monotonic()
+    with started(tmp_path) as crew:
+        scene = SCENES[name](crew)
+        assert forks.run(lambda: scene.act(scene.root), fault=point, quiet=crew.notes / "said") == KILLED
+        scene.keep()
+        table, wrong = killed_at_each(scene, _fix(scene.root), stride, crew.notes)
+    print(f"\ndoctor after {name} killed at {point}: {table.total()} kills, {time.monotonic() - begun:.1f} s,", end=" ")
+    print(f"{len(wrong)} wrong; found {dict(table)}")
+    assert not wrong, "\n".join(wrong)

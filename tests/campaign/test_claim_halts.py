@@ -1,0 +1,148 @@
+"""Claims that stand still, fail half way, or meet several who put things right at the same moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.programs import processes
+from liza.verbs import claim
+from liza.verbs.doctor import doctor
+from liza.verbs.record import record
+from liza.verbs.recover import recover
+from tests.campaign import forks
+from tests.campaign.consistency import problems
+from tests.campaign.scenes import SCENES, TASK, add, fresh, lapsed, new_slot, used_slot
+from tests.journeys.crews import Crew, started
+
+REFUSED = 1
+HALTED: list[int] = []
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    with started(tmp_path) as made:
+        yield made
+    for pid in HALTED:
+        forks.kill(pid)
+    HALTED.clear()
+
+
+def halted(crew: Crew, work: Callable[[], object], point: str) -> int:
+    """A process of its own that does ``work`` and stands still at ``point``."""
+    pid = forks.fork(work, fault=f"{point}:stop", quiet=crew.notes / "said")
+    HALTED.append(pid)
+    seen = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert seen is not None
+    assert seen.si_code == os.CLD_STOPPED, (crew.notes / "said").read_text()
+    return pid
+
+
+def continued(pid: int) -> int:
+    os.kill(pid, signal.SIGCONT)
+    HALTED.remove(pid)
+    return forks.ended(pid)
+
+
+def wrong(crew: Crew) -> list[str]:
+    record(fresh(crew.root))
+    return problems(crew.root)
+
+
+@pytest.mark.parametrize("point", ["claim.reserved", "git.worktree", "claim.prepared", "claim.confirmed", "git.switch"])
+def test_a_claim_that_stands_still_for_longer_than_a_lease_is_nobodys_to_take_and_goes_on(
+    crew: Crew, point: str
+) -> None:
+    scene = new_slot(crew)
+    pid = halted(crew, lambda: scene.act(crew.root), point)
+    doctor(crew.root, fix=True)
+    recover(fresh(crew.root, 4000), "coder-9")
+    state = crew.state()
+    assert forks.run(lambda: scene.act(crew.root), quiet=crew.notes / "other") == REFUSED
+    assert continued(pid) == 0, (crew.notes / "said").read_text()
+    assert state.task(TASK) == crew.task(TASK) or point in ("claim.reserved", "git.worktree", "claim.prepared")
+    assert crew.task(TASK).assigned_to == "coder-1"
+    assert wrong(crew) == []
+
+
+def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused_and_touches_nothing(
+    crew: Crew,
+) -> None:
+    add(crew.root, TASK)
+
+    def elsewhere() -> None:
+        here = processes.identity()
+        processes.identity = lambda: replace(here, host="elsewhere")  # type: ignore[assignment]
+        claim.take(fresh(crew.root), "coder-1", TASK)
+
+    pid = halted(crew, elsewhere, "claim.reserved")
+    recover(fresh(crew.root), "coder-2")
+    assert crew.task(TASK).reservation is not None, "taken back before its lease was over"
+    recover(fresh(crew.root, 4000), "coder-2")
+    claim.take(fresh(crew.root), "coder-2", TASK)
+    admin = crew.root / ".git" / "worktrees" / "s1"
+    (crew.paths.link(TASK) / "begun.txt").write_text("at work\n")
+    before = {path.name: path.read_bytes() for path in admin.iterdir() if path.is_file()}
+    owner = (admin / "liza").stat().st_ino
+
+    assert continued(pid) == REFUSED
+    assert "the reservation of one no longer bears coder-1.1" in (crew.notes / "said").read_text()
+    assert {path.name: path.read_bytes() for path in admin.iterdir() if path.is_file()} == before
+    assert (admin / "liza").stat().st_ino == owner, "the slot bore another run for a while"
+    assert (crew.paths.link(TASK) / "begun.txt").read_text() == "at work\n"
+    assert wrong(crew) == []
+
+
+def test_a_reservation_whose_pid_belongs_to_another_process_by_now_is_taken_back(crew: Crew) -> None:
+    scene = new_slot(crew)
+    assert forks.run(lambda: scene.act(crew.root), fault="claim.reserved", quiet=crew.notes / "said") < 0
+    held = crew.task(TASK).reservation
+    assert held is not None
+    with fresh(crew.root).change("coder-1", "reserve", TASK) as tx:
+        entry = tx.state.task(TASK)
+        assert entry is not None
+        tx.state = tx.state.with_task(replace(entry, reservation=replace(held, pid=os.getpid())))
+    recover(fresh(crew.root), "doctor")
+    assert wrong(crew) == []
+
+
+def test_a_claim_that_fails_in_a_slot_of_a_dropped_task_does_not_give_the_slot_back_to_that_task(crew: Crew) -> None:
+    scene = used_slot(crew)
+    code = forks.run(lambda: scene.act(crew.root), fault="claim.prepared:full", quiet=crew.notes / "said")
+    assert code == forks.BROKEN
+    assert "No space left" in (crew.notes / "said").read_text()
+    assert wrong(crew) == []
+
+
+@pytest.mark.parametrize("point", ["claim.reserved", "claim.prepared", "claim.confirmed", "git.switch"])
+def test_several_who_settle_the_same_dead_claim_at_once_with_a_new_claimer_beside_them(crew: Crew, point: str) -> None:
+    scene = lapsed(crew)
+    assert forks.run(lambda: scene.act(crew.root), fault=point, quiet=crew.notes / "said") < 0
+    agents = ("coder-7", "coder-8", "doctor")
+    settling = [forks.fork(lambda by=by: recover(fresh(crew.root), by), quiet=crew.notes / "said") for by in agents]  # type: ignore[misc]
+    racing = forks.fork(lambda: scene.again(crew.root), quiet=crew.notes / "raced")
+    assert [forks.ended(pid) for pid in settling] == [0, 0, 0], (crew.notes / "said").read_text()
+    if forks.ended(racing) == REFUSED:
+        scene.again(crew.root)
+    for name, text in scene.uncommitted.items():
+        assert (crew.paths.link(TASK) / name).read_text() == text
+    assert wrong(crew) == []
+
+
+def test_what_an_agent_does_in_its_worktree_is_not_disturbed_by_a_doctor(crew: Crew) -> None:
+    scene = SCENES["lapsed claim"](crew)
+    taken = crew.task(TASK)
+    doctor(crew.root, fix=True)
+    assert crew.task(TASK) == taken
+    for name, text in scene.uncommitted.items():
+        assert (crew.paths.link(TASK) / name).read_text() == text
+    crew.paths.link(TASK).unlink()
+    doctor(crew.root, fix=True)
+    for name, text in scene.uncommitted.items():
+        assert (crew.paths.link(TASK) / name).read_text() == text
+    assert wrong(crew) == []
