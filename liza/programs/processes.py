@@ -72,6 +72,13 @@ def alive(process: Identity) -> bool:
     return proved_dead(process) is not True
 
 
+def age(process: Identity) -> float | None:
+    """Seconds since the process began, by a clock that nobody can set; None where the system does not tell."""
+    if not hasattr(time, "CLOCK_BOOTTIME") or not process.start.isdecimal():
+        return None
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(process.start) / os.sysconf("SC_CLK_TCK"))
+
+
 def _start_of(pid: int) -> str | None:
     if not has_proc():
         said = _said_by("ps", "-o", "stat=,lstart=", "-p", str(pid))

@@ -85,8 +85,7 @@ def _living(
 ) -> SessionFacts:
     known = memory.session
     if known is None or known.run != directory.run:
-        age = max(0.0, (now - found.time).total_seconds()) if isinstance(found, session.Living) else 0.0
-        known = SessionMemory(directory.run, started=steady - age, moved=steady, beat=steady)
+        known = SessionMemory(directory.run, started=steady - _age(found, now), moved=steady, beat=steady)
         memory.session = known
     _look_for_movement(crew, state, directory, known, found, steady)
     if known.word is None and (directory.word() is not None or has_ended(state, directory.run)):
@@ -100,6 +99,14 @@ def _living(
         since_word=None if known.word is None else steady - known.word,
         since_beat=steady - known.beat,
     )
+
+
+def _age(found: session.Living | session.Starting, now: datetime) -> float:
+    """How long a session has run that was found running: the clock may have been set since it began."""
+    if isinstance(found, session.Starting):
+        return 0.0
+    age = processes.age(found.child)
+    return max(0.0, (now - found.time).total_seconds()) if age is None else age
 
 
 def has_ended(state: State, run: str) -> bool:
