@@ -18,6 +18,7 @@ from liza.programs.rundir import BriefFile, RunDir
 from liza.programs.wording import strip_block, strip_blocks
 
 NEW_FILE = 0o644
+LARGEST = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def _target(worktree: Path, name: str) -> Path:
         raise _Unsuitable(f"{target.parent.relative_to(worktree)}, where {name} would be, is no directory")
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
         raise _Unsuitable(f"{name} is no plain file")
+    if os.path.lexists(target) and target.lstat().st_size > LARGEST:
+        raise _Unsuitable(f"{name} is larger than any instructions: {target.lstat().st_size} bytes")
     return target
 
 

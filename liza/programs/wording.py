@@ -10,7 +10,7 @@ BEGIN = "<!-- liza:begin run={run} -->"
 END = "<!-- liza:end run={run} -->"
 CUT = " […] (cut: see MORE)"
 _MARK = re.compile(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def defused(text: str) -> str:
@@ -41,16 +41,36 @@ def line(text: str, limit: int) -> str:
 def strip_blocks(data: bytes) -> bytes:
     """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run,
     with the one line end after it. A mark without its partner is text. Git's clean filter has the same rule."""
-    return _BLOCK.sub(b"", data)
+    return _without(data, None)
 
 
 def strip_block(data: bytes, run: str) -> bytes:
     """As ``strip_blocks``, for the blocks of one run."""
-    return _BLOCK.sub(lambda found: b"" if found["run"] == run.encode() else found[0], data)
+    return _without(data, run.encode())
 
 
-_BLOCK = re.compile(
-    rb"^<!-- liza:begin run=(?P<run>[A-Za-z-]*[A-Za-z][A-Za-z-]*-[0-9]+\.[0-9]+) -->.*?"
-    rb"<!-- liza:end run=(?P=run) -->(?:\r?\n)?",
-    re.MULTILINE | re.DOTALL,
-)
+def _without(data: bytes, run: bytes | None) -> bytes:
+    kept: list[bytes] = []
+    done = look = 0
+    unended: set[bytes] = set()
+    while (begin := _BEGIN.search(data, look)) is not None:
+        look = begin.end()
+        name = begin["run"]
+        # A text of nothing but begin marks is not read once for each.
+        if name in unended or len(unended) > _MOST:
+            continue
+        end = data.find(b"<!-- liza:end run=%s -->" % name, look)
+        if end < 0:
+            unended.add(name)
+            continue
+        look = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
+        if run in (None, name):
+            kept.append(data[done : begin.start()])
+            done = look
+    return b"".join(kept) + data[done:]
+
+
+_RUN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
+_BEGIN = re.compile(rb"^<!-- liza:begin run=%s -->" % _RUN, re.MULTILINE)
+_LINE_END = re.compile(rb"(?:\r?\n)?")
+_MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is

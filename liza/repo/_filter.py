@@ -11,21 +11,26 @@ import sys
 BEGIN = b"<!-- liza:begin run="
 END = b"<!-- liza:end run="
 CLOSE = b" -->"
+_LONGEST = 64  # bytes of a run's name
+_MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is
 
 
 def strip_blocks(text: bytes) -> bytes:
     """``text`` without its complete blocks, each with the one line end that follows it.
 
     A block runs from ``<!-- liza:begin run=X -->`` at the start of a line to the first ``<!-- liza:end run=X -->``
-    with the same X. A mark without its partner is text, and stays.
+    with the same X. A mark without its partner is text, and stays. Directly behind a block a line starts, too: so
+    that taking out twice is taking out once.
     """
     kept: list[bytes] = []
     done = look = 0
+    unended: set[bytes] = set()
     while True:
         start = text.find(BEGIN, look)
         if start < 0:
             return b"".join(kept) + text[done:]
-        end = _end_of_block(text, start)
+        begins = start == done or text[start - 1 : start] == b"\n"
+        end = _end_of_block(text, start, unended) if begins else None
         if end is None:
             look = start + 1
             continue
@@ -33,18 +38,22 @@ def strip_blocks(text: bytes) -> bytes:
         done = look = end
 
 
-def _end_of_block(text: bytes, start: int) -> int | None:
-    """Where the text goes on after the block that begins at ``start``; None where no complete block does."""
+def _end_of_block(text: bytes, start: int, unended: set[bytes]) -> int | None:
+    """Where the text goes on after the block that begins at ``start``; None where no complete block does.
+
+    ``unended`` are runs whose mark is not in the rest: a text of nothing but begin marks is not read once for each.
+    """
     name_at = start + len(BEGIN)
-    name_end = text.find(CLOSE, name_at)
-    if name_end < 0 or (start > 0 and text[start - 1 : start] != b"\n"):
+    name_end = text.find(CLOSE, name_at, name_at + _LONGEST)
+    if name_end < 0:
         return None
     run = text[name_at:name_end]
-    if not _is_run(run):
+    if not _is_run(run) or run in unended or len(unended) > _MOST:
         return None
     mark = END + run + CLOSE
     found = text.find(mark, name_end)
     if found < 0:
+        unended.add(run)
         return None
     end = found + len(mark)
     if text.startswith(b"\r\n", end):

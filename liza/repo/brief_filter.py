@@ -21,6 +21,7 @@ from liza.rules.errors import Refused
 
 NAME = "liza-brief"
 KEY = f"filter.{NAME}.clean"
+LARGEST = 1 << 23
 strip_blocks = _filter.strip_blocks
 
 
@@ -116,6 +117,8 @@ def is_known(git: Git, name: str) -> bool:
 def text_outside(path: Path) -> bytes:
     """What an instructions file holds besides complete blocks; nothing where there is no file. Raises OSError."""
     try:
+        if path.stat().st_size > LARGEST:
+            return b"more than any brief"
         return strip_blocks(path.read_bytes())
     except FileNotFoundError:
         return b""

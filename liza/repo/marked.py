@@ -7,20 +7,24 @@ named after the run that needs it, so that several runs at once need no counting
 from __future__ import annotations
 
 import os
-import re
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from liza import faults
 from liza.repo.flock import locked
+from liza.rules.errors import GitFailed
+
+BEGIN, END = "# liza:begin ", "# liza:end "
+LARGEST = 1 << 24
 
 
 def put(path: Path, name: str, lines: Sequence[str]) -> None:
     """Have exactly ``lines`` in the section ``name``; no lines, no section. Repeatable. Raises OSError."""
     with locked(path.parent):
         text = _read(path)
-        kept = _section(name).sub("", text)
+        kept = _without(text, name)
         if lines:
             joined = "\n".join(lines)
             kept += "" if kept.endswith("\n") or not kept else "\n"
@@ -36,19 +40,42 @@ def take_out(path: Path, name: str) -> None:
 
 def sections(path: Path) -> dict[str, tuple[str, ...]]:
     """The sections of a file, name to lines. Raises OSError."""
-    found = re.finditer(r"^# liza:begin (.+)\n((?:.*\n)*?)# liza:end \1$", _read(path), re.MULTILINE)
-    return {match.group(1): tuple(match.group(2).splitlines()) for match in found}
+    found: dict[str, tuple[str, ...]] = {}
+    name: str | None = None
+    inside: list[str] = []
+    for line in _read(path).split("\n"):
+        if line.startswith(BEGIN):
+            name, inside = line.removeprefix(BEGIN), []
+        elif name is not None and line == f"{END}{name}":
+            found[name], name = tuple(inside), None
+        else:
+            inside.append(line)
+    return found
 
 
-def _section(name: str) -> re.Pattern[str]:
-    mark = re.escape(name)
-    return re.compile(rf"^# liza:begin {mark}\n(?:.*\n)*?# liza:end {mark}(?:\n|\Z)", re.MULTILINE)
+def _without(text: str, name: str) -> str:
+    """``text`` without the section ``name``; a mark without its partner is text."""
+    kept: list[str] = []
+    begun: int | None = None
+    for line in text.splitlines(keepends=True):
+        mark = line.removesuffix("\n")
+        kept.append(line)
+        if mark == f"{BEGIN}{name}":
+            begun = len(kept) - 1
+        elif begun is not None and mark == f"{END}{name}":
+            del kept[begun:]
+            begun = None
+    return "".join(kept)
 
 
 def _read(path: Path) -> str:
+    """Anybody who works in the repository can put anything there, a device or a thousand megabytes."""
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            raise GitFailed(f"{path} is no file of a sensible size any more", f"ls -lL {path}")
         return path.read_bytes().decode("utf-8", "surrogateescape")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
 
 

@@ -9,6 +9,9 @@ from liza.repo import brief_filter
 from liza.repo.runner import Git
 from liza.repo.survey import in_progress
 
+LARGEST = 1 << 23
+"""Bytes of a file that may be one with a brief in it: what is larger is no instructions file, and is not read."""
+
 
 def end_operations(git: Git, admin: Path) -> bool:
     """End a merge, rebase, am, cherry-pick or bisect where it stands; whether there was one. Raises GitFailed.
@@ -43,7 +46,7 @@ def wipe(git: Git) -> None:
 def is_only_brief(git: Git, name: str) -> bool:
     """Whether a file that git calls changed or untracked differs by a brief's block alone. Raises GitFailed."""
     path = git.directory / name
-    if name.endswith("/") or path.is_symlink() or not path.is_file():
+    if name.endswith("/") or path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST:
         return False
     text = path.read_bytes()
     outside = brief_filter.strip_blocks(text)
@@ -64,7 +67,7 @@ def _strip(git: Git, name: str) -> bool:
     """
     path = git.directory / name
     inside = path.resolve().is_relative_to(git.directory.resolve())
-    if path.is_symlink() or not path.is_file() or not inside:
+    if path.is_symlink() or not path.is_file() or not inside or path.stat().st_size > LARGEST:
         return False
     text = path.read_bytes()
     outside = brief_filter.strip_blocks(text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,7 @@ _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
+_READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow", "commondir")
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
@@ -204,8 +206,21 @@ class Git:
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
+    def _refuse_endless(self, verb: str) -> None:
+        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory."""
+        for place in () if self.common is None else (self.common / name for name in _READ_WHOLE):
+            try:
+                found = place.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {place}") from error
+            if not stat.S_ISREG(found.st_mode):
+                raise GitFailed(f"git {verb} was not run: {place} is no plain file any more", f"ls -lL {place}")
+
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
         library, missing = _library()
+        self._refuse_endless(args[0])
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):

@@ -18,7 +18,7 @@ from liza.programs import kept
 from liza.programs.rundir import RunDir
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
-from liza.rules.errors import NoCrew
+from liza.rules.errors import NoCrew, Refused
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import Paths, agent_of
 from liza.rules.secrets import redacted, redacted_since
@@ -155,20 +155,17 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     named = os.environ.get("LIZA_ROOT")
     if named:
         return _crew(Path(named), clock)
-    here = (start or _here()).absolute()
+    here = (start or Path.cwd()).absolute()
     for directory in (here, *here.parents):
         if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
             return _crew(directory, clock)
     raise NoCrew(f"there is no .liza in {here} or above it", 'liza init "what you want to have"')
 
 
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise NoCrew("the directory that this was said in is not there any more", 'cd "$PWD"') from None
-
-
 def _crew(root: Path, clock: Clock | None) -> Crew:
     # By its one real name: sessions are known by the root that they were given.
-    return Crew(Paths(root.resolve()), clock or SystemClock())
+    paths = Paths(root.resolve())
+    for place in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
+        if place.is_symlink():
+            raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")
+    return Crew(paths, clock or SystemClock())

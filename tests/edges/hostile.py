@@ -11,10 +11,9 @@ from pathlib import Path
 
 from liza.repo import brief_filter
 from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
 from liza.rules.shaping import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.crew import Crew, find_crew
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.down import purge
@@ -44,7 +43,7 @@ class Place:
 
     @property
     def crew(self) -> Crew:
-        return Crew(Paths(self.root), SystemClock())
+        return find_crew(self.root)
 
     @property
     def admin(self) -> Path:
