@@ -155,11 +155,18 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     named = os.environ.get("LIZA_ROOT")
     if named:
         return _crew(Path(named), clock)
-    here = (start or Path.cwd()).absolute()
+    here = (start or _here()).absolute()
     for directory in (here, *here.parents):
         if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
             return _crew(directory, clock)
     raise NoCrew(f"there is no .liza in {here} or above it", 'liza init "what you want to have"')
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NoCrew("the directory that this was said in is not there any more", 'cd "$PWD"') from None
 
 
 def _crew(root: Path, clock: Clock | None) -> Crew:
