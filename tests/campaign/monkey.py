@@ -45,25 +45,41 @@ class Tally:
 
 
 def rampage(world: World, number: int, tally: Tally, pause: float) -> None:
-    """``number`` faults, drawn with the world's chance, with a pause of at most ``pause`` seconds between two."""
+    """``number`` faults, every kind as often as it can be, with a pause of at most ``pause`` seconds between two."""
+    deck: list[str] = []
     for _ in range(number):
+        _await_life(world)
         _keep_a_copy(world)
-        while True:
-            kind = world.chance.choice(KINDS)
-            began = time.monotonic()
-            try:
-                what = FAULTS[kind](world)
-            except Passed as why:
-                tally.passed[kind] = str(why)
-                continue
-            except OSError as refused:
-                tally.passed[kind] = str(refused)
-                world.pass_by(0.05)
-                continue
-            break
+        began = time.monotonic()
+        kind, what = _one(world, deck, tally)
         world.tell(f"{kind}: {what}")
         world.pass_by(world.chance.uniform(0.0, pause))
         tally.count(kind, time.monotonic() - began)
+
+
+def _one(world: World, deck: list[str], tally: Tally) -> tuple[str, str]:
+    """The first fault of the deck that makes sense now, done."""
+    while True:
+        if len(deck) < len(KINDS):
+            deck += world.chance.sample(KINDS, len(KINDS))
+        for kind in list(deck):
+            try:
+                what = FAULTS[kind](world)
+            except (Passed, OSError) as why:
+                tally.passed[kind] = str(why)
+                continue
+            deck.remove(kind)
+            return kind, what
+        world.pass_by(0.05)
+
+
+def _await_life(world: World) -> None:
+    """Until the crew is at work again, for a while: who is down already cannot be harmed much."""
+    for _ in range(30):
+        with suppress(Passed, OSError):
+            _session(world)
+            return
+        world.pass_by(0.1)
 
 
 def _keep_a_copy(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.conftest import git
 
 SEED = int(os.environ.get("LIZA_SEED", "1"))
 FAULTS = int(os.environ.get("LIZA_FAULTS", "15"))
-CALM = 90.0
+CALM = 300.0
 long = pytest.mark.campaign
 
 
