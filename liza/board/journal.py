@@ -16,6 +16,7 @@ import msgspec
 
 from liza import faults
 from liza.board import files
+from liza.board.values import Revision
 from liza.rules.model import State
 
 _STEP: Final = 8192
@@ -24,7 +25,7 @@ _STEP: Final = 8192
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
     """What one revision did. ``sha256`` is that of the board after it; ``void`` names a revision that never was."""
 
-    revision: int = 0
+    revision: Revision = 0
     time: str = ""
     actor: str = ""
     event: str = ""
@@ -35,7 +36,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "
     diff: str | None = None
     alerts: tuple[str, ...] = ()
     overwrote: tuple[int, ...] = ()
-    void: int | None = None
+    void: Revision | None = None
 
 
 def line(record: Record) -> bytes:
@@ -48,7 +49,8 @@ def _record(text: bytes) -> Record | None:
         return None
     try:
         return msgspec.json.decode(text[2:], type=Record)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
+        # No JSON, no letters, too deep: whatever wrote it, it is no entry.
         return None
 
 
@@ -88,7 +90,8 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
     """Where each line starts and what it says, from the last."""
     end, held = size, b""
     while end > 0:
-        start = max(0, end - _STEP)
+        # As much again as is held: a line without an end, however long, is not put together anew at each step.
+        start = max(0, end - max(_STEP, len(held)))
         held = os.pread(descriptor, end - start, start) + held
         end = start
         lines = held.split(b"\n")

@@ -33,6 +33,14 @@ _WORDS: Final[dict[str, Any]] = {
 }
 NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
+_LONGEST_NUMBER: Final = 300
+_DEEPEST: Final = 48
+"""Collections inside each other, at most: whoever walks a value does so on Python's stack."""
+_PURE_LARGEST: Final = 1 << 20
+"""Letters of a text that the pure parser is asked about, at most: it takes some seconds for as many."""
+_REPEATED: Final = 100_000
+"""Values that aliases may stand for in one text, all together."""
+
 Next = Callable[[], Any]
 T = TypeVar("T")
 
@@ -57,6 +65,8 @@ def core(text: str) -> Any:
     """A plain scalar by the core schema of YAML 1.2."""
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > _LONGEST_NUMBER:
+        return text
     if _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
@@ -78,7 +88,8 @@ class _Plain:
     def __init__(self, following: Next, alone: bool) -> None:
         self._next = following
         self._alone = alone
-        self._anchors: dict[str, Any] = {}
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._depth = self._size = self._repeated = 0
 
     def value(self, event: Any, key: str, free: bool) -> Any:
         kind = type(event)
@@ -87,15 +98,31 @@ class _Plain:
         if self._alone and (kind is AliasEvent or event.anchor is not None):
             raise Doubt("anchors and aliases reach beyond an entry")
         if kind is AliasEvent:
-            if event.anchor not in self._anchors:
-                raise _broken(event, f"unknown anchor {event.anchor}")
-            return self._anchors[event.anchor]
-        if kind is ScalarEvent:
-            made = _scalar(event, key, free)
-        else:
-            made = self._mapping(key, free) if kind is MappingStartEvent else self._sequence(key, free)
+            return self._alias(event)
+        before = self._size
+        made = _scalar(event, key, free) if kind is ScalarEvent else self._collection(event, key, free)
+        self._size += 1
         if event.anchor is not None:
-            self._anchors[event.anchor] = made
+            self._anchors[event.anchor] = made, self._size - before
+        return made
+
+    def _alias(self, event: Any) -> Any:
+        """What an alias stands for; a few lines of aliases of aliases stand for more than any memory holds."""
+        if event.anchor not in self._anchors:
+            raise _broken(event, f"unknown anchor {event.anchor}")
+        made, size = self._anchors[event.anchor]
+        self._size += size
+        self._repeated += size
+        if self._repeated > _REPEATED:
+            raise _broken(event, "aliases that stand for too much")
+        return made
+
+    def _collection(self, event: Any, key: str, free: bool) -> Any:
+        if self._depth == _DEEPEST:
+            raise _broken(event, "nested too deeply")
+        self._depth += 1
+        made = self._mapping(key, free) if type(event) is MappingStartEvent else self._sequence(key, free)
+        self._depth -= 1
         return made
 
     def _mapping(self, key: str, free: bool) -> dict[str, Any]:
@@ -136,7 +163,15 @@ def _pure(text: str) -> Next:
     from ruamel.yaml import YAML  # slow to import, and asked only about what the C parser refused
 
     events = YAML(typ="safe", pure=True).parse(text)
-    return lambda: next(events)
+
+    def following() -> Any:
+        event = next(events)
+        if isinstance(event, ScalarEvent):
+            # The C parser knows that half of a letter is none, however it is spelled.
+            event.value.encode()
+        return event
+
+    return following
 
 
 def _document(following: Next, alone: bool) -> Any:
@@ -163,18 +198,30 @@ def _asked(text: str, ask: Callable[[Next], T]) -> T:
     """The answer over the C parser's events, or over the pure one's where C refuses. Raises Unparsable."""
     try:
         return ask(CParser(text).get_event)
-    except YAMLError:
-        pass
+    except YAMLError as refused:
+        if len(text) > _PURE_LARGEST:
+            raise _unparsable(refused) from None
     except RecursionError:
         raise Unparsable("nested too deeply", 1, 1) from None
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start)
+        column = error.start - text.rfind("\n", 0, error.start)
+        raise Unparsable("half of a letter, which UTF-8 does not have", line + 1, column) from None
     try:
         return ask(_pure(text))
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise Unparsable(error.problem or error.context or "not YAML", line, column) from None
     except YAMLError as error:
-        raise Unparsable(" ".join(str(error).split()), 1, 1) from None
+        raise _unparsable(error) from None
+    except (RecursionError, ValueError, ArithmeticError) as error:
+        # The pure parser goes down with the text's own depth, and trips over numbers that it takes for letters.
+        raise Unparsable(f"not YAML: {type(error).__name__}", 1, 1) from None
+
+
+def _unparsable(error: YAMLError) -> Unparsable:
+    if not isinstance(error, MarkedYAMLError):
+        return Unparsable(" ".join(str(error).split()), 1, 1)
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return Unparsable(error.problem or error.context or "not YAML", line, column)
 
 
 def whole(text: str) -> Any:
@@ -229,12 +276,14 @@ def outline(text: str) -> Node:
         event = _document(following, alone=False)
         if event is None:
             raise Doubt("empty")
-        return _node(event, following)
+        return _node(event, following, 0)
 
     return _asked(text, ask)
 
 
-def _node(event: Any, following: Next) -> Node:
+def _node(event: Any, following: Next, depth: int) -> Node:
+    if depth > _DEEPEST:
+        raise _broken(event, "nested too deeply")
     start, end = event.start_mark, event.end_mark
     anchored = getattr(event, "anchor", None) is not None
     kind = type(event)
@@ -250,15 +299,15 @@ def _node(event: Any, following: Next) -> Node:
     if kind is MappingStartEvent:
         made = Node("map", start.line, start.column, start.line, start.column, flow, anchored=anchored)
         while type(event := following()) is not MappingEndEvent:
-            key = _node(event, following)
+            key = _node(event, following, depth + 1)
             if key.kind != "scalar" or key.value in made.pairs:
                 raise Doubt("a key that is not a plain word")
-            value = _node(following(), following)
+            value = _node(following(), following, depth + 1)
             made.pairs[key.value] = (key, value)
         return _ended(made, [node for pair in made.pairs.values() for node in pair], event)
     made = Node("seq", start.line, start.column, start.line, start.column, flow, anchored=anchored)
     while type(event := following()) is not SequenceEndEvent:
-        made.items.append(_node(event, following))
+        made.items.append(_node(event, following, depth + 1))
     return _ended(made, made.items, event)
 
 
@@ -275,7 +324,10 @@ def _ended(made: Node, inside: list[Node], event: Any) -> Node:
 def place_of(text: str, said: str) -> str:
     """``line:column:`` of what a validation error speaks of, as far as its path can be followed."""
     path = said.rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in said else ""
-    node = outline(text)
+    try:
+        node = outline(text)
+    except (Doubt, Unparsable):
+        return "1:1:"
     for word in re.findall(r"\w[\w-]*|\[(?:\d+|\.\.\.)\]", path):
         if word.startswith("[") and word[1:-1].isdecimal() and int(word[1:-1]) < len(node.items):
             node = node.items[int(word[1:-1])]

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from liza.board import files
+from liza.board.values import Revision
 
 _LARGEST: Final = 1 << 20
 
@@ -18,7 +19,7 @@ class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
     as of the bytes before. ``stood`` is the inode and the time of the file that held the bytes before: a crash leaves
     that very file, a person who puts a copy back leaves another, or a later one."""
 
-    revision: int
+    revision: Revision
     before: str
     after: str
     renewed: tuple[tuple[str, str], ...] = ()
@@ -31,10 +32,10 @@ class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def standing(path: Path) -> tuple[int, int] | None:
-    """The inode and the time of a file; None where there is none."""
+    """The inode and the time of a file; None where there is none to be had."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_ino, found.st_mtime_ns
 
@@ -48,7 +49,7 @@ def read(path: Path) -> Seal | None:
     """The seal in a file; None where there is none that can be read."""
     try:
         return msgspec.json.decode(files.read(path, _LARGEST), type=Seal)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

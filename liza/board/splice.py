@@ -18,7 +18,9 @@ from liza.board.values import ABSENT, fields, struct_in
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*")
 _HEADER_COMMENT: Final = re.compile(r"[|>][-+0-9]*\s+(#.*)")
-_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_BREAKS: Final = "\n\r\x85\u2028\u2029"
+"""What the parsers count as the end of a line, also inside a comment or between quotes."""
+_LINES: Final = re.compile(rf"[^{_BREAKS}]*(?:\r\n|[{_BREAKS}])|[^{_BREAKS}]+")
 
 
 def scalars(node: Node) -> Iterable[Node]:
@@ -42,10 +44,10 @@ def comments(lines: list[str], first: int, last: int, node: Node) -> dict[int, s
         block = bool(leaf.style) and leaf.style in "|>"
         for line in range(leaf.line, leaf.end_line + 1):
             free[line] = 1 << 30 if block or line < leaf.end_line else max(free.get(line, 0), leaf.end_column)
-        if block and (header := _HEADER_COMMENT.match(lines[leaf.line].rstrip("\r\n"), leaf.column)):
+        if block and (header := _HEADER_COMMENT.match(lines[leaf.line].rstrip(_BREAKS), leaf.column)):
             found[leaf.line] = header.group(1)
     for line in range(first, last + 1):
-        text = lines[line].rstrip("\r\n")
+        text = lines[line].rstrip(_BREAKS)
         if "#" in text and (hit := _COMMENT.search(text, min(free.get(line, 0), len(text)))):
             found[line] = hit.group(0)
     return found
@@ -82,11 +84,11 @@ class Sheet:
             lines[first:after] = [line + newline for line in fresh]
             previous = first
         made = "".join(lines)
-        return made.removesuffix("\n").removesuffix("\r") if bare else made
+        return made.removesuffix(newline) if bare else made
 
     def bare(self, line: int) -> str:
         """A line without its ending."""
-        return self.lines[line].rstrip("\r\n")
+        return self.lines[line].rstrip(_BREAKS)
 
     def hoisted(self, first: int, last: int, node: Node, column: int) -> list[str]:
         """The comments of lines that go away, each as a line of its own."""

@@ -20,6 +20,8 @@ TABLES: Final = frozenset(("agents", "handoff"))
 _COLUMN_0: Final = re.compile(r"^[^\s#].*", re.MULTILINE)
 _KEY: Final = re.compile(r"(?:\"([\w-]+)\"|'([\w-]+)'|([A-Za-z_][\w-]*))[ \t]*:(?=\s|$)")
 _MARKER: Final = re.compile(r"---[ \t]*(?:#.*)?\r?")
+_CONTENT: Final = re.compile(r"^[ \t]+[^\s#]", re.MULTILINE)
+_ODD_BREAK: Final = re.compile(r"[\x85\u2028\u2029]|\r(?!\n)")
 _NOTHING: Final = re.compile(r"[ \t]*(?:#.*)?\r?")
 _FIRST: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
 
@@ -41,6 +43,7 @@ def _boundaries(kind: str, indent: int) -> re.Pattern[str]:
 
 def split(text: str) -> list[Piece]:
     """The pieces of a whole board; joined they are the text. Raises Doubt."""
+    _check_breaks(text)
     starts: list[tuple[int, str, int]] = []
     for found in _COLUMN_0.finditer(text):
         key = _KEY.match(text, found.start())
@@ -52,10 +55,18 @@ def split(text: str) -> list[Piece]:
     if not starts or len(set(names)) != len(names):
         raise Doubt("no sections, or one twice")
     edges = [leading(text, start, 0) for start, _, _ in starts] + [len(text)]
+    if _CONTENT.search(text, 0, edges[0]):
+        raise Doubt("something above the first section that is no comment")
     pieces = [Piece("text", "", text[: edges[0]])] if edges[0] else []
     for (start, name, value), edge, end in zip(starts, edges, edges[1:], strict=False):
         pieces += _section(name, text[edge:end], start - edge, value - edge)
     return pieces
+
+
+def _check_breaks(text: str) -> None:
+    """The parsers end lines where nothing here does, and not all of them at the same places."""
+    if (not text.isascii() or "\r" in text) and _ODD_BREAK.search(text):
+        raise Doubt("a line that ends in another way than others")
 
 
 def _is_item(line: str) -> bool:
@@ -98,7 +109,8 @@ def _section(name: str, text: str, start: int, value: int) -> list[Piece]:
 
 
 def entries(kind: str, section: str, text: str, indent: int) -> list[Piece]:
-    """The entries of a stretch of a section that begins with one."""
+    """The entries of a stretch of a section that begins with one. Raises Doubt."""
+    _check_breaks(text)
     starts = [found.start() for found in _boundaries(kind, indent).finditer(text)]
     edges = [0, *(leading(text, start, indent) for start in starts[1:]), len(text)]
     return [Piece(kind, section, text[a:b]) for a, b in pairwise(edges)]

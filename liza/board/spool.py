@@ -66,7 +66,7 @@ class Spool:
         for revision in self.revisions():
             try:
                 yield msgspec.json.decode(files.read(self._directory / str(revision), _LARGEST), type=SpoolItem)
-            except (OSError, msgspec.DecodeError):
+            except (OSError, ValueError, RecursionError):
                 continue
 
     def size(self) -> int:
@@ -83,7 +83,7 @@ class Spool:
         """The newest revision that was dropped, and its text."""
         try:
             revision, text = msgspec.json.decode(files.read(self._base, _LARGEST), type=tuple[int, str])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, RecursionError):
             return None
         return revision, text
 

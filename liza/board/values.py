@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 
 from liza.rules import model
+from liza.rules.errors import BoardUnreadable
 
 ABSENT: Final = object()
 """Stands for a key that is not there; None would be a value."""
@@ -26,6 +27,17 @@ _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "a
     "by",
     "for",
 }
+
+
+Revision = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+_FURTHEST: Final = 1 << 50
+
+
+def refuse_unreachable(revision: int) -> None:
+    """A number that somebody typed, from which nobody could count on. Raises BoardUnreadable."""
+    if not 0 <= revision <= _FURTHEST:
+        said = str(revision) if -_FURTHEST < revision < 1 << 100 else "with more digits than any"
+        raise BoardUnreadable(f".liza/state.yaml: revision: {said} is no revision", "liza restore --last-good")
 
 
 def time_text(moment: datetime) -> str:

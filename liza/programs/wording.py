@@ -40,7 +40,8 @@ def line(text: str, limit: int) -> str:
 
 def strip_blocks(data: bytes) -> bytes:
     """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run,
-    with the one line end after it. A mark without its partner is text. Git's clean filter has the same rule."""
+    with the one line end after it. A mark without its partner is text. Directly behind a block a line starts, too.
+    Git's clean filter has the same rule."""
     return _without(data, None)
 
 
@@ -51,9 +52,9 @@ def strip_block(data: bytes, run: str) -> bytes:
 
 def _without(data: bytes, run: bytes | None) -> bytes:
     kept: list[bytes] = []
-    done = look = 0
+    done = look = behind = 0
     unended: set[bytes] = set()
-    while (begin := _BEGIN.search(data, look)) is not None:
+    while begin := (look == behind and _MARKED.match(data, look)) or _BEGIN.search(data, look):
         look = begin.end()
         name = begin["run"]
         # A text of nothing but begin marks is not read once for each.
@@ -63,7 +64,7 @@ def _without(data: bytes, run: bytes | None) -> bytes:
         if end < 0:
             unended.add(name)
             continue
-        look = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
+        look = behind = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
         if run in (None, name):
             kept.append(data[done : begin.start()])
             done = look
@@ -71,6 +72,7 @@ def _without(data: bytes, run: bytes | None) -> bytes:
 
 
 _RUN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
-_BEGIN = re.compile(rb"^<!-- liza:begin run=%s -->" % _RUN, re.MULTILINE)
+_MARKED = re.compile(rb"<!-- liza:begin run=%s -->" % _RUN)
+_BEGIN = re.compile(rb"^" + _MARKED.pattern, re.MULTILINE)
 _LINE_END = re.compile(rb"(?:\r?\n)?")
 _MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is

@@ -86,7 +86,7 @@ def _wanted(number: int, named: dict[str, object]) -> Wanted:
 
 
 def _number(number: int, name: str, value: object) -> int:
-    if not str(value).isascii() or not str(value).isdigit():
+    if not str(value).isascii() or not str(value).isdigit() or len(str(value)) > 9:
         raise Usage(f"task {number}: {name} is {value!r}, wanted a number", "liza task add --help")
     return int(str(value))
 

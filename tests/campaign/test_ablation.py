@@ -36,7 +36,7 @@ class Run:
     seconds: float
 
 
-def tests_run(without: str, tests: Sequence[str], place: Path) -> Run:
+def run_tests(without: str, tests: Sequence[str], place: Path) -> Run:
     """The tests in a process of their own, with the defence ``without`` switched off."""
     name = without.replace(" ", "-")
     notes = place / f"{name}.json"
@@ -95,8 +95,8 @@ def test_without_a_defence_its_tests_fail_and_with_it_they_pass(names: tuple[str
     tests = {name: TABLE[name].fails for name in names}
     on = sorted({test for row in tests.values() for test in row})
     with ThreadPoolExecutor(2) as pool:
-        runs = dict(zip(names, pool.map(lambda name: tests_run(name, tests[name], tmp_path), names), strict=True))
-    control = tests_run(plugin.NOTHING, on, tmp_path)
+        runs = dict(zip(names, pool.map(lambda name: run_tests(name, tests[name], tmp_path), names), strict=True))
+    control = run_tests(plugin.NOTHING, on, tmp_path)
 
     print(f"\n{len(names)} defences, each switched off alone")
     print("\n".join(_row(name, runs[name]) for name in names))
