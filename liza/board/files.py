@@ -10,11 +10,12 @@ import shlex
 import signal
 import stat
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from liza import faults
-from liza.rules.errors import DiskRefused
+from liza.rules.errors import BoardInconsistent, DiskRefused
 
 LARGEST: Final = 16 << 20
 """Bytes of a board, and of what a revision keeps of it. To read and judge so much takes about as long as others wait
@@ -80,6 +81,33 @@ def read(path: Path, most: int) -> bytes:
     if size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most >> 20} MB ({size} bytes)", str(path))
     return data
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a board. Raises BoardInconsistent where it could not be read again."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise BoardInconsistent(f"a letter that UTF-8 does not have: {error}", "liza validate") from None
+    if len(data) > LARGEST:
+        size = f"{len(data) / (1 << 20):.1f} MB"
+        raise BoardInconsistent(
+            f"the board would have {size}, more than {LARGEST >> 20}; nothing was written", "liza edit"
+        )
+    return data
+
+
+@named()
+def keep(path: Path, directory: Path, name: str) -> None:
+    """Gives what stands at a path a second name, or where that cannot be had another one. Nothing is copied: it may be
+    a directory, a device without an end, a file larger than the disk."""
+    if not os.path.lexists(path):
+        return
+    kept = next(place for number in count() if not os.path.lexists(place := directory / f"{name}{number or ''}.yaml"))
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:
+        path.rename(kept)
 
 
 def is_being_written(path: Path) -> bool:

@@ -17,7 +17,7 @@ from liza.board.journal import Record
 from liza.board.seal import Seal, sha
 from liza.board.spool import Spool, SpoolItem
 from liza.board.steps import Places
-from liza.board.values import time_text
+from liza.board.values import refuse_unreachable, time_text
 from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError
 from liza.rules.model import Clock, State
 from liza.rules.paths import Paths
@@ -192,9 +192,11 @@ class Settler:
         remembered = (self._data, self._digest, self._document)
         try:
             found = self.document(data)
+            refuse_unreachable(found.state.revision)
         except BoardTooNew:
             raise
         except LizaError:
+            self._data, self._digest, self._document = remembered
             if patient:
                 raise _Unsettled("broken") from None
             raise
@@ -231,7 +233,7 @@ class Settler:
         wanted, overwrote = self._put_forward(found, known)
         made = changes.spliced(found, msgspec.structs.replace(wanted, revision=number))
         messages = self._judged(known, made, overwrote)
-        data = made.text.encode()
+        data = files.encoded(made.text)
         record = Record(
             number,
             time_text(self._clock.now()),

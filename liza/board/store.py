@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from liza.board import changes, document, journal, judge, seal, spool, steps
+from liza.board import changes, document, files, journal, judge, seal, spool, steps
 from liza.board.document import Document
 from liza.board.journal import Record
 from liza.board.journal import subject as subject
@@ -21,7 +20,7 @@ from liza.board.seal import Seal, sha
 from liza.board.settle import Settler, Standing
 from liza.board.spool import Spool, SpoolItem
 from liza.board.steps import Places
-from liza.board.values import time_text
+from liza.board.values import refuse_unreachable, time_text
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
@@ -148,7 +147,7 @@ class Board:
             tx.state = made.state
             touched = spool.changes(standing.document, made, ())
             names = {(one.section, one.key) for one in touched} if touched is not None else {("", "")}
-            data = _encoded(made)
+            data = files.encoded(made.text)
             old = standing.seal
             fresh = Seal(old.revision, standing.digest, sha(data), tuple(sorted({*old.renewed, *names})), old.renewed)
             steps.write_seal(self._places, fresh)
@@ -156,8 +155,9 @@ class Board:
 
     def create(self, text: str) -> None:
         """The first board of a crew. Raises Refused where there is one, BoardInconsistent where it breaks a rule."""
-        for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
-            directory.mkdir(parents=True, exist_ok=True)
+        with files.named():
+            for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
+                directory.mkdir(parents=True, exist_ok=True)
         with self._turned(), self._held():
             if self._places.state.exists():
                 raise Refused(f"{self._places.state} is there already", "liza status")
@@ -210,7 +210,8 @@ class Board:
 
     def _replace_broken(self, actor: str, event: str, text: str) -> None:
         wanted = document.read(text)
-        self._save_broken()
+        stamp = time_text(self._clock.now()).replace(":", "")
+        files.keep(self._places.state, self._places.tx, f"broken-{stamp}")
         self._replace(self._settler.unread(self._settler.known() or wanted), actor, event, text)
 
     def rewrite(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
@@ -220,6 +221,7 @@ class Board:
 
     def _replace(self, standing: Standing, actor: str, event: str, text: str) -> None:
         wanted = document.read(text)
+        refuse_unreachable(wanted.state.revision)
         before = standing.document.state
         if wanted.text == standing.document.text and sha(wanted.text.encode()) == standing.digest:
             return
@@ -233,7 +235,7 @@ class Board:
 
     def _commit(self, standing: Standing, made: Document, record: Record, full: bool = False) -> None:
         """Everything that makes a revision, in the order that can be settled after a crash at any point."""
-        data = _encoded(made)
+        data = files.encoded(made.text)
         record = msgspec.structs.replace(record, time=time_text(self._clock.now()), sha256=sha(data))
         record = journal.with_statuses(record, standing.document.state, made.state)
         renewed = standing.seal.renewed
@@ -268,11 +270,6 @@ class Board:
     def _refuse_added(self, before: State, after: State) -> None:
         _refuse(judge.added(before, after))
 
-    def _save_broken(self) -> None:
-        if self._places.state.exists():
-            stamp = time_text(self._clock.now()).replace(":", "")
-            shutil.copy2(self._places.state, self._places.tx / f"broken-{stamp}.yaml")
-
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _require_crew(self) -> None:
@@ -304,13 +301,6 @@ class Board:
         self._require_crew()
         with self._turned(), self._settler.entered(self._held) as standing:
             yield standing
-
-
-def _encoded(made: Document) -> bytes:
-    try:
-        return made.text.encode()
-    except UnicodeEncodeError as error:
-        raise BoardInconsistent(f"a letter that UTF-8 does not have: {error}") from None
 
 
 def _refuse(violations: tuple[Violation, ...]) -> None:

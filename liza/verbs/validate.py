@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from liza.board import document, parse, values
+from liza.board import document, files, parse, values
 from liza.board.splitter import TABLES
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, Missing, Usage
@@ -94,7 +94,7 @@ def _read(place: Path) -> str:
     if place.exists() and not place.is_file():
         raise Usage(f"{place} is no file", "liza validate path/to/state.yaml")
     try:
-        return place.read_bytes().decode("utf-8")
+        return files.read(place, files.LARGEST).decode("utf-8")
     except FileNotFoundError:
         raise Missing(f"there is no file {place}", "liza validate path/to/state.yaml") from None
     except UnicodeDecodeError as wrong:

@@ -16,8 +16,8 @@ written stays, and every step of it is tried elsewhere):
   - the new board without its spool entry: history lacks that one revision. The journal still names it.
 
 - The rename is not begun before the bytes of ``next`` are on the disk, so no board is ever empty or torn.
-- The entry of ``.liza`` in its own parent is synced by nobody: a power cut in the seconds after the first board may take
-  the whole crew, on which nobody has worked yet.
+- The entry of ``.liza`` in its own parent is synced by nobody: a power cut in the seconds after the first board may
+  take the whole crew, on which nobody has worked yet.
 - A change is acknowledged after the fsync of ``.liza``: an acknowledged change is a durable one.
 """
 
