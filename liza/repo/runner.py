@@ -63,7 +63,7 @@ _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
-_READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow", "commondir")
+_READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
@@ -207,7 +207,11 @@ class Git:
         return environment
 
     def _refuse_endless(self, verb: str) -> None:
-        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory."""
+        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory. Or where
+        the repository itself leads to another one: git asks that file for refs, whatever the environment says."""
+        if self.common is not None and self.common == self.git_dir and os.path.lexists(self.common / "commondir"):
+            place = self.common / "commondir"
+            raise GitFailed(f"git {verb} was not run: {place} leads into another repository", f"rm {place}")
         for place in () if self.common is None else (self.common / name for name in _READ_WHOLE):
             try:
                 found = place.stat()

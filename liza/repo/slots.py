@@ -14,6 +14,8 @@ from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 
 _OWNER = "liza"
+_HOME = "../.."
+"""Where the shared git directory lies, seen from that of a work tree."""
 _TASKS = "ref: refs/heads/task/"
 _STALE = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
 
@@ -74,6 +76,20 @@ def lead_back(slot: Path, admin: Path) -> None:
             aside.replace(place)
         return
     raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
+
+
+def lead_home(admin: Path) -> None:
+    """Have the git directory of a slot say that its repository is the one it lies in, whatever an agent made of it.
+
+    Raises GitFailed where a directory is in the way.
+    """
+    place = admin / "commondir"
+    if place.is_symlink() or not place.is_file() or place.stat().st_size > 100 or place.read_text().strip() != _HOME:
+        if place.is_dir() and not place.is_symlink():
+            raise GitFailed(f"{place} is a directory", f"mv {place} {place}.saved")
+        aside = admin / f"commondir.{os.getpid()}"
+        aside.write_text(f"{_HOME}\n")
+        aside.replace(place)
 
 
 def release_locks(admin: Path) -> None:

@@ -243,6 +243,7 @@ class Worktrees:
         admin = self._admin(slot)
         if admin is None:
             raise GitFailed(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
+        slots.lead_home(admin)
         return self.git.inside(self.paths.slot(slot), admin, self._common)
 
     def _alone(self, slot: str) -> AbstractContextManager[int]:

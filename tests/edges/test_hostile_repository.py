@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from liza.rules.errors import LizaError
+from liza.verbs.doctor import doctor
+from liza.verbs.init import InitOptions, init
 from tests.conftest import git
-from tests.edges.hostile import Place, copied, fingerprint, prepared, sweep
+from tests.edges.hostile import TEXT, Place, copied, fingerprint, prepared, project, sweep
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +186,32 @@ def test_what_is_planted_after_init_runs_in_plain_git_and_in_nothing_that_liza_d
     assert place.ran() == []
     assert fingerprint(place.elsewhere) == canary
     assert bool(refused) == trap.breaks, refused
+
+
+@pytest.mark.parametrize("key", ["filter.x.clean", "core.fsmonitor", "core.sshCommand"])
+def test_before_init_nothing_runs_that_the_repository_itself_names(
+    made: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    place = Place(tmp_path / "fresh")
+    place.witnesses.mkdir(parents=True)
+    shutil.copy(made.spell, place.spell)
+    place.spell.write_text(place.spell.read_text().replace(str(made.top), str(place.top)))
+    project(place.root)
+    place.config(key, str(place.spell))
+    (place.root / "a.txt").write_text(TEXT.replace("5\n", "x\n", 1))
+    git(place.root, "status")
+    assert (place.ran() == ["ran"]) == (key != "core.sshCommand"), "the trap itself does not work"
+    assert doctor(place.root).findings
+    assert place.ran() == []
+
+
+def test_a_clone_that_brings_a_crew_or_links_of_its_own_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    for name in (".liza", ".worktrees"):
+        root = tmp_path / name.strip(".")
+        project(root)
+        (root / name).symlink_to(tmp_path / "elsewhere")
+        git(root, "add", "-f", name)
+        git(root, "commit", "-q", "-m", "evil")
+        with pytest.raises(LizaError, match="is a link"):
+            init(root, InitOptions(goal="x", no_test=True))
+        assert not (tmp_path / "elsewhere").exists()
