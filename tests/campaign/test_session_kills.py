@@ -1,9 +1,8 @@
-"""Kill -9 of supervisors, shims and verbs: one session at a time, nothing said is lost, nothing stays behind."""
+"""Kill -9 of supervisors and shims: one session at a time, no end is lost, nothing stays behind."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections import Counter
@@ -15,186 +14,15 @@ from pathlib import Path
 import pytest
 
 from liza.programs import session
-from liza.programs.rundir import Record
-from liza.rules.planning import claim_planning
 from liza.supervisor.main import supervise
-from liza.verbs.block import block
-from liza.verbs.claim import claim
 from liza.verbs.crew import find_crew
-from liza.verbs.handoff import Note, handoff
-from liza.verbs.recover import recover
-from liza.verbs.submit import submit
-from liza.verbs.verdict import verdict
 from tests.campaign import forks
 from tests.campaign.consistency import problems
+from tests.campaign.worlds import World
 from tests.conftest import git
-from tests.journeys.crews import Crew, processes_of, started
+from tests.journeys.crews import Crew, processes_of
 
 BLOCK = b"liza:begin run="
-
-
-class World:
-    """A crew that can be had again and again in one place."""
-
-    def __init__(self, at: Path, prepare: Callable[[Crew], None]) -> None:
-        self.at, self.root, self.notes, self.template = at, at / "project", at / "notes", at / "template"
-        with started(at) as crew:
-            self.crew = crew
-            prepare(crew)
-        shutil.copytree(self.notes, at / "notes-first")
-        self.root.rename(self.template)
-        self.said = at / "said"
-
-    def renew(self) -> None:
-        for place, first in ((self.root, self.template), (self.notes, self.at / "notes-first")):
-            if place.exists():
-                shutil.rmtree(place)
-            shutil.copytree(first, place, symlinks=True)
-        self.crew = Crew(self.root, self.notes)
-
-    def told(self) -> str:
-        return self.said.read_text()[-3000:] if self.said.exists() else ""
-
-
-# ── verbs ──
-
-
-@dataclass(frozen=True)
-class Word:
-    """A verb that ends a run: who says it, which event it leaves, which closing word."""
-
-    run: str
-    say: Callable[[Path], object]
-    event: str
-    word: str
-    worktree: str = ""
-    at: tuple[str, ...] = ()
-
-
-NOTE = Note("the half of it", "the other half")
-WORDS = {
-    "submit": Word("coder-1.1", lambda root: submit(find_crew(root)), "submit", "0"),
-    "block": Word("coder-1.1", lambda root: block(find_crew(root), "no way", ("Which?",)), "block", "0"),
-    "handoff": Word("coder-1.1", lambda root: handoff(find_crew(root), NOTE), "handoff", "42"),
-    "approve": Word("code-reviewer-1.1", lambda root: verdict(find_crew(root), "approve", "fine"), "approve", "0"),
-    "reject": Word("code-reviewer-1.1", lambda root: verdict(find_crew(root), "reject", "1. no"), "reject", "0"),
-    "review handoff": Word("code-reviewer-1.1", lambda root: handoff(find_crew(root), NOTE), "release review", "42"),
-    "planner handoff": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE), "", "42"),
-    "planner done": Word("planner-1.1", lambda root: handoff(find_crew(root), NOTE, done=True), "", "0"),
-}
-
-
-def _hold(world: World, word: Word) -> None:
-    """Let the run of ``word`` hold what its verb is about, as a session would, with a directory of its own."""
-    crew = find_crew(world.root)
-    agent = word.run.partition(".")[0]
-    task: str | None = "task-1"
-    kind, slot = "work", "s1"
-    if agent == "planner-1":
-        with crew.change(agent, "plan") as tx:
-            tx.state, _ = claim_planning(tx.state, agent, crew.clock.now(), crew.evidence(tx.state))
-        task, kind, slot = None, "planning", agent
-        crew.worktrees.detach(agent, "integration", word.run)
-    else:
-        claim(crew, "coder-1", task)
-        there = crew.paths.slot("s1")
-        (there / "task-1.txt").write_text("x\n")
-        git(there, "add", "-A")
-        git(there, "commit", "-q", "-m", "work")
-    if agent == "code-reviewer-1":
-        os.chdir(crew.paths.slot("s1"))
-        submit(find_crew(world.root))
-        claim(crew, agent, task)
-        kind, slot = "review", agent
-    place = crew.paths.slot(slot)
-    record = Record(
-        agent=agent,
-        run=word.run,
-        kind=kind,
-        started=crew.clock.now(),
-        task=task,
-        worktree=str(place),
-        commit=crew.worktrees.head(slot),
-    )
-    crew.run_dir(word.run).create(record)
-
-
-def _speak(world: World, run: str, task: str | None, slot: str) -> None:
-    """Be, for the rest of this fork, what a session of ``run`` says."""
-    os.chdir(world.root / ".worktrees" / ".slots" / slot)
-    os.environ.update(LIZA_RUN=run, LIZA_AGENT_ID=run.partition(".")[0], LIZA_ROOT=str(world.root))
-    if task:
-        os.environ["LIZA_TASK"] = task
-
-
-def _say(world: World, word: Word) -> Callable[[], None]:
-    agent = word.run.partition(".")[0]
-
-    def said() -> None:
-        _speak(world, word.run, None if agent == "planner-1" else "task-1", "s1" if agent == "coder-1" else agent)
-        word.say(world.root)
-
-    return said
-
-
-def _judge_word(world: World, word: Word) -> list[str]:
-    crew = find_crew(world.root)
-    assert forks.run(lambda: recover(crew, "doctor"), quiet=world.said) == 0, world.told()
-    found = [*problems(world.root)]
-    directory = crew.run_dir(word.run)
-    if directory.word() != word.word or not directory.is_ready():
-        found.append(f"the closing word is {directory.word()}, ready is {directory.is_ready()}")
-    state = crew.board.read()
-    if word.event:
-        events = [event.event for task in state.tasks for event in task.history if event.run == word.run]
-        told = events.count(word.event)
-    else:
-        told = [line.event for line in state.goal.alignment_history].count(word.run)
-    if told != 1:
-        found.append(f"it was heard {told} times")
-    journal = crew.paths.journal.read_text()
-    return found + ([] if word.run in journal else ["the journal does not know it"])
-
-
-@pytest.mark.parametrize(
-    ("name", "all_points"),
-    [
-        *((name, False) for name in ("submit", "review handoff", "planner handoff")),
-        *(pytest.param(name, True, marks=pytest.mark.campaign) for name in WORDS),
-    ],
-)
-def test_a_closing_word_whose_command_is_killed_anywhere_and_said_again_is_heard_once_and_never_lost(
-    tmp_path: Path, name: str, all_points: bool
-) -> None:
-    word = WORDS[name]
-
-    def prepare(crew: Crew) -> None:
-        if not word.run.startswith("planner"):
-            crew.add("task-1")
-
-    world = World(tmp_path, prepare)
-    world.template.rename(world.root)
-    assert forks.run(lambda: _hold(world, word), quiet=world.said) == 0, world.told()
-    world.root.rename(world.template)
-    world.renew()
-    trace = tmp_path / "trace"
-    assert forks.run(_say(world, word), trace=trace, quiet=world.said) == 0, world.told()
-    assert _judge_word(world, word) == []
-    points = forks.passed(trace)
-    chosen = points if all_points else ["renamed.state.yaml#1", "synced.word#1"]
-    wrong, killed, began = [], 0, time.monotonic()
-    for point in chosen:
-        world.renew()
-        killed += forks.run(_say(world, word), point, quiet=world.said) == -signal.SIGKILL
-        assert forks.run(_say(world, word), quiet=world.said) == 0, f"{point}: {world.told()}"
-        assert forks.run(_say(world, word), quiet=world.said) == 0, f"{point}: {world.told()}"
-        wrong += [f"{point}: {one}" for one in _judge_word(world, word)]
-    print(f"{name}: {killed} kills, {time.monotonic() - began:.0f} s, wrong {len(wrong)}")
-    assert wrong == []
-    assert killed == len(chosen)
-
-
-# ── supervisors and shims ──
 
 AGENT = """\
 #!/bin/sh
@@ -335,13 +163,16 @@ def _lives(tmp_path: Path, tracked: bool) -> Lives:
 
 
 BEGIN, END = "claim.confirmed#1", "renamed.settled#1"
+OF_THE_BOARD = ("log.yaml", "seal", "spool", "next", "state.yaml", "base", "alerts")
 SHORT = ("renamed.run.json#1", "renamed.brief#1", "spawned.shim#1", "settle.brief-gone#1")
 
 
 def _of_a_session(points: list[str]) -> list[str]:
     """From the claim that holds to the run that is settled; what a transaction does in between is killed elsewhere."""
     found = points[points.index(BEGIN) : points.index(END) + 1]
-    return [point for point in found if not point.startswith(("part", "written.next", "written.log", "written.se"))]
+    steps = ("written", "synced", "renamed", "settled", "dropped")
+    board = ("part", *(f"{step}.{name}" for step in steps for name in OF_THE_BOARD))
+    return [point for point in found if not point.startswith(board)]
 
 
 @pytest.mark.parametrize(
@@ -362,6 +193,8 @@ def test_a_supervisor_killed_anywhere_between_claim_and_settling_leaves_one_sess
             lives.live(trace=tmp_path / "trace")
             lives.judge("without a fault")
             chosen = _of_a_session(forks.passed(tmp_path / "trace"))
+            # Half of them where nothing but the instructions file is different.
+            chosen = chosen if tracked else chosen[::2]
         for point in chosen:
             lives.live(point)
             lives.judge(point)

@@ -1,0 +1,245 @@
+"""A crew with approved tasks and a person's checkout, again and again in one place; what holds of it after a merge."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.board.lock import Lock
+from liza.rules.errors import Refused
+from liza.rules.model import Status
+from liza.verbs.claim import claim
+from liza.verbs.crew import find_crew
+from liza.verbs.merge import merge
+from liza.verbs.recover import recover
+from liza.verbs.submit import submit
+from liza.verbs.sync import sync
+from liza.verbs.verdict import verdict
+from tests.campaign import forks
+from tests.campaign.consistency import problems
+from tests.conftest import git
+from tests.journeys.crews import started
+
+CHECK = """\
+#!/bin/sh
+# The tests of the project: which commit they ran on, and what they said of it.
+here=$(git rev-parse HEAD)
+if [ -n "$(git status --porcelain)" ] || grep -qs BAD *.txt; then echo "$here red" >> "NOTES/tested"; exit 1; fi
+echo "$here green" >> "NOTES/tested"
+if mv "NOTES/mover" "NOTES/moving" 2> /dev/null; then sh "NOTES/moving"; fi
+"""
+MOVES = """\
+git -C "ROOT" update-ref refs/heads/integration \\
+    "$(git -C "ROOT" commit-tree -m mine -p integration 'integration^{tree}')" "$(git -C "ROOT" rev-parse integration)"
+"""
+COMMITS = 'git -C "ROOT" commit -q --allow-empty -m mine\n'
+GREEN, RED = ("task-1", "task-3"), "task-2"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a person left their checkout. ``blocks``: what they changed is in the way of a merge until it is put back."""
+
+    checkout: str = "main"
+    edits: tuple[tuple[str, str], ...] = ()
+    staged: tuple[str, ...] = ()
+    status: str = ""
+    blocks: bool = False
+    meanwhile: str = ""
+
+
+MINE = "my own words\n"
+SETTINGS = {
+    "away": Setting(),
+    "clean": Setting("integration"),
+    "in the way": Setting("integration", (("README.md", MINE),), status=" M README.md", blocks=True),
+    "elsewhere": Setting(
+        "integration",
+        (("other.txt", MINE), ("staged.txt", MINE), ("folder/new.txt", MINE)),
+        ("staged.txt",),
+        " M other.txt\nM  staged.txt\n?? folder/",
+    ),
+    "moved meanwhile": Setting(meanwhile=MOVES),
+    "committed meanwhile": Setting("integration", meanwhile=COMMITS),
+}
+
+
+class World:
+    """A crew with two good tasks and a bad one, approved, that can be had again and again in one place."""
+
+    def __init__(self, at: Path, setting: Setting) -> None:
+        self.root, self.notes, self.template = at / "project", at / "notes", at / "template"
+        self.setting = setting
+        with started(at, integration_command=f"sh {at}/notes/check") as crew:
+            (self.notes / "check").write_text(CHECK.replace("NOTES", str(self.notes)))
+            for name in ("other.txt", "staged.txt"):
+                (self.root / name).write_text("first\n")
+            crew.git("add", "-A")
+            crew.git("commit", "-q", "-m", "second")
+            crew.git("branch", "-f", "integration", "main")
+            crew.add("task-1", RED, "task-3")
+            self._approve("task-1", "README.md", "changed by task-1\n" * 50)
+            self._approve(RED, "task-2.txt", "BAD\n")
+            self._approve("task-3", "deep/task-3.txt", "good\n")
+        self.base = git(self.root, "rev-parse", "integration")
+        git(self.root, "switch", "-q", setting.checkout) if setting.checkout != "main" else None
+        for name, text in setting.edits:
+            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).write_text(text)
+        for name in setting.staged:
+            git(self.root, "add", name)
+        self.root.rename(self.template)
+
+    def _approve(self, task: str, name: str, text: str) -> None:
+        def work() -> None:
+            crew = find_crew(self.root)
+            claim(crew, "coder-1", task)
+            there = crew.paths.link(task).resolve()
+            (there / name).parent.mkdir(exist_ok=True)
+            (there / name).write_text(text)
+            git(there, "add", "-A")
+            git(there, "commit", "-q", "-m", "work")
+            os.chdir(there)
+            submit(find_crew(self.root))
+            os.chdir(self.root)
+            verdict(find_crew(self.root), "approve", "fine", task_id=task)
+
+        assert forks.run(work) == 0
+
+    def renew(self) -> None:
+        """The crew as it was before anything was merged."""
+        for left in (self.root, self.notes / "tested", self.notes / "mover"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+        shutil.copytree(self.template, self.root, symlinks=True)
+        if self.setting.meanwhile:
+            (self.notes / "mover").write_text(self.setting.meanwhile.replace("ROOT", str(self.root)))
+
+    def merge_all(self) -> None:
+        """What a person does who says ``liza merge`` until nothing is left."""
+        crew = find_crew(self.root)
+        while True:
+            try:
+                merge(crew)
+            except Refused as refused:
+                if "no task is approved" in refused.message:
+                    return
+                raise
+
+    def merge_in_turn(self) -> None:
+        """``merge_all`` of one among several: who finds another at it says it again when that one is done."""
+        while True:
+            try:
+                return self.merge_all()
+            except Refused as refused:
+                if "another merge is under way" not in refused.message:
+                    raise
+            with Lock(find_crew(self.root).paths.merge_lock).acquire(timeout=60):
+                pass
+
+    def go_on_with_main(self) -> None:
+        """Another commit on main, which integration does not have, whatever is checked out."""
+        clone = self.notes / "clone"
+        git(self.notes, "clone", "-q", "-b", "main", str(self.template), str(clone))
+        (clone / "from-main.txt").write_text("good\n")
+        (clone / "README.md").write_text("changed on main\n")
+        git(clone, "add", "-A")
+        git(clone, "commit", "-q", "-m", "on main")
+        commit = git(clone, "rev-parse", "main")
+        git(self.template, "fetch", "-q", str(clone), "main")
+        git(self.template, "update-ref", "refs/heads/main", commit)
+        if self.setting.checkout == "main":
+            git(self.template, "reset", "-q", "--hard")
+        shutil.rmtree(clone)
+
+    def recover(self) -> None:
+        recover(find_crew(self.root), "doctor")
+
+    def quiet(self) -> Path:
+        return self.notes / "said"
+
+    def sync_main(self) -> None:
+        sync(find_crew(self.root), "main")
+
+    def settle(self, deed: Callable[[], None]) -> None:
+        """Say it again after a kill; a git that outlived its merger is waited for."""
+        for work in (self.recover, deed, self.recover):
+            with Lock(find_crew(self.root).paths.merge_lock):
+                pass
+            code = forks.run(work, quiet=self.quiet())
+            assert code == 0, self.quiet().read_text()[-3000:]
+
+    def put_back(self) -> None:
+        """The person puts away what was in the way."""
+        for name, text in self.setting.edits:
+            assert (self.root / name).read_text() == text
+        git(self.root, "checkout", "-q", "--", *(name for name, _ in self.setting.edits))
+
+    def wrong(self) -> list[str]:
+        """What does not hold once everything is merged and settled."""
+        more = {"mine": 1} if self.setting.meanwhile else {}
+        found = [*problems(self.root), *self._in_git({**{f"Merge {task}": 1 for task in GREEN}, **more})]
+        return [*found, *self._on_the_board(), *self._in_the_checkout(), *self._left_over()]
+
+    def wrong_after_sync(self) -> list[str]:
+        """What does not hold once main is in integration."""
+        found = [*problems(self.root), *self._in_git({"Merge main into integration": 1})]
+        return [*found, *self._in_the_checkout(), *self._left_over(freed=())]
+
+    def _tested(self) -> dict[str, str]:
+        lines = (self.notes / "tested").read_text().splitlines()
+        return {commit: said for commit, _, said in (line.partition(" ") for line in lines)}
+
+    def _in_git(self, wanted: dict[str, int]) -> list[str]:
+        rows = git(self.root, "log", "--first-parent", "--format=%H %s", f"{self.base}..integration").splitlines()
+        made = [row.partition(" ")[::2] for row in rows]
+        tested = self._tested()
+        found = [
+            f"{subject} on integration was never green: {tested.get(commit)}"
+            for commit, subject in made
+            if subject != "mine" and tested.get(commit) != "green"
+        ]
+        counted = Counter(subject.split(":")[0] for _, subject in made)
+        return found + ([] if counted == wanted else [f"on integration: {dict(counted)}"])
+
+    def _on_the_board(self) -> list[str]:
+        found = []
+        line = git(self.root, "rev-list", "--first-parent", "integration").split()
+        for task in find_crew(self.root).board.read().tasks:
+            wanted = Status.INTEGRATION_FAILED if task.id == RED else Status.MERGED
+            if task.status is not wanted:
+                found.append(f"{task.id} is {task.status}")
+            if task.merging is not None:
+                found.append(f"{task.id} is merging: {task.merging}")
+            if task.status is Status.MERGED and task.merge_commit not in line:
+                found.append(f"{task.id} was merged as {task.merge_commit}, which is not on integration")
+            told = [event.event for event in task.history if event.event in ("merge", "merge failed")]
+            if len(told) != 1:
+                found.append(f"{task.id} has heard {told}")
+        return found
+
+    def _in_the_checkout(self) -> list[str]:
+        setting = self.setting
+        status = git(self.root, "status", "--porcelain")
+        found = [] if status == ("" if setting.blocks else setting.status) else [f"git status says {status!r}"]
+        if not setting.blocks:
+            found += [f"{name} changed" for name, text in setting.edits if (self.root / name).read_text() != text]
+        if git(self.root, "symbolic-ref", "--short", "HEAD") != setting.checkout:
+            found.append("another branch is checked out")
+        return found
+
+    def _left_over(self, freed: tuple[str, ...] = GREEN) -> list[str]:
+        place = self.root / ".git"
+        found = [str(path.relative_to(place)) for path in place.rglob("*.lock") if path.name != "liza.lock"]
+        found += [str(path.relative_to(place)) for path in place.rglob("liza-move*")]
+        refs = git(self.root, "for-each-ref", "--format=%(refname)", "refs/liza/candidates").split()
+        crew = find_crew(self.root)
+        for slot in crew.worktrees.names():
+            owner = crew.worktrees.owner(slot)
+            if owner and owner[0] in freed:
+                found.append(f"{slot} still belongs to {owner[0]}")
+        links = [task for task in freed if crew.paths.link(task).is_symlink()]
+        return [f"left over: {one}" for one in (*found, *refs, *links)]
