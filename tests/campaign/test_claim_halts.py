@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,6 +23,10 @@ from tests.journeys.crews import Crew, started
 
 REFUSED = 1
 HALTED: list[int] = []
+
+
+def _at_length(*points: str) -> list[Any]:
+    return [pytest.param(point, marks=pytest.mark.campaign) for point in points]
 
 
 @pytest.fixture
@@ -54,7 +59,10 @@ def wrong(crew: Crew) -> list[str]:
     return problems(crew.root)
 
 
-@pytest.mark.parametrize("point", ["claim.reserved", "git.worktree", "claim.prepared", "claim.confirmed", "git.switch"])
+@pytest.mark.parametrize(
+    "point",
+    ["claim.prepared", *_at_length("claim.reserved", "git.worktree", "claim.confirmed", "git.switch")],
+)
 def test_a_claim_that_stands_still_for_longer_than_a_lease_is_nobodys_to_take_and_goes_on(
     crew: Crew, point: str
 ) -> None:
@@ -119,7 +127,7 @@ def test_a_claim_that_fails_in_a_slot_of_a_dropped_task_does_not_give_the_slot_b
     assert wrong(crew) == []
 
 
-@pytest.mark.parametrize("point", ["claim.reserved", "claim.prepared", "claim.confirmed", "git.switch"])
+@pytest.mark.parametrize("point", ["claim.confirmed", *_at_length("claim.reserved", "claim.prepared", "git.switch")])
 def test_several_who_settle_the_same_dead_claim_at_once_with_a_new_claimer_beside_them(crew: Crew, point: str) -> None:
     scene = lapsed(crew)
     assert forks.run(lambda: scene.act(crew.root), fault=point, quiet=crew.notes / "said") < 0

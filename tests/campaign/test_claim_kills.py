@@ -84,8 +84,9 @@ def killed_at_each(
     return table, wrong
 
 
-@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.campaign)])
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(
+    ("name", "stride"), [("lapsed claim", 29), *(pytest.param(name, 1, marks=pytest.mark.campaign) for name in SCENES)]
+)
 def test_a_claim_killed_at_any_step_is_settled_and_costs_no_work(tmp_path: Path, name: str, stride: int) -> None:
     begun = time.monotonic()
     with started(tmp_path) as crew:
@@ -106,8 +107,10 @@ LEFT = [
 """Claims that died, for the doctor to die over."""
 
 
-@pytest.mark.parametrize("stride", [47, pytest.param(1, marks=pytest.mark.campaign)])
-@pytest.mark.parametrize(("name", "point"), LEFT)
+@pytest.mark.parametrize(
+    ("name", "point", "stride"),
+    [("used slot", "claim.prepared#1", 29), *(pytest.param(*left, 1, marks=pytest.mark.campaign) for left in LEFT)],
+)
 def test_a_doctor_killed_at_any_step_leaves_nothing_that_the_next_one_does_not_settle(
     tmp_path: Path, name: str, point: str, stride: int
 ) -> None:
