@@ -24,9 +24,7 @@ from tests.conftest import git
 from tests.journeys.crews import BIN, Crew, processes_of
 
 AGENTS = ("coder-1", "coder-2", "coder-3", "code-reviewer-1", "code-reviewer-2")
-LEASE = 3
 SETTINGS = {
-    "lease_duration": LEASE,
     "heartbeat_interval": 1,
     "grace": 1,
     "hung_after": 30,
@@ -38,8 +36,6 @@ SETTINGS = {
     "max_review_cycles": 50,
 }
 SIZE = "600m"
-AT_WORK = 5
-"""Tasks that are open at once."""
 
 
 @dataclass
@@ -50,6 +46,9 @@ class World:
     disk: Path
     mounted: bool
     chance: random.Random
+    tasks: int
+    """How many are open at once."""
+    lease: int
     keepers: dict[str, Keeper] = field(default_factory=dict)
     told: deque[str] = field(default_factory=lambda: deque(maxlen=400))
     copies: deque[bytes] = field(default_factory=lambda: deque(maxlen=12))
@@ -170,7 +169,7 @@ class Person(threading.Thread):
         self.world = world
         self.over = threading.Event()
         self.adding = True
-        self.added = AT_WORK
+        self.added = world.tasks
         self.typed: list[str] = []
         self.heard: dict[str, int] = {}
         self.failed: BaseException | None = None
@@ -188,7 +187,7 @@ class Person(threading.Thread):
         if state is None:
             return
         working = [task for task in state.tasks if task.status not in FINAL and task.status is not Status.BLOCKED]
-        if self.adding and len(working) < AT_WORK:
+        if self.adding and len(working) < self.world.tasks:
             self._add()
         for task in state.tasks:
             if task.status is Status.BLOCKED and len(task.failed_by) < 2:
@@ -221,20 +220,23 @@ class Person(threading.Thread):
         told = " ".join((done.stderr if done.returncode else done.stdout).split())[:240]
         self.typed.append(words[0])
         self.world.tell(f"person: {' '.join(words)} → {done.returncode} {told}")
+        hint = self.HINT.search(done.stderr.strip())
+        if hint and "restore" in hint[1] and words[0] != "restore":
+            self.type(*hint[1].split())
         return done.returncode
 
 
 @contextmanager
-def world(tmp_path: Path, seed: int) -> Iterator[World]:
+def world(tmp_path: Path, seed: int, tasks: int, lease: int) -> Iterator[World]:
     """A crew on a small disk of its own, where that is permitted; nothing of it is left afterwards."""
     disk, notes = tmp_path / "disk", tmp_path / "notes"
     disk.mkdir()
     (notes / "clock").mkdir(parents=True)
     mounted = _mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", disk)
     crew = Crew(disk / "project", notes)
-    made = World(crew, disk, mounted, random.Random(seed))
+    made = World(crew, disk, mounted, random.Random(seed), tasks, lease)
     try:
-        _project(crew)
+        _project(made)
         yield made
     finally:
         for keeper in made.keepers.values():
@@ -262,7 +264,8 @@ def _mount(*words: str | Path) -> bool:
     return subprocess.run(["mount", *map(str, words)], capture_output=True, check=False).returncode == 0
 
 
-def _project(crew: Crew) -> None:
+def _project(made: World) -> None:
+    crew = made.crew
     crew.root.mkdir()
     git(crew.root, "init", "-q", "-b", "main")
     (crew.root / "README.md").write_text("# A project\n\nEach task writes a file of its own name.\n")
@@ -277,8 +280,8 @@ def _project(crew: Crew) -> None:
     program.write_text(AGENT.replace("@NOTES@", str(crew.notes)))
     program.chmod(0o755)
     crew.liza("init", "Every file is there", "--test", f"sh ./check.sh {crew.notes}", "--program", f"script:{program}")
-    crew.configure(**SETTINGS)
-    for number in range(1, AT_WORK + 1):
+    crew.configure(**SETTINGS, lease_duration=made.lease)
+    for number in range(1, made.tasks + 1):
         crew.add(f"t{number}", description=f"Write t{number} (v0)")
 
 

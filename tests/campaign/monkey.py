@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza.board import seal
-from tests.campaign.crew_run import LEASE, SIZE, World
+from tests.campaign.crew_run import SIZE, World
 from tests.journeys.crews import BIN, processes_of
 
 
@@ -112,7 +112,7 @@ def _seen(world: World) -> None:
 
 def kill_supervisor(world: World) -> str:
     keeper = world.chance.choice(list(world.keepers.values()))
-    keeper.delay = world.chance.choice((0.05, 0.05, 0.2, 1.0, LEASE + 1.5))
+    keeper.delay = world.chance.choice((0.05, 0.05, 0.2, 1.0, world.lease + 1.5))
     keeper.process.kill()
     return f"{keeper.agent}, again after {keeper.delay} s"
 
@@ -204,7 +204,7 @@ def freeze_verb(world: World) -> str:
 
 
 def _freeze(world: World, pid: int, what: str) -> str:
-    seconds = LEASE + world.chance.uniform(0.5, 1.5)
+    seconds = world.lease + world.chance.uniform(0.5, 1.5)
     _signal(pid, signal.SIGSTOP)
     world.later(seconds, "frozen", lambda: _signal(pid, signal.SIGCONT))
     return f"{what} for {seconds:.1f} s"
@@ -251,7 +251,7 @@ def read_only(world: World) -> str:
 def step_clock(world: World) -> str:
     place = world.notes / "clock" / "offset"
     before = int(place.read_text())
-    step = world.chance.choice((-86400, -3600, -60, -LEASE, LEASE, 60, 3600, 86400))
+    step = world.chance.choice((-86400, -3600, -60, -world.lease, world.lease, 60, 3600, 86400))
     aside = place.with_name("offset.new")
     aside.write_text(f"{before + step}\n")
     aside.replace(place)
@@ -260,7 +260,7 @@ def step_clock(world: World) -> str:
 
 def hold_lock(world: World) -> str:
     _usable(world)
-    seconds = world.chance.uniform(0.5, LEASE + 1)
+    seconds = world.chance.uniform(0.5, world.lease + 1)
     held = subprocess.Popen(["flock", world.crew.paths.state_lock, "sleep", f"{seconds:.2f}"])
     world.later(seconds, "lock held", lambda: held.wait() and None)
     return f"for {seconds:.1f} s"

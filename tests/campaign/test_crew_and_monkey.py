@@ -21,14 +21,14 @@ long = pytest.mark.campaign
 
 
 @pytest.mark.parametrize(
-    ("seed", "faults", "pause"),
-    [(SEED, FAULTS, 0.3), *(pytest.param(SEED + number, 250, 1.0, marks=long) for number in range(1, 5))],
+    ("seed", "faults", "pause", "tasks", "lease"),
+    [(SEED, FAULTS, 0.2, 2, 2), *(pytest.param(SEED + number, 250, 1.0, 5, 3, marks=long) for number in range(1, 5))],
 )
 def test_nothing_is_lost_of_a_crew_that_a_monkey_kills_freezes_fills_edits_and_destroys(
-    tmp_path: Path, seed: int, faults: int, pause: float
+    tmp_path: Path, seed: int, faults: int, pause: float, tasks: int, lease: int
 ) -> None:
     tally = Tally()
-    with world(tmp_path, seed) as made:
+    with world(tmp_path, seed, tasks, lease) as made:
         before = git(made.root, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
         began = time.monotonic()
         person = begin(made)
