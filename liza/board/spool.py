@@ -119,7 +119,7 @@ class Spool:
                 # A kill between the new base and the last unlink left it; its text would not fit behind the base.
                 continue
             try:
-                text = item.full if item.full is not None else None if text is None else replay(text, item)
+                text = None if text is None and item.full is None else replay(text or "", item)
             except BoardInconsistent:
                 text = None
             if text is not None:
@@ -133,7 +133,7 @@ def replay(base_text: str, item: SpoolItem) -> str:
     """The text of a revision from the text of the one before it. Raises BoardInconsistent where they do not fit."""
     global _last
     if item.full is not None:
-        return item.full
+        return _proved(item, item.full)
     known = _last = document.read(base_text, known=_last)
     parts = {name: place for place, name in enumerate(known.names)}
     texts = [part.text for part in known.parts]
@@ -147,8 +147,12 @@ def replay(base_text: str, item: SpoolItem) -> str:
         else:
             raise BoardInconsistent(f"revision {item.revision} does not fit the one before it", "liza doctor")
     text = "".join(text + behind.get(place, "") for place, text in enumerate(texts))
+    return _proved(item, text)
+
+
+def _proved(item: SpoolItem, text: str) -> str:
     if sha(text.encode()) != item.sha:
-        raise BoardInconsistent(f"revision {item.revision} cannot be rebuilt from the one before it", "liza doctor")
+        raise BoardInconsistent(f"revision {item.revision} is not kept as it was", "liza doctor")
     return text
 
 

@@ -159,6 +159,14 @@ def test_files_beside_the_board_that_were_found_odd_once_break_nothing(crew: Pat
         prove_files(crew, [(file, "replace", path.read_bytes(), 0)])
 
 
+def test_a_whole_text_in_the_spool_that_lost_a_byte_is_no_revision(crew: Path, tmp_path: Path) -> None:
+    shutil.copytree(crew, tmp_path / "crew")
+    board = Board(Paths(tmp_path / "crew"), FakeClock())
+    path = board.paths.spool / "1"
+    path.write_bytes(path.read_bytes().replace(b"The first", b"The burst"))
+    assert 1 not in dict(board.spool.texts())
+
+
 # ── a file of tasks ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 WORDS = st.sampled_from(
