@@ -53,6 +53,11 @@ def _refused(error: OSError) -> DiskRefused:
     return DiskRefused(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
 
 
+def refusal(error: OSError) -> DiskRefused | None:
+    """What to tell of a disk that is full or read-only; None where the error says something else."""
+    return _refused(error) if error.errno in _HINTS else None
+
+
 def regular(descriptor: int, path: Path) -> os.stat_result:
     """What is open, if it is a file. Raises OSError for a directory, a pipe, a device."""
     found = os.fstat(descriptor)

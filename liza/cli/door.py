@@ -41,6 +41,10 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         # Whoever read us has gone: nobody is left to tell, and Python must not try once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except OSError as error:
+        from liza.board.files import refusal
+
+        return _tell(name, refusal(error) or _reported(error, words), as_json)
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
         return _tell(name, _reported(bug, words), as_json)
     return code

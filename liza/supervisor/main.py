@@ -54,7 +54,9 @@ def supervise(
         record(crew)
     finally:
         lock.release()
-        bell.ring(crew.paths, agent)
+        # It only wakes others sooner, and a disk that is full must not hide how this ended.
+        with suppress(OSError):
+            bell.ring(crew.paths, agent)
     say(left.why)
     return left.code
 

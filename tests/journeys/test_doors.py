@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -9,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -564,3 +565,16 @@ def test_ctrl_c_is_130_and_a_refusal_keeps_its_own_code(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "liza: it is Tuesday\n  next: liza status\n"
     assert door.guarded(refused, ["lock", "--", "--json"], "liza") == 1
     assert capsys.readouterr().err.startswith("liza: ")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_is_full_or_read_only_is_told_by_its_name_and_never_as_a_bug(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(words: Sequence[str]) -> int:
+        raise OSError(number, os.strerror(number), "/somewhere/.liza/run/coder-1/coder-1.1/word")
+
+    assert door.guarded(refused, ["submit"], "liza") == 5
+    told = capsys.readouterr().err
+    assert os.strerror(number) in told
+    assert "bug" not in told
