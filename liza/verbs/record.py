@@ -9,6 +9,7 @@ from liza.board.lock import Lock
 from liza.board.spool import Spool, SpoolItem
 from liza.repo import history
 from liza.repo.history import Recorded
+from liza.rules.errors import BoardInconsistent
 from liza.verbs.crew import Crew
 
 LARGEST_SPOOL = 64 << 20  # bytes
@@ -27,7 +28,12 @@ def record(crew: Crew) -> int:
 
 def _record(crew: Crew) -> int:
     spool = Spool(crew.paths.spool)
-    waiting = spool.revisions()
+    # A revision is spooled before the board has it: a kill between the two keeps it from ever coming to be.
+    try:
+        reached = crew.board.read().revision
+    except BoardInconsistent:
+        return 0
+    waiting = [revision for revision in spool.revisions() if revision <= reached]
     if not waiting:
         return 0
     done = [

@@ -225,6 +225,22 @@ def test_ended_at_every_point_a_change_happened_wholly_or_not_at_all_and_nothing
     print(f"{'in all':46} {dict(total)}")
 
 
+def test_what_was_spooled_and_never_came_to_be_is_not_recorded_before_anybody_settled_it(tmp_path: Path) -> None:
+    root = tmp_path / "crew"
+    repository(root)
+    opened(root).create(FIRST)
+    left_by_a_kill("renamed.spool")(root)
+    assert sorted(recorded_now(root)) == [1, 2, 3]
+    say(opened(root), "afterwards")
+    assert recorded(root) == journal_of(Paths(root))
+    assert messages(opened(root).read()) == ["one", "two", "afterwards"]
+
+
+def recorded_now(root: Path) -> dict[int, str]:
+    recorder.record(crew_of(root))
+    return history_of(root)
+
+
 # ── at any moment ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -252,6 +268,7 @@ def test_killed_at_any_moment_two_writers_lose_nothing_that_they_were_told_is_do
         assert set(acknowledged) <= set(said), f"seed {SEED}, kill {number}: lost"
         assert len(set(said)) == len(said), f"seed {SEED}, kill {number}: doubled"
         if number % 20 == 7:
+            say(opened(root), f"settled {number}")
             check(root)
             recorder.record(crew_of(root))
             thinned(opened(root))
