@@ -83,8 +83,8 @@ def _always_settled(was: Callable[..., Any]) -> Any:
 
 
 def _to_the_end(was: Callable[..., Any]) -> Any:
-    def end(text: bytes, start: int) -> int:
-        found = was(text, start)
+    def end(text: bytes, start: int, *rest: Any) -> int:
+        found = was(text, start, *rest)
         return len(text) if found is None else found
 
     return end

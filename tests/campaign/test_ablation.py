@@ -21,7 +21,7 @@ from tests.ablation import plugin, switches
 from tests.ablation.defences import TABLE
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 120
+LIMIT = 240
 RIGHT = {"AssertionError", "Failed", "LizaError"}
 """How a test says that something was lost or let in: its own word, or the product's."""
 
