@@ -196,6 +196,23 @@ class Worktrees:
         found = (path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else ()
         return tuple(sorted(name for name in found if self._admin(name) is not None))
 
+    def mend(self, slot: str, commit: str) -> bool:
+        """Have git know a slot again, at ``commit``, and an owner file be readable; whether either was not so."""
+        path = self.paths.slot(slot)
+        if self._admin(slot) is None and path.is_dir() and any(path.iterdir()):
+            self.add(slot, commit)
+            return True
+        with self._alone(slot):
+            admin = self._admin(slot)
+            if admin is None:
+                return False
+            try:
+                slots.read_owner(admin)
+            except GitFailed:
+                slots.write_owner(admin, slots.known_owner(admin))
+                return True
+        return False
+
     def owner(self, slot: str) -> tuple[str, str] | None:
         """Task and run that the slot bears; for a reviewer's or planner's slot the task is the slot's own name."""
         admin = self._admin(slot)

@@ -127,13 +127,22 @@ def _reviews(crew: Crew, by: str) -> list[Settled]:
 
 def _leftovers(crew: Crew) -> list[Settled]:
     """What is nobody's: slots and links of tasks that are over, half-made slots, locks and files of the dead."""
+    found = [f"what git or the owner file said of the worktree {slot} was gone or nonsense" for slot in _mended(crew)]
     freed = [(slot, let_go(crew, slot)) for slot in crew.worktrees.names()]
-    found = [f"{task} does not need {slot} any more: saved and let go" for slot, task in freed if task]
+    found += [f"{task} does not need {slot} any more: saved and let go" for slot, task in freed if task]
     found += [f"the link .worktrees/{task} led to another task's worktree" for task in unlink_strays(crew)]
     found += [f"the half-made worktree {slot} was removed" for slot in sweep.half_made(crew.paths, crew.git)]
     found += [f"{lock} was left by a killed git; removed" for lock in sweep.locks(crew.paths, crew.git)]
     sweep.asides(crew.paths, crew.git)
     return [Settled(one) for one in found]
+
+
+def _mended(crew: Crew) -> list[str]:
+    """Slots of which something was destroyed, and that nobody has had use for since: what lies there can be saved."""
+    place = crew.paths.worktrees / ".slots"
+    names = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    tip = crew.git.out("rev-parse", f"refs/heads/{crew.board.read().config.integration_branch}")
+    return [name for name in names if crew.worktrees.mend(name, tip)]
 
 
 def _laid_out(crew: Crew, task: Task) -> bool:

@@ -477,3 +477,23 @@ def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: 
     assert git(trees.paths.slot("s1"), "rev-parse", "--symbolic-full-name", "HEAD") == "HEAD"
     shown = [git(trees.paths.root, "show", f"{ref}:unfinished.txt") for ref in salvages(trees)]
     assert set(shown) == {"unfinished"}
+
+
+def test_a_slot_that_nobody_wants_is_mended_when_its_owner_is_nonsense_or_its_records_are_gone(
+    trees: Worktrees,
+) -> None:
+    tip = git(trees.paths.root, "rev-parse", "integration")
+    claim(trees, "s1", "task-3", "coder-1.1")
+    admin = trees.paths.root / ".git" / "worktrees" / "s1"
+    assert not trees.mend("s1", tip)
+    (admin / "liza").write_text("garbage")
+    assert trees.mend("s1", tip)
+    assert trees.owner("s1") == ("task-3", "unknown")
+
+    (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
+    shutil.rmtree(admin)
+    assert trees.mend("s1", tip)
+    assert trees.stands("s1")
+    assert trees.owner("s1") is None
+    assert status(trees, "s1") == ["?? unfinished.txt"]
+    assert not trees.mend("s1", tip)
