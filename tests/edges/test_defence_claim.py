@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from liza.programs import processes
-from liza.rules.errors import Refused
-from liza.verbs import claim
-from liza.verbs.crew import find_crew
-from tests.journeys.crews import Crew, started
+from tests.journeys.crews import BIN, Crew, started
 
 
 def _lapsed(crew: Crew) -> None:
@@ -31,12 +27,19 @@ def _lapsed(crew: Crew) -> None:
 def test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
-        here = find_crew(crew.root)
-        run, task, slot, evidence = claim._reserve(here, "coder-1", "task-1")
-        with pytest.raises(Refused, match=r"coder-1 is taking it as coder-1\.1"):
-            claim.take(here, "coder-2", "task-1")
-        done = claim._prepare_and_confirm(here, "coder-1", claim.Claimed(task, run, slot, None), evidence)
-        assert (crew.task("task-1").assigned_to, crew.task("task-1").worktree) == ("coder-1", done.slot)
+        env = {**os.environ, "LIZA_FAULT": "claim.reserved:stop"}
+        first = subprocess.Popen([BIN / "liza", "claim", "task-1", "--agent", "coder-1"], cwd=crew.root, env=env)
+        try:
+            assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
+            told = crew.liza("claim", "task-1", "--agent", "coder-2", code=1)
+            assert "coder-1 is taking it as coder-1.1" in told
+            first.send_signal(signal.SIGCONT)
+            assert first.wait() == 0
+        finally:
+            first.kill()
+            first.wait()
+        assert crew.task("task-1").assigned_to == "coder-1"
+        assert (crew.root / ".worktrees" / "task-1" / "README.md").exists()
 
 
 @contextmanager
