@@ -22,7 +22,14 @@ ALLOWED = (
     "JAVA_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "GOPROXY", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR",
     "PNPM_HOME", "VOLTA_HOME", "PYENV_ROOT", "ASDF_*", "MISE_*", "UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache",
 )  # fmt: skip
-UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": ":", "GIT_PAGER": "cat", "PAGER": "cat"}
+UNATTENDED = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+    # Who judges a commit must see that commit, not what a ref says instead of it.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+}
 
 
 def compose(
