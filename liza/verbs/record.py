@@ -18,22 +18,33 @@ LARGEST_SPOOL = 64 << 20  # bytes
 def record(crew: Crew) -> int:
     """Commit the spool in ascending order; how many revisions. 0 as well when somebody else is at it."""
     lock = Lock(crew.paths.recorder_lock)
-    if not lock.try_acquire():
-        return 0
+    count = 0
+    left: list[int] = []
+    while lock.try_acquire():
+        try:
+            count += _record(crew)
+        finally:
+            lock.release()
+        # Whoever found the lock held meanwhile has gone away again, and relies on this look.
+        waiting = _waiting(crew)
+        if not waiting or waiting == left:
+            break
+        left = waiting
+    return count
+
+
+def _waiting(crew: Crew) -> list[int]:
+    """The revisions in the spool that came to be: a kill between spool and board keeps one from ever doing so."""
     try:
-        return _record(crew)
-    finally:
-        lock.release()
+        reached = crew.board.read().revision
+    except BoardInconsistent:
+        return []
+    return [revision for revision in Spool(crew.paths.spool).revisions() if revision <= reached]
 
 
 def _record(crew: Crew) -> int:
     spool = Spool(crew.paths.spool)
-    # A revision is spooled before the board has it: a kill between the two keeps it from ever coming to be.
-    try:
-        reached = crew.board.read().revision
-    except BoardInconsistent:
-        return 0
-    waiting = [revision for revision in spool.revisions() if revision <= reached]
+    waiting = _waiting(crew)
     if not waiting:
         return 0
     done = [
