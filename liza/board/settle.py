@@ -173,7 +173,20 @@ class Settler:
             kept = document.read(texts[0], known=newest)
             if newest is None or kept.state.revision > newest.state.revision:
                 newest = kept
+        spare = self.spare(newest)
+        if spare is not None and (newest is None or spare.state.revision > newest.state.revision):
+            newest = spare
         return newest
+
+    def spare(self, known: Document | None = None) -> Document | None:
+        """The board before the last change, where its bytes are those that the last writer found."""
+        text, sealed = self._spool.previous(), seal.read(self._places.seal)
+        if text is None or sealed is None or sha(text.encode()) != sealed.before:
+            return None
+        try:
+            return document.read(text, known=known)
+        except LizaError:
+            return None
 
     def unread(self, good: Document) -> Standing:
         """A board that cannot be read, standing as the last good one."""

@@ -18,6 +18,7 @@ FULL_EVERY: Final = 64
 IN_FULL: Final = (("", ""),)
 """In the place of the entries that heartbeats changed: what came before is not known, keep the next revision whole."""
 _LARGEST: Final = 4 * files.LARGEST
+PREVIOUS: Final = "previous"
 LIMIT: Final = 64 << 20
 """Bytes; a larger spool is drained by the writer."""
 
@@ -49,6 +50,7 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._base = directory.with_name("base")
+        self._previous = directory.with_name(PREVIOUS)
 
     def put(self, item: SpoolItem) -> None:
         """Adds a revision."""
@@ -87,6 +89,13 @@ class Spool:
             return None
         return revision, text
 
+    def previous(self) -> str | None:
+        """The board that the last writer found, heartbeats and all; None where it is not kept or is no text."""
+        try:
+            return files.read(self._previous, files.LARGEST).decode()
+        except (OSError, ValueError):
+            return None
+
     @files.named()
     def drop(self, revision: int) -> None:
         """Lets go of the revisions up to ``revision``; the text of the newest of them stays as the base."""
@@ -118,12 +127,18 @@ class Spool:
             if item.revision <= dropped:
                 # A kill between the new base and the last unlink left it; its text would not fit behind the base.
                 continue
-            try:
-                text = None if text is None and item.full is None else replay(text or "", item)
-            except BoardInconsistent:
-                text = None
+            text = self._after(text, item)
             if text is not None:
                 yield item.revision, text
+
+    def _after(self, text: str | None, item: SpoolItem) -> str | None:
+        """The text of a revision: from the one before it, or, where that is lost, from the board before the last."""
+        if text is None and item.full is None:
+            text = self.previous()
+        try:
+            return None if text is None and item.full is None else replay(text or "", item)
+        except BoardInconsistent:
+            return None
 
 
 _last: document.Document | None = None

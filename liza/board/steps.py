@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,7 +12,7 @@ from liza import faults
 from liza.board import files, journal, seal
 from liza.board.journal import Record
 from liza.board.seal import Seal
-from liza.board.spool import Spool, SpoolItem
+from liza.board.spool import PREVIOUS, Spool, SpoolItem
 from liza.rules.paths import Paths
 
 
@@ -46,9 +48,19 @@ def write_aside(places: Places, data: bytes) -> Path:
 
 @files.named()
 def rename(places: Places, fresh: Path) -> None:
-    """Step 5: from here on it happened."""
+    """Step 5: from here on it happened. The board before it stays beside as long as it is the newest but one."""
+    with suppress(OSError):  # A spare: without it a board that is destroyed comes back from the spool and the history.
+        _spare(places)
     fresh.rename(places.state)
     faults.point("renamed", places.state.name)
+
+
+def _spare(places: Places) -> None:
+    """A second name for the board that is about to be replaced: whatever becomes of the spool, it can be read."""
+    aside = places.tx / "previous.new"
+    aside.unlink(missing_ok=True)
+    os.link(places.state, aside)
+    aside.rename(places.tx / PREVIOUS)
 
 
 @files.named()

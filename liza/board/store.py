@@ -98,10 +98,13 @@ class Board:
     def last_good(self) -> str:
         """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
         shas = {record.sha256 for record in journal.newest(self._places.journal)}
-        found = [text for _, text in self.spool.texts() if sha(text.encode()) in shas]
+        found = [known for known in self.spool.texts() if sha(known[1].encode()) in shas]
+        spare = self._settler.spare()
+        if spare is not None:
+            found.append((spare.state.revision, spare.text))
         if not found:
             raise BoardInconsistent("no earlier board is kept beside this one", "git log -p liza/blackboard")
-        return found[-1]
+        return max(found, key=lambda known: known[0])[1]
 
     def unknown_config(self) -> tuple[str, ...]:
         """Keys of ``config:`` that no rule reads."""

@@ -127,7 +127,7 @@ def _judge_word(world: World, word: Word) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "all_points"),
     [
-        *((name, False) for name in ("submit", "review handoff", "planner handoff")),
+        *((name, False) for name in ("submit", "planner handoff")),
         *(pytest.param(name, True, marks=pytest.mark.campaign) for name in WORDS),
     ],
 )

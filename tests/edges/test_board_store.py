@@ -240,6 +240,31 @@ def test_a_board_that_does_not_parse_stops_everything_and_last_good_brings_it_ba
     assert board.read().revision == 3
 
 
+def test_a_board_destroyed_behind_a_hole_in_the_spool_comes_back_as_it_was_last(board: Board, paths: Paths) -> None:
+    for message in ("one", "two", "three", "four"):
+        say(board, message)
+    (paths.spool / "3").unlink()
+    paths.state.write_text("")
+    other = Board(paths, FakeClock())
+    assert other.restore("human", other.last_good)
+    assert messages(other.read()) == ["one", "two", "three", "four"]
+
+
+def test_with_the_whole_spool_gone_a_destroyed_board_comes_back_as_its_last_writer_found_it(
+    board: Board, paths: Paths
+) -> None:
+    for message in ("one", "two", "three"):
+        say(board, message)
+    with board.renewal("coder-1") as tx:
+        tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], context_percent=7))
+    for left in paths.spool.iterdir():
+        left.unlink()
+    paths.state.unlink()
+    other = Board(paths, FakeClock())
+    assert other.restore("human", other.last_good)
+    assert messages(other.read()) == ["one", "two", "three"]
+
+
 def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
     text = board.raw().replace("The first", "The slow first")
     script = (
