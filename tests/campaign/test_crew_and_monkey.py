@@ -15,7 +15,7 @@ from tests.campaign.monkey import Tally, rampage
 from tests.conftest import git
 
 SEED = int(os.environ.get("LIZA_SEED", "1"))
-FAULTS = int(os.environ.get("LIZA_FAULTS", "15"))
+FAULTS = int(os.environ.get("LIZA_FAULTS", "10"))
 CALM = 300.0
 long = pytest.mark.campaign
 
