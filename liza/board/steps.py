@@ -48,7 +48,7 @@ def write_aside(places: Places, data: bytes) -> Path:
 
 @files.named()
 def rename(places: Places, fresh: Path) -> None:
-    """Step 5: from here on it happened. The board before it stays beside as long as it is the newest but one."""
+    """Step 5: from here on it happened. The board that it replaces stays beside it until the next change."""
     with suppress(OSError):  # A spare: without it a board that is destroyed comes back from the spool and the history.
         _spare(places)
     fresh.rename(places.state)

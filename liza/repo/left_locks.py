@@ -31,6 +31,7 @@ def _removed(place: Path, common: Path) -> bool:
     """Remove one, once it is proved that nobody holds it; one that goes by itself meanwhile was held."""
     with suppress(FileNotFoundError):
         while (age := time.time() - place.stat().st_mtime) < _MOMENT:
+            # How long it has stood there is the evidence, and no event tells that.
             time.sleep(max(0.02, min(0.1, _MOMENT - age)))
         before = place.stat()
         if (age > _LONG or not _git_lives(common)) and place.stat().st_ino == before.st_ino:

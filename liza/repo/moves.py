@@ -128,7 +128,7 @@ def _begin(own: Path, move: Move) -> bool:
         if time.monotonic() >= end:
             intent.unlink()
             return False
-        time.sleep(0.02)
+        time.sleep(0.02)  # no event tells that another git has let go of its lock
     faults.point("move", "locked")
     return True
 
