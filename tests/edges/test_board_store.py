@@ -21,34 +21,11 @@ from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused
 from liza.rules.model import Agent, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
+from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 
 replace = msgspec.structs.replace
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-FIRST = """\
-version: 1
-revision: 1
-goal:
-  id: g
-  status: IN_PROGRESS
-tasks:
-  - id: "t1"
-    status: UNCLAIMED # a comment
-    description: The first
-    spec_ref: specs/a.md
-    done_when: it works
-    scope: all
-  - id: "t2"
-    status: UNCLAIMED
-    description: The second
-    spec_ref: specs/a.md
-    done_when: it works
-    scope: all
-agents:
-  coder-1:
-    role: coder
-    status: IDLE
-"""
 
 
 @pytest.fixture
