@@ -7,6 +7,7 @@ import heapq
 import os
 import random
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -314,7 +315,10 @@ def lines(made: World, name: str) -> list[str]:
 
 
 def report(made: World) -> str:
-    """What could say why a run failed."""
+    """What could say why a run failed; the crew's files are kept beside it, for the disk they are on will go."""
+    kept = made.notes / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(made.root, kept, symlinks=True, ignore=shutil.ignore_patterns("*.fifo"))
     logs = [*sorted(made.notes.glob("*.log")), made.crew.paths.alerts]
     texts = [
         f"── {log}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]) for log in logs if log.exists()

@@ -414,7 +414,9 @@ def cut_journal(world: World) -> str:
         kept = world.crew.paths.journal.read_text().splitlines(keepends=True)
         gone = kept[-number:]
         world.crew.paths.journal.write_text("".join(kept[:-number]))
-    numbers = {json.loads(line[2:]).get("revision", 0) for line in gone if line.startswith("- ")}
+    said = [json.loads(line[2:]) for line in gone if line.startswith("- ")]
+    # Without the line that voids a revision, the line that announced it stands as if it had come to be.
+    numbers = {one.get("revision") or one["void"] for one in said}
     world.unsaid |= numbers
     return f"{sorted(numbers)}"
 

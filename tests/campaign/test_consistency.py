@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.consistency import commits_of_everyone, problems
-from tests.journeys.crews import Crew, started
+from tests.conftest import git
+from tests.journeys.crews import Crew, project, started
 
 
 @pytest.fixture
@@ -127,8 +128,13 @@ def test_the_judge_is_silent_about_a_healthy_crew_and_reports_every_planted_defe
     assert missed == []
 
 
-def test_a_commit_that_no_ref_reaches_any_more_is_reported(crew: Crew) -> None:
-    head = crew.git("rev-parse", "task/second")
-    assert commits_of_everyone(crew.root, [head]) == []
-    crew.git("update-ref", "-d", "refs/heads/task/second")
-    assert commits_of_everyone(crew.root, [head]) == [head]
+def test_a_commit_that_no_ref_reaches_any_more_is_reported(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    project(root)
+    git(root, "checkout", "-q", "-b", "task/second")
+    git(root, "commit", "-q", "--allow-empty", "-m", "work")
+    head = git(root, "rev-parse", "HEAD")
+    git(root, "checkout", "-q", "-")
+    assert commits_of_everyone(root, [head]) == []
+    git(root, "update-ref", "-d", "refs/heads/task/second")
+    assert commits_of_everyone(root, [head]) == [head]

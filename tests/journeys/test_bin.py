@@ -150,6 +150,7 @@ def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_lo
     assert checkout.run("y") == (0, "said: liza y\n", "")
 
 
+@pytest.mark.campaign
 def test_killed_in_the_middle_it_is_made_again_by_one_of_three_at_once_and_again_when_carried_elsewhere(
     checkout: Checkout,
 ) -> None:

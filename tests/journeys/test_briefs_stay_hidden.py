@@ -64,7 +64,14 @@ def a_link_outside(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "lay",
-    [absent, tracked, without_a_final_newline, with_crlf, a_link_inside, a_link_outside],
+    [
+        absent,
+        tracked,
+        pytest.param(without_a_final_newline, marks=pytest.mark.campaign),
+        pytest.param(with_crlf, marks=pytest.mark.campaign),
+        a_link_inside,
+        a_link_outside,
+    ],
     ids=lambda one: one.__name__,
 )
 def test_git_sees_nothing_of_a_brief_whatever_the_instructions_file_is(

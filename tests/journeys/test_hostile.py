@@ -209,7 +209,7 @@ def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_
         program = crew.script(
             "agent",
             """\
-            yes "a line that says nothing at all, again and again" | head -c 200000000
+            yes "a line that says nothing at all, again and again" | head -c 70000000
             echo "the last word"
             read line < "$NOTES/go"
             """,
