@@ -188,6 +188,12 @@ class Settler:
         except LizaError:
             return None
 
+    def settle_unread(self) -> None:
+        """A change that could not take the place of a board that cannot be read never came to be."""
+        sealed, last = seal.read(self._places.seal), journal.last(self._places.journal)
+        if last is not None and self._never_came(sealed, last):
+            self._void(last)
+
     def unread(self, good: Document) -> Standing:
         """A board that cannot be read, standing as the last good one."""
         try:

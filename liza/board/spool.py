@@ -71,6 +71,21 @@ class Spool:
             except (OSError, ValueError, RecursionError):
                 continue
 
+    def is_whole(self, revision: int) -> bool:
+        """Whether what comes after ``revision`` can be put together from what waits: nothing of it was taken away."""
+        waiting = self.revisions()
+        if not waiting:
+            return self._dropped() == revision
+        return waiting[-1] == revision and len(waiting) == revision - waiting[0] + 1
+
+    def _dropped(self) -> int | None:
+        """The newest revision that was dropped, without reading its text."""
+        try:
+            with self._base.open("rb") as file:
+                return int(file.read(24)[1:].partition(b",")[0])
+        except (OSError, ValueError):
+            return None
+
     def size(self) -> int:
         """Bytes that wait."""
         total = 0

@@ -97,8 +97,12 @@ class Board:
 
     def last_good(self) -> str:
         """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
-        shas = {record.sha256 for record in journal.newest(self._places.journal)}
-        found = [known for known in self.spool.texts() if sha(known[1].encode()) in shas]
+        records = list(journal.newest(self._places.journal))
+        shas = {record.sha256 for record in records}
+        # The end of the journal may be gone as well: the seal tells how far the board had come.
+        sealed = seal.read(self._places.seal)
+        unsaid = range(records[0].revision + 1 if records else 1, sealed.revision + 1 if sealed else 0)
+        found = [known for known in self.spool.texts() if known[0] in unsaid or sha(known[1].encode()) in shas]
         spare = self._settler.spare()
         if spare is not None:
             found.append((spare.state.revision, spare.text))
@@ -214,6 +218,7 @@ class Board:
     def _replace_broken(self, actor: str, event: str, text: str) -> None:
         wanted = document.read(text)
         stamp = time_text(self._clock.now()).replace(":", "")
+        self._settler.settle_unread()
         files.keep(self._places.state, self._places.tx, f"broken-{stamp}")
         self._replace(self._settler.unread(self._settler.known() or wanted), actor, event, text)
 
@@ -243,7 +248,8 @@ class Board:
         record = journal.with_statuses(record, standing.document.state, made.state)
         renewed = standing.seal.renewed
         entries = None
-        if not full and record.revision % spool.FULL_EVERY and ("", "") not in renewed:
+        chained = self.spool.is_whole(standing.document.state.revision)
+        if not full and chained and record.revision % spool.FULL_EVERY and ("", "") not in renewed:
             entries = spool.changes(standing.document, made, renewed)
         item = SpoolItem(
             record.revision,

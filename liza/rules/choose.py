@@ -189,7 +189,9 @@ def _still_held(task: Task, agent: str, now: datetime, evidence: Evidence) -> st
 def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
     if task.assigned_to in (None, agent) or task.assigned_to in task.failed_by:
         return False
-    waited = now - _last_event(task) >= timedelta(seconds=state.config.lease_duration)
+    since = now - _last_event(task)
+    # An event in the future was written by a clock that was set back since, and says nothing about how long ago it was.
+    waited = not timedelta(0) <= since < timedelta(seconds=state.config.lease_duration)
     return not waited and task.assigned_to not in evidence.offline
 
 

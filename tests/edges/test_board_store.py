@@ -242,6 +242,54 @@ def test_with_the_whole_spool_gone_a_destroyed_board_comes_back_as_its_last_writ
     assert messages(other.read()) == ["one", "two", "three"]
 
 
+def test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole(board: Board, paths: Paths) -> None:
+    for message in ("one", "two", "three"):
+        say(board, message)
+    (paths.spool / "3").unlink()
+    for message in ("four", "five"):
+        say(board, message)
+    assert [revision for revision, _ in board.spool.texts()] == [1, 2, 5, 6]
+    for left in paths.spool.iterdir():
+        left.unlink()
+    say(board, "six")
+    assert list(board.spool.texts()) == [(7, board.raw())]
+
+
+def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal_is_gone_too(
+    board: Board, paths: Paths
+) -> None:
+    for message in ("one", "two", "three"):
+        say(board, message)
+    paths.journal.write_bytes(b"".join(paths.journal.read_bytes().splitlines(keepends=True)[:-2]))
+    paths.state.unlink()
+    other = Board(paths, FakeClock())
+    assert other.restore("human", other.last_good)
+    assert messages(other.read()) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("step", "after"), [("write_journal", True), ("write_seal", True), ("write_spool", True), ("write_aside", True)]
+)
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
+    board: Board, paths: Paths, step: str, after: bool, gone: bool
+) -> None:
+    say(board, "one")
+    if gone:
+        paths.state.unlink()
+    else:
+        paths.state.write_text("")
+    first = Board(paths, FakeClock())
+    killed(lambda: first.restore("human", first.last_good), step, after)
+    other = Board(paths, FakeClock())
+    assert other.restore("human", other.last_good)
+    assert messages(other.read()) == ["one"]
+    kept = sorted(record.revision for record in journal.newest(paths.journal))
+    assert kept == [1, 2, 4]
+    assert other.spool.revisions() == kept
+    assert [revision for revision, _ in other.spool.texts()] == kept
+
+
 def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
     text = board.raw().replace("The first", "The slow first")
     script = (
