@@ -177,6 +177,15 @@ def test_rejected_work_goes_to_another_only_when_its_coder_is_offline_or_a_lease
     assert isinstance(choose.choose(state, "coder-2", later(10), offline), Pick)
 
 
+def test_rejected_work_whose_last_event_a_clock_set_back_since_has_put_into_the_future_waits_for_nobody() -> None:
+    back = task(
+        "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
+        rejection_reason="no", created=later(86400),
+    )  # fmt: skip
+    state = board(back, agents=agents("coder-1", "coder-2"))
+    assert isinstance(choose.choose(state, "coder-2", NOW, NONE), Pick)
+
+
 def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> None:
     back = task(
         "task-1", S.REJECTED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
