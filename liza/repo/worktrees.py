@@ -174,6 +174,8 @@ class Worktrees:
                 self._owned(slot)
                 self._empty(slot, admin, owner)
                 self._checkout(slot, owner, "--detach", "HEAD")
+            else:
+                self._let_branch_go(admin)
             slots.write_owner(admin, None)
 
     def head(self, slot: str) -> str:
@@ -195,6 +197,10 @@ class Worktrees:
         place = self._place
         found = (path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else ()
         return tuple(sorted(name for name in found if self._admin(name) is not None))
+
+    def recorded(self) -> tuple[str, ...]:
+        """The slots that git knows of, also those whose directory is gone."""
+        return tuple(sorted(slots.below(self._place, self._common)))
 
     def mend(self, slot: str, commit: str) -> bool:
         """Have git know a slot again, at ``commit``, and an owner file be readable; whether either was not so."""
@@ -353,4 +359,12 @@ class Worktrees:
         place = known[branch].checkout if branch in known else None
         other = None if place is None else slots.name_at(place, self._place)
         if other is not None and other != slot:
-            self.slot_git(other).out("update-ref", "--no-deref", "HEAD", known[branch].commit)
+            admin = self._admin(other)
+            assert admin is not None
+            self._let_branch_go(admin)
+
+    def _let_branch_go(self, admin: Path) -> None:
+        """Have a slot stand on no branch, in git's records alone: its files stay as they are, or are gone."""
+        slots.lead_home(admin)
+        git = self.git.inside(self.paths.root, admin, self._common)
+        git.out("update-ref", "--no-deref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))

@@ -21,7 +21,7 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather, unsettled
 from liza.supervisor.steps import Steps
 from liza.verbs import record, tampering
-from liza.verbs.alert import raise_alarms, write_down
+from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
 from liza.verbs.orphans import end_orphans
 
@@ -85,7 +85,7 @@ class Supervisor:
             action = self._next()
             if isinstance(action, rules.Exit):
                 if action.code != 0:
-                    write_down(self.crew, [f"{self.agent}  its supervisor has stopped: {action.why}"])
+                    self.crew.write_down([f"{self.agent}  its supervisor has stopped: {action.why}"])
                 return action
             if isinstance(action, rules.Wait):
                 self._idle(action.seconds)

@@ -6,10 +6,8 @@ import msgspec
 
 from liza.board.files import swap
 from liza.board.lock import Lock
-from liza.programs import kept
 from liza.rules.alarms import Alarm
 from liza.rules.model import State
-from liza.rules.secrets import redacted
 from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.status import found_alarms
@@ -34,7 +32,7 @@ def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
     found = {(one.kind, one.about): one for one in _found(crew, state)}
     new = tuple(alarm for key, alarm in found.items() if key not in before)
     if new:
-        write_down(crew, [f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
+        crew.write_down([f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
     if set(found) != before:
         swap(place, msgspec.json.encode(sorted(found)))
     return new
@@ -42,10 +40,3 @@ def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
 
 def _found(crew: Crew, state: State) -> tuple[Alarm, ...]:
     return found_alarms(crew, state, crew.evidence(state), tampering.look(crew, state))
-
-
-def write_down(crew: Crew, lines: list[str]) -> None:
-    """Append lines to `.liza/alerts.log`, each with its time."""
-    stamp = f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ}"
-    with kept.appended(crew.paths.alerts) as log:
-        log.writelines(f"{stamp}  {redacted(line)}\n" for line in lines)

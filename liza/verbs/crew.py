@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -95,9 +95,14 @@ class Crew:
         """Write down what was settled on the board and a person must know, for nobody else hears of it."""
         told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.alerts())
         if told:
-            with kept.appended(self.paths.alerts) as log:
-                log.writelines(f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}  {redacted(line)}\n" for line in told)
+            self.write_down(told)
         return told
+
+    def write_down(self, lines: Iterable[str]) -> None:
+        """Append lines to `.liza/alerts.log`, each with its time."""
+        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        with kept.appended(self.paths.alerts) as log:
+            log.writelines(f"{stamp}  {redacted(line)}\n" for line in lines)
 
     def run_dir(self, run: str) -> RunDir:
         return RunDir(self.paths, run)

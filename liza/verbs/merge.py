@@ -13,7 +13,6 @@ from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
 from liza.rules.transitions import Said
 from liza.verbs import commands, tampering
-from liza.verbs.alert import write_down
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -206,7 +205,7 @@ def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     faults.point("merge", "merged")
     told = tampering.note_merged(crew, task, made.expected, made.candidate)
     if told:
-        write_down(crew, [told])
+        crew.write_down([told])
     if task.worktree:
         crew.worktrees.clear(task.worktree, task.id, task.run or by)
     merges.drop_candidate(crew.git, task.id)

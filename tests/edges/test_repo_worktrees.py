@@ -295,6 +295,23 @@ def test_clear_lets_the_branch_and_the_link_go_and_is_repeatable(trees: Worktree
     assert git(trees.paths.root, "rev-parse", "HEAD") == head
 
 
+def test_a_slot_whose_directory_was_deleted_lets_its_branch_go_as_well(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    commit(trees, "s1", "x")
+    shutil.rmtree(trees.paths.slot("s1"))
+    assert trees.recorded() == ("s1",)
+    trees.clear("s1", "one", "coder-1.1")
+    git(trees.paths.root, "checkout", "-q", "task/one")
+
+
+def test_a_task_is_laid_out_in_another_slot_when_the_directory_of_its_own_was_deleted(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    head = commit(trees, "s1", "x")
+    shutil.rmtree(trees.paths.slot("s1"))
+    claim(trees, "s2", "one", "coder-1.2")
+    assert trees.head("s2") == head
+
+
 def test_a_branch_that_a_person_has_checked_out_refuses_the_claim_before_anything_is_touched(trees: Worktrees) -> None:
     git(trees.paths.root, "checkout", "-q", "-b", "task/one")
     with pytest.raises(Refused, match="checked out in"):
