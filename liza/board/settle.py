@@ -136,11 +136,13 @@ class Settler:
                 self._void(last)
             return Standing(self.document(data), data, digest, sealed)
         if sealed is not None and self.is_untouched(sealed, digest):
-            if last is not None and last.revision >= sealed.revision and last.sha256 != digest:
+            found = self.document(data)
+            # What never came to be may also have been a heartbeat, whose seal bears the revision that it left standing.
+            if last is not None and last.revision > found.state.revision:
                 self._void(last)
             sealed = sealed.undone()
             steps.write_seal(self._places, sealed)
-            return Standing(self.document(data), data, digest, sealed)
+            return Standing(found, data, digest, sealed)
         if not accepted:
             raise _Unsettled
         return self._settle_edit(data, digest, sealed, last, patient)
@@ -191,7 +193,7 @@ class Settler:
     def settle_unread(self) -> None:
         """A change that could not take the place of a board that cannot be read never came to be."""
         sealed, last = seal.read(self._places.seal), journal.last(self._places.journal)
-        if last is not None and self._never_came(sealed, last):
+        if last is not None and (self._never_came(sealed, last) or not self._spool.has(last.revision)):
             self._void(last)
 
     def unread(self, good: Document) -> Standing:

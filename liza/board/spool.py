@@ -78,6 +78,14 @@ class Spool:
             return self._dropped() == revision
         return waiting[-1] == revision and len(waiting) == revision - waiting[0] + 1
 
+    def has(self, revision: int) -> bool:
+        """Whether the text of ``revision`` can be had from here, or was dropped after it had been recorded."""
+        dropped = self._dropped()
+        if dropped is None and not self.revisions():
+            # Nothing is known at all: it may have been recorded.
+            return True
+        return (dropped or 0) >= revision or any(number == revision for number, _ in self.texts())
+
     def _dropped(self) -> int | None:
         """The newest revision that was dropped, without reading its text."""
         try:

@@ -290,6 +290,16 @@ def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_
     assert [revision for revision, _ in other.spool.texts()] == kept
 
 
+def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(board: Board, paths: Paths) -> None:
+    say(board, "one")
+    killed(lambda: say(Board(paths, FakeClock()), "killed"), "write_seal", True)
+    paths.state.write_text("")
+    other = Board(paths, FakeClock())
+    assert other.restore("human", other.last_good)
+    assert messages(other.read()) == ["one"]
+    assert sorted(record.revision for record in journal.newest(paths.journal)) == [1, 2, 4]
+
+
 def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
     text = board.raw().replace("The first", "The slow first")
     script = (
@@ -420,14 +430,19 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
 
 @pytest.mark.parametrize("step", ["write_seal", "write_aside", "rename"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_heartbeat_killed_at_any_step_voids_no_revision(board: Board, paths: Paths, step: str, after: bool) -> None:
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_heartbeat_killed_at_any_step_voids_no_revision(
+    board: Board, paths: Paths, step: str, after: bool, earlier: int
+) -> None:
     say(board, "first")
 
-    def beat() -> None:
+    def beat(number: int) -> None:
         with Board(paths, FakeClock()).renewal("coder-1") as tx:
-            tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
+            tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], context_percent=number))
 
-    killed(beat, step, after)
+    for number in range(earlier):
+        beat(number + 1)
+    killed(lambda: beat(50), step, after)
     say(board, "after")
     assert messages(board.read()) == ["first", "after"]
     assert [record.revision for record in journal.newest(paths.journal)] == [3, 2, 1]
