@@ -20,7 +20,7 @@ from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather, unsettled
 from liza.supervisor.steps import Steps
-from liza.verbs import record, tampering
+from liza.verbs import record, recover, tampering
 from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
 from liza.verbs.orphans import end_orphans
@@ -113,8 +113,20 @@ class Supervisor:
         self._narrate(state)
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
+        self._take_back(state)
         timeout = state.config.ready_timeout or self.preset.ready_timeout
         return rules.decide(gather(self.crew, self.agent, self.memory, timeout))
+
+    def _take_back(self, state: State) -> None:
+        """Settle what a claim left on the board that did not end: nobody can take such a task."""
+        if not any(task.reservation for task in state.tasks):
+            return
+        try:
+            for settled in recover.settle_reservations(self.crew, patience=0):
+                self._say(settled.what)
+        except (LizaError, OSError) as error:
+            # It is in the way of one task, not of this agent's work.
+            self._say(_said_of(error))
 
     def _narrate(self, state: State) -> None:
         """Tell what this agent did since the last look, whoever of its processes did it."""

@@ -32,30 +32,40 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
     with crew.change(by, "settle"):
         # Nothing is changed: what a writer left that died is settled by whoever comes next.
         pass
-    found = [*_reservations(crew), *_worktrees(crew, by), *_reviews(crew, by), *_merges(crew, by), *_leftovers(crew)]
+    found = [
+        *settle_reservations(crew),
+        *_worktrees(crew, by),
+        *_reviews(crew, by),
+        *_merges(crew, by),
+        *_leftovers(crew),
+    ]
     record(crew)
     return tuple(found)
 
 
-def _reservations(crew: Crew) -> list[Settled]:
+def settle_reservations(crew: Crew, patience: float = _PATIENCE) -> list[Settled]:
+    """Take back reservations that nobody is going to confirm; ``patience``: seconds for the gits of their claimers.
+
+    Raises LizaError.
+    """
     found = []
     for task in crew.board.read().tasks:
         held = task.reservation
         if held is None or not _gone(crew, held):
             continue
-        with _waited_for(crew, task.id) as own:
+        with _waited_for(crew, task.id, patience) as own:
             if own is None:
                 continue
             sweep.locks(own.paths, own.git)
             with own.change(held.agent, "undo", task.id) as tx:
                 tx.state = taking.undo(tx.state, task.id, held.run)
             own.worktrees.undo(held.slot, task.id, held.run)
-        found.append(Settled(f"{task.id}: the reservation of {held.run} was left by a dead process; taken back"))
+        found.append(Settled(f"{task.id}: the reservation of {held.run} belongs to no claim under way; taken back"))
     return found
 
 
 @contextmanager
-def _waited_for(crew: Crew, task_id: str) -> Iterator[Crew | None]:
+def _waited_for(crew: Crew, task_id: str, patience: float = _PATIENCE) -> Iterator[Crew | None]:
     """The crew with the task's lock held; None where it is not had. While its holder lives that is who goes on; the
     gits of a dead one still hold it, and once they are over nothing of that claim is at work any more."""
     path = crew.paths.task_lock(task_id)
@@ -63,7 +73,7 @@ def _waited_for(crew: Crew, task_id: str) -> Iterator[Crew | None]:
     lives = holder is not None and processes.identity_of(holder) is not None
     lock = Lock(path)
     try:
-        lock.acquire(timeout=0 if lives else _PATIENCE)
+        lock.acquire(timeout=0 if lives else patience)
     except LockTimeout:
         yield None
         return
@@ -74,8 +84,15 @@ def _waited_for(crew: Crew, task_id: str) -> Iterator[Crew | None]:
 
 
 def _gone(crew: Crew, held: Reservation) -> bool:
-    """Dead where that can be proved; where it cannot be known, only once the reservation has expired."""
-    dead = processes.proved_dead(Identity(host=held.host, boot=held.boot, pid=held.pid, start=held.start))
+    """Dead where that can be proved; where it cannot be known, only once the reservation has expired.
+
+    One of this very process, which is not claiming while it asks, is one that it could not take back when its claim
+    failed, or that an old copy of the board brought again.
+    """
+    whose = Identity(host=held.host, boot=held.boot, pid=held.pid, start=held.start)
+    if whose == processes.identity():
+        return True
+    dead = processes.proved_dead(whose)
     return dead if dead is not None else held.expires < crew.clock.now()
 
 
@@ -140,7 +157,8 @@ def _leftovers(crew: Crew) -> list[Settled]:
 def _mended(crew: Crew) -> list[str]:
     """Slots of which something was destroyed, and that nobody has had use for since: what lies there can be saved."""
     place = crew.paths.worktrees / ".slots"
-    names = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    there = {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
+    names = sorted({*there, *crew.worktrees.recorded()})
     tip = crew.git.out("rev-parse", f"refs/heads/{crew.board.read().config.integration_branch}")
     return [name for name in names if crew.worktrees.mend(name, tip)]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.campaign.consistency import problems
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
@@ -267,3 +269,16 @@ def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_t
         supervisor.wait_said("moved outside of liza.*by hand")
         crew.liza("sync", "main")
         crew.wait(lambda _: "moved outside" not in str(crew.json("status")["alerts"]), "the end of the alarm")
+
+
+def test_a_slot_that_was_deleted_and_whose_owner_file_says_nonsense_is_put_right_by_the_doctor(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.work_by_hand("task-1")
+        crew.liza("task", "release", "task-1")
+        shutil.rmtree(crew.root / ".worktrees" / ".slots" / "s1")
+        owner = crew.root / ".git" / "worktrees" / "s1" / "liza"
+        owner.write_text('{"task": 7}')
+        assert "s1" in crew.run("doctor", "--fix").stdout
+        assert not owner.exists() or "task-1" in owner.read_text()
+        assert problems(crew.root) == []
+        crew.work_by_hand("task-2")

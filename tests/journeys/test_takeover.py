@@ -5,8 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from liza.programs import processes
+from liza.rules import taking
+from liza.rules.choose import Evidence
 from liza.rules.model import State
-from tests.journeys.crews import Crew, started
+from liza.verbs.crew import find_crew
+from tests.journeys.crews import WORK, Crew, started
 
 CODER = """\
 case "$LIZA_AGENT_ID" in
@@ -97,3 +103,26 @@ def test_a_claim_by_hand_of_a_lapsed_task_lays_uncommitted_files_back_in_the_sam
         assert (there / "unfinished.txt").read_text() == "by hand\n"
         assert crew.git("show", "refs/liza/salvage/task-1/coder-1.1:unfinished.txt") == "by hand"
         assert crew.task("task-1").iteration == 2
+
+
+def test_a_reservation_that_a_living_supervisor_does_not_know_of_or_that_the_dead_left_is_taken_back_at_once(
+    tmp_path: Path,
+) -> None:
+    """As a full disk leaves it, that also keeps the claim from being undone; or an old copy of the board."""
+    with started(tmp_path) as crew:
+        crew.add("task-1", "task-2")
+        crew.liza("pause")
+        supervisor = crew.agent("coder-1", crew.script("agent", WORK))
+        crew.wait_supervised("coder-1")
+        lives = processes.identity_of(supervisor.process.pid)
+        assert lives is not None
+        with find_crew(crew.root).change("human:x", "edit") as tx:
+            for agent, task, start in (("coder-1", "task-1", lives.start), ("coder-2", "task-2", "1")):
+                gone = taking.Taker(agent, replace(lives, start=start))
+                state = taking.register(tx.state, agent)
+                now = datetime.now(UTC).replace(microsecond=0)
+                tx.state, _ = taking.reserve(state, task, gone, task.replace("task-", "s"), now, Evidence())
+        crew.wait(lambda state: not any(task.reservation for task in state.tasks), "both taken back")
+        crew.liza("resume")
+        for task in ("task-1", "task-2"):
+            crew.wait_status(task, "READY_FOR_REVIEW")
