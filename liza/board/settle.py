@@ -203,7 +203,9 @@ class Settler:
         except BoardUnreadable:
             data = b""
         sealed = seal.read(self._places.seal) or Seal(0, "", "")
-        return Standing(good, data, sha(data), sealed)
+        # Not the sha of these bytes: a seal that names them as what came before would have them count, should the
+        # disk refuse what is to take their place.
+        return Standing(good, data, sealed.before, sealed)
 
     # ── an edit from outside ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -231,7 +231,7 @@ class Board:
         wanted = document.read(text)
         refuse_unreachable(wanted.state.revision)
         before = standing.document.state
-        if wanted.text == standing.document.text and sha(wanted.text.encode()) == standing.digest:
+        if files.encoded(wanted.text) == standing.data:
             return
         number = max(self._next(standing), wanted.state.revision + 1)
         after = msgspec.structs.replace(wanted.state, revision=number)

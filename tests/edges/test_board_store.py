@@ -270,18 +270,20 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
 @pytest.mark.parametrize(
     ("step", "after"), [("write_journal", True), ("write_seal", True), ("write_spool", True), ("write_aside", True)]
 )
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("left", [None, "", "tasks:"])
 def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
-    board: Board, paths: Paths, step: str, after: bool, gone: bool
+    board: Board, paths: Paths, step: str, after: bool, left: str | None
 ) -> None:
     say(board, "one")
-    if gone:
+    if left is None:
         paths.state.unlink()
     else:
-        paths.state.write_text("")
+        paths.state.write_text(board.raw().partition(left)[0] if left else "")
     first = Board(paths, FakeClock())
     killed(lambda: first.restore("human", first.last_good), step, after)
     other = Board(paths, FakeClock())
+    with pytest.raises(BoardInconsistent):
+        other.read()
     assert other.restore("human", other.last_good)
     assert messages(other.read()) == ["one"]
     kept = sorted(record.revision for record in journal.newest(paths.journal))
