@@ -298,6 +298,9 @@ class Settler:
                 base = document.read(text, known=known).state
         named = frozenset(record.task for record in later if record.task)
         numbers = tuple(sorted(record.revision for record in later))
+        if set(range(found.state.revision + 1, known.state.revision + 1)) - set(numbers):
+            # The journal does not tell all that happened since: what the crew did may have been to any task.
+            named = frozenset(task.id for task in (*known.state.tasks, *found.state.tasks))
         return outside.put_forward(base, known.state, found.state, named), numbers
 
     def _judged(self, known: Document | None, made: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:

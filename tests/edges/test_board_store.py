@@ -351,7 +351,10 @@ def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(b
     assert [record.void for record in journal.newest(paths.journal) if record.void] == []
 
 
-def test_the_same_without_the_base_in_the_spool(board: Board, paths: Paths) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
+    board: Board, paths: Paths, cut: int
+) -> None:
     old = board.raw()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
@@ -359,6 +362,8 @@ def test_the_same_without_the_base_in_the_spool(board: Board, paths: Paths) -> N
         )
     say(board, "a note")
     board.spool.drop(3)
+    kept = paths.journal.read_bytes().splitlines(keepends=True)
+    paths.journal.write_bytes(b"".join(kept[: len(kept) - cut]))
     paths.state.write_text(old.replace("The first", "The first, by hand"))
     state = board.read()
     assert (state.tasks[0].status, state.tasks[0].description) == (Status.BLOCKED, "The first, by hand")
