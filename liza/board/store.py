@@ -160,8 +160,11 @@ class Board:
             steps.write_seal(self._places, fresh)
             self._put_board(made, data, fresh)
 
-    def create(self, text: str) -> None:
-        """The first board of a crew. Raises Refused where there is one, BoardInconsistent where it breaks a rule."""
+    def create(self, text: str, above: int = 0) -> None:
+        """The first board of a crew, numbered ``above`` what a history that is there already has come to.
+
+        Raises Refused where there is a board, BoardInconsistent where it breaks a rule.
+        """
         with files.named():
             for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -170,7 +173,8 @@ class Board:
                 raise Refused(f"{self._places.state} is there already", "liza status")
             self._settler.settle_birth()
             known = document.read(text)
-            number = max(1, journal.highest(self._places.journal) + 1)
+            number = 1 + max(above, journal.highest(self._places.journal))
+            refuse_unreachable(number)
             if known.state.revision != number:
                 known = changes.spliced(known, msgspec.structs.replace(known.state, revision=number))
             _refuse(judge.every(known.state))

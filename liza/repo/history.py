@@ -18,7 +18,7 @@ from liza.rules.paths import HISTORY_REF
 
 FILE = "state.yaml"
 _TRAILER = "Liza-Revision"
-_REVISION = re.compile(rf"^{_TRAILER}: ([0-9]+)\s*\Z", re.MULTILINE)
+_REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
 
 

@@ -6,19 +6,19 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from liza.programs import presets
-from liza.repo import brief_filter, exclude
+from liza.repo import brief_filter, exclude, history
 from liza.repo.pins import Pins
 from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
 from liza.repo.worktrees import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import Config
-from liza.rules.paths import Paths
+from liza.rules.paths import HISTORY_REF, Paths
 from liza.verbs import commands, detect, tampering, texts
 from liza.verbs.answer import Answer
 from liza.verbs.crew import Crew, SystemClock
@@ -45,7 +45,7 @@ class InitOptions:
 
 
 def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
-    """Goal, branch, baseline, board. ``say`` hears each fact as it is known. Raises Missing, Refused."""
+    """Goal, branch, baseline, board. ``say`` hears each fact as it is known. Raises Missing, Refused, GitFailed."""
     found = fit(directory)
     crew = Crew(Paths(found.root), SystemClock())
     if crew.paths.state.exists():
@@ -53,6 +53,9 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     _refuse_foreign(crew)
     goal, spec = _goal(crew.git, options)
     tip = _integration(crew.git, options.integration_branch, found)
+    # What the repository's own configuration names is not believed before the pins are taken.
+    earlier = history.tip(replace(crew.git, pins=Pins.of_person(crew.git)))
+    above = earlier[0] if earlier else 0
     try:
         _lay_ground(crew, options, tip, say)
         if spec is None:
@@ -61,14 +64,16 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         command, setup = _baseline(crew, options, tip, say)
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
-        crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()))
+        # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
+        crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()), above)
+        if earlier:
+            say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")
     except BaseException:
         take_out(crew, found, tip)
         raise
     record(crew)
-    return Answer(
-        "changed", None, None, "liza up", {"root": str(found.root), "integration": tip, "tested": bool(command)}
-    )
+    more = {"root": str(found.root), "integration": tip, "tested": bool(command), "revision": above + 1}
+    return Answer("changed", None, None, "liza up", more)
 
 
 def fit(directory: Path, pins: Override | None = None) -> Survey:

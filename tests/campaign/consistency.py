@@ -275,10 +275,11 @@ def _history(found: Found, journal: Sequence[int]) -> Iterator[str]:
     for first, second in pairwise(history):
         if second <= first:
             yield f"history: after revision {first} comes {second}"
-    lacking = [number for number in journal if number not in history and number > 1]
+    lacking = [number for number in journal if number not in history]
     if lacking:
         yield f"history: it lacks the revisions {lacking}"
-    more = [number for number in history if number not in journal and number > 1]
+    # Below the first of this journal are the revisions of an earlier crew.
+    more = [number for number in history if number not in journal and number >= min(journal, default=0)]
     if more:
         yield f"history: it has the revisions {more}, which the journal does not have"
     board = _git(found.root, "cat-file", "blob", "refs/liza/blackboard:state.yaml")

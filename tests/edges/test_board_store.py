@@ -466,6 +466,15 @@ def test_killed_while_the_first_board_is_made_it_can_be_made_again(paths: Paths,
     assert [revision for revision, _ in board.spool.texts()] == [board.read().revision]
 
 
+def test_a_first_board_is_numbered_above_the_history_that_is_there(paths: Paths, clock: FakeClock) -> None:
+    board = Board(paths, clock)
+    board.create(FIRST, above=41)
+    say(board, "on")
+    assert [record.revision for record in journal.newest(paths.journal)] == [43, 42]
+    assert [revision for revision, _ in board.spool.texts()] == [42, 43]
+    assert board.last_good() == board.raw()
+
+
 def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, paths: Paths) -> None:
     with paths.journal.open("a") as file:
         file.write('- {"revision": 2, "time": "2026')
