@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from liza.cli import held
 from liza.rules.errors import LizaError, Usage
 
 INTERRUPTED = 130
@@ -34,7 +35,7 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return _tell(name, error, as_json)
+        return _tell(name, held.note(words, error), as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -44,9 +45,12 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
     except OSError as error:
         from liza.board.files import refusal
 
-        return _tell(name, refusal(error) or _reported(error, words), as_json)
+        refused = refusal(error)
+        return _tell(name, held.note(words, refused) if refused else _reported(error, words), as_json)
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
         return _tell(name, _reported(bug, words), as_json)
+    if code == 0:
+        held.clear(words)
     return code
 
 

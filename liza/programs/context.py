@@ -11,6 +11,13 @@ from pathlib import Path
 from liza.rules.model import State, Task
 from liza.rules.paths import agent_of, role_of
 
+_HOW = {
+    "crash": "it crashed",
+    "ended": "it ended without a word",
+    "held up": "it was held up by what was no fault of it",
+}
+"""How a session ended that said nothing, by the event in its task's history."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -71,11 +78,10 @@ class Context:
     def last_end(self) -> str | None:
         """How the session before this one ended, where it ended on its own and said nothing; None else."""
         events = self.task.history if self.task else ()
-        ends = [event for event in events if event.event in ("claim", "crash", "ended", "handoff", "submit", "stop")]
-        if not ends or ends[-1].event not in ("crash", "ended"):
+        ends = [event for event in events if event.event in (*_HOW, "claim", "handoff", "submit", "stop")]
+        if not ends or ends[-1].event not in _HOW:
             return None
-        how = "it crashed" if ends[-1].event == "crash" else "it ended without a word"
-        return f"{how}. {ends[-1].detail or ''}".strip()
+        return f"{_HOW[ends[-1].event]}. {ends[-1].detail or ''}".strip()
 
     def spec(self, reference: str) -> str:
         """A spec as the session finds it: what lies below .liza is in no worktree."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +14,11 @@ import msgspec
 
 from liza.programs import aside
 from liza.rules.errors import LizaError, Refused, Usage
-from liza.rules.model import Entry
+from liza.rules.model import Entry, Left
 from liza.rules.paths import Paths, agent_of
 
 WORDS = ("0", "1", "42")
+GONE_ON = timedelta(minutes=1)
 T = TypeVar("T")
 
 
@@ -48,6 +49,15 @@ class Halt(Entry, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
 
 
+class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``held-up``: the board, its lock or the disk kept ``verb`` of this run from being carried out, and nothing that
+    was said since shows that the program went on."""
+
+    time: datetime
+    verb: str
+    reason: str
+
+
 class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``brief.json``: where the block stands, relative to the worktree; ``created`` if no file was there before."""
 
@@ -66,12 +76,7 @@ class RunDir:
 
     def create(self, record: Record) -> None:
         """Make the directory, for this user's eyes only, with its record. Repeatable."""
-        for directory in (self.path.parent.parent, self.path.parent, self.path):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if directory.is_symlink():
-                raise Refused(
-                    f"{directory} is a link, and a run's files are written in the crew's own", f"rm {directory}"
-                )
+        _make(self.path.parent.parent, self.path.parent, self.path)
         self._put("run.json", record)
 
     def exists(self) -> bool:
@@ -122,6 +127,24 @@ class RunDir:
     def stopped(self) -> Halt | None:
         """Why the session was ended on purpose."""
         return self._get("stopped", Halt)
+
+    def note_held_up(self, now: datetime, verb: str, reason: str) -> None:
+        """Keep that ``verb`` could not be carried out. Raises OSError where the run has no directory or the disk is
+        full, Refused where a link would lead elsewhere."""
+        for directory in (self.path.parent.parent, self.path.parent, self.path):
+            _refuse_link(directory)
+        self._put("held-up", HeldUp(time=now, verb=verb, reason=reason))
+
+    def held_up(self) -> HeldUp | None:
+        """The newest verb that could not be carried out, while that may be why the program ended."""
+        return self._get("held-up", HeldUp)
+
+    def forget_held_up(self, now: datetime, verb: str) -> None:
+        """``verb`` was carried out: it is what could not be, or that was so long ago that the program did not end of
+        it."""
+        found = self.held_up()
+        if found is not None and (found.verb == verb or now - found.time > GONE_ON):
+            (self.path / "held-up").unlink(missing_ok=True)
 
     def write_brief(self, assignment: str, beacon: dict[str, str], prompt: str, block: str) -> None:
         """assignment.md, beacon.json, prompt and the block as it was composed, for ``liza ready`` to print again."""
@@ -199,6 +222,39 @@ def _bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _make(*directories: Path) -> None:
+    for directory in directories:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_link(directory)
+
+
+def _refuse_link(directory: Path) -> None:
+    if directory.is_symlink():
+        raise Refused(f"{directory} is a link, and a run's files are written in the crew's own", f"rm {directory}")
+
+
+def note_left(paths: Paths, agent: str, left: Left) -> None:
+    """Keep beside the agent's runs why its supervisor left. Raises OSError, Refused."""
+    place = _left(paths, agent)
+    _make(place.parent.parent, place.parent)
+    aside.write(place, msgspec.json.encode(left) + b"\n")
+
+
+def left(paths: Paths, agent: str) -> Left | None:
+    """Why the last supervisor of this agent left; None where it was asked to, or one is there again. Raises LizaError
+    where the file cannot be read."""
+    return read(_left(paths, agent), Left)
+
+
+def forget_left(paths: Paths, agent: str) -> None:
+    """A supervisor of this agent is there again. Raises OSError."""
+    _left(paths, agent).unlink(missing_ok=True)
+
+
+def _left(paths: Paths, agent: str) -> Path:
+    return paths.runs / agent / "left.json"
 
 
 def runs_of(paths: Paths, agent: str) -> tuple[str, ...]:

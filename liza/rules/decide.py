@@ -12,8 +12,9 @@ from enum import StrEnum
 
 from liza.rules import choose, merging, planning
 from liza.rules.choose import Evidence, Limit, Nothing
-from liza.rules.model import State, Status, Task
+from liza.rules.model import State, Status
 from liza.rules.paths import role_of
+from liza.rules.taking import ended_by_nobodys_fault
 from liza.rules.transitions import has_said
 
 S = Status
@@ -267,13 +268,9 @@ def _go_on(at: Situation, held: Holding) -> Action:
     task = at.state.task(held.task)
     assert task is not None
     limit = choose.limit_reached(at.state, task)
-    if limit and not _stopped_last(task):
+    if limit and not ended_by_nobodys_fault(task):
         return Block(held.task, limit)
     return Resume(held.task, held.run)
-
-
-def _stopped_last(task: Task) -> bool:
-    return bool(task.history) and task.history[-1].event == "stop"
 
 
 def _halted(at: Situation) -> Wait | None:
@@ -333,6 +330,7 @@ def _until_lapse(at: Situation) -> float | None:
     return max(min(ends), 0.5) if ends else None
 
 
-def backoff(crashes: int, first: float) -> float:
-    """Seconds to rest after the ``crashes``-th crash in a row: doubling from ``first``, at most five minutes."""
-    return float(min(first * 2.0 ** max(crashes - 1, 0), LONGEST_BACKOFF))
+def backoff(in_vain: int, first: float) -> float:
+    """Seconds to rest after so many sessions in a row that crashed or were held up: doubling from ``first``, at most
+    five minutes."""
+    return float(min(first * 2.0 ** min(max(in_vain - 1, 0), 60), LONGEST_BACKOFF))

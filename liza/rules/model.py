@@ -332,6 +332,13 @@ class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
     start: str
 
 
+class Left(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board."""
+
+    time: datetime
+    reason: str
+
+
 class Violation(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """One broken invariant: where, what was found, what was wanted."""
 

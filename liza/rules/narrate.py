@@ -35,7 +35,8 @@ def _added(before: State, after: State) -> Iterator[News]:
     for task in after.tasks:
         if task.id not in known and task.history and task.history[0].event == "add":
             needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
-            draft = " (draft)" if task.status is Status.DRAFT else ""
+            lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
+            draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
             by.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
     for who, tasks in by.items():
         yield News(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
@@ -79,12 +80,18 @@ def _over(event: Event, task: Task) -> str:
     return "" if handed else f"session over without a word: {_short(event.detail)}"
 
 
+def _edited(event: Event, task: Task) -> str:
+    """Only of a DRAFT that is still incomplete: whoever edits it knows the rest."""
+    return f"stays a draft: {event.detail}" if event.detail else ""
+
+
 def _merged(event: Event, task: Task) -> str:
     tested = "its tests pass" if task.tested else "untested"
     return f"merged as {(event.commit or '')[:10]}, {tested}"
 
 
 _TELL: dict[str, Callable[[Event, Task], str]] = {
+    "edit": _edited,
     "claim": lambda event, task: f"claimed as {event.run}, try {task.iteration}",
     "resume": lambda event, task: f"goes on as {event.run}, try {task.iteration}",
     "submit": lambda event, task: f"submitted at {(event.commit or '')[:10]}",
@@ -92,6 +99,7 @@ _TELL: dict[str, Callable[[Event, Task], str]] = {
     "handoff": lambda event, task: "handed over to a fresh session",
     "stop": lambda event, task: "stopped; it is kept for the same coder",
     "crash": lambda event, task: f"crashed: {_short(event.detail)}",
+    "held up": lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
     "ended": _over,
     "block": _blocked,
     "claim review": lambda event, task: "under review",

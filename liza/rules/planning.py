@@ -114,6 +114,16 @@ def planning_over(state: State, run: str) -> State:
     return _close_goal(replace(state, planning=over), state.planning.trigger)
 
 
+def planning_held_up(state: State, run: str) -> State:
+    """The planner's session could not reach the board: as if it had not been woken. Unchanged where it is not this
+    run's."""
+    known = state.planning
+    if known.run != run:
+        return state
+    count = max(known.count - 1, 0)
+    return replace(state, planning=replace(known, run=None, trigger=None, ids=(), lease_expires=None, count=count))
+
+
 def _close_goal(state: State, trigger: str | None) -> State:
     """A planner that was asked whether the sprint is complete, and added nothing, has said yes."""
     if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL for task in state.tasks):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_said
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from liza.rules.transitions import Said, move
 S = Status
 MOST_TRIES = 1000
 EDITABLE = frozenset({S.DRAFT, S.UNCLAIMED})
+OWN_SPECS = ".liza/specs/"
 _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "spec_ref": "--spec"}
 
 
@@ -48,11 +50,12 @@ class Asked:
     specs: frozenset[str] = field(default_factory=frozenset)
 
 
-def lacking(task: Task, specs: frozenset[str]) -> tuple[str, ...]:
-    """What a task still needs before anyone can take it; empty when it is complete."""
-    found = [f"{name} ({option})" for name, option in _NEEDED.items() if not getattr(task, name).strip()]
+def lacking(state: State, task: Task, specs: frozenset[str]) -> tuple[str, ...]:
+    """What stands in the way of anyone taking a task; empty when it is complete."""
+    found = [f"{name} is missing ({option})" for name, option in _NEEDED.items() if not getattr(task, name).strip()]
     if task.spec_ref.strip() and task.spec_ref not in specs:
-        found.append(f"a spec that exists: {task.spec_ref} is neither committed on integration nor under .liza/specs")
+        there = "there" if task.spec_ref.startswith(OWN_SPECS) else f"committed on {state.config.integration_branch}"
+        found.append(f"spec {task.spec_ref} is not {there}")
     return tuple(found)
 
 
@@ -65,7 +68,7 @@ def add(state: State, wanted: Sequence[Wanted], asked: Asked) -> State:
         if one.id in known:
             raise Refused(f"there is a task {one.id} already", f"liza task show {one.id}")
         known.add(one.id)
-        tasks.append(_new(one, asked))
+        tasks.append(_new(state, one, asked))
     grown = _reopened(replace(state, tasks=tuple(tasks)))
     for one in wanted:
         _refuse_bad_dependencies(grown, one.id, one.depends_on or ())
@@ -89,10 +92,10 @@ def _reopened(state: State) -> State:
     )
 
 
-def _new(wanted: Wanted, asked: Asked) -> Task:
+def _new(state: State, wanted: Wanted, asked: Asked) -> Task:
     said = asked.said
     task = Task(id=wanted.id, status=S.DRAFT, created=said.now, **wanted.said())  # type: ignore[arg-type]
-    missing = lacking(task, asked.specs)
+    missing = lacking(state, task, asked.specs)
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
     added = Event(time=said.now, event="add", agent=said.by, run=said.run, detail="; ".join(missing) or None)
@@ -110,13 +113,14 @@ def edit(state: State, wanted: Wanted, asked: Asked) -> State:
         )
     changes = {name: value for name, value in wanted.said().items() if getattr(task, name) != value}
     changed = replace(task, **changes)
-    missing = lacking(changed, asked.specs)
+    missing = lacking(state, changed, asked.specs)
     if missing and task.status is S.UNCLAIMED and changes:
-        raise Refused(f"{task.id} would lack {missing[0]}", f"liza task show {task.id}")
+        raise Refused(f"{task.id} would not be complete: {missing[0]}", f"liza task show {task.id}")
     ripe = task.status is S.DRAFT and not missing and not wanted.draft
     if not changes and not ripe:
         return state
-    edited = state.with_task(move(changed, "ready" if ripe else "edit", asked.said))
+    said = replace_said(asked.said, detail="; ".join(missing) or None)
+    edited = state.with_task(move(changed, "ready" if ripe else "edit", said))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited
 

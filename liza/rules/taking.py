@@ -14,6 +14,11 @@ from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import task_id as checked_id
 from liza.rules.transitions import Said, has_said, move
 
+STOP = "stop"
+HELD_UP = "held up"
+"""What a task's history says of a session that the board, its lock or the disk kept from its end."""
+_NOBODYS_FAULT = (STOP, HELD_UP)
+
 
 @dataclass(frozen=True)
 class Taker:
@@ -142,15 +147,21 @@ def _unreserved(task: Task) -> Task:
     return replace(task, reservation=None, run=held.previous_run if task.run == held.run else task.run)
 
 
+def ended_by_nobodys_fault(task: Task) -> bool:
+    """Whether the last session was stopped on purpose or held up: the next one goes on with the same try."""
+    return bool(task.history) and task.history[-1].event in _NOBODYS_FAULT
+
+
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:
-    """The next session on the same claim takes the next run. It counts as a try, unless the last one was stopped.
+    """The next session on the same claim takes the next run. It counts as a try, unless the last one's end was nobody's
+    fault.
 
     Raises NotYours.
     """
     task = owned(state, task_id, run)
     agent = agent_of(run)
     state, fresh = next_run(state, agent)
-    tries = 0 if task.history and task.history[-1].event == "stop" else 1
+    tries = 0 if ended_by_nobodys_fault(task) else 1
     resumed = move(
         task,
         "resume",
@@ -172,10 +183,10 @@ def _count_tries(state: State, agent: str, tries: int) -> State:
 def stop(state: State, task_id: str, run: str, now: datetime) -> State:
     """A session stopped on purpose: the lease ends, the worktree stays, the same coder goes on. Raises NotYours."""
     task = find(state, task_id)
-    if has_said(task, "stop", run):
+    if has_said(task, STOP, run):
         return state
     task = owned(state, task_id, run)
-    stopped = move(task, "stop", Said(now=now, by=agent_of(run), run=run), lease_expires=now, handoff_pending=True)
+    stopped = move(task, STOP, Said(now=now, by=agent_of(run), run=run), lease_expires=now, handoff_pending=True)
     return state.with_task(stopped)
 
 

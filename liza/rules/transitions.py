@@ -74,6 +74,7 @@ ARROWS: tuple[Arrow, ...] = (
 _BY_VERB = {(arrow.verb, source): arrow for arrow in ARROWS for source in arrow.sources}
 _PAIRS = frozenset((source, arrow.target) for arrow in ARROWS for source in arrow.sources)
 _BIRTH = frozenset({S.DRAFT, S.UNCLAIMED})
+_TARGETS = {arrow.verb: {one.target for one in ARROWS if one.verb == arrow.verb} for arrow in ARROWS}
 
 
 def allowed(verb: str, source: Status) -> bool:
@@ -117,6 +118,16 @@ def remark(task: Task, event: str, said: Said) -> Task:
 def has_said(task: Task, verb: str, run: str | None) -> bool:
     """Whether ``run`` has done ``verb`` on this task already; a run that says it twice is answered `unchanged`."""
     return run is not None and any(event.event == verb and event.run == run for event in task.history)
+
+
+def unexplained(task: Task) -> str | None:
+    """The last step in the history of a task, where no single arrow leads on from it to the status that the task has:
+    somebody else set that. None where all is well, and of a task without a history."""
+    steps = [event.event for event in task.history if event.event in _TARGETS]
+    reached = _TARGETS[steps[-1]] if steps else _BIRTH
+    if not task.history or any(one is task.status or (one, task.status) in _PAIRS for one in reached):
+        return None
+    return steps[-1] if steps else task.history[0].event
 
 
 def judge(before: State, after: State) -> tuple[Violation, ...]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from liza.rules.errors import Refused, Usage
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
-from liza.rules.taking import find, owned
+from liza.rules.taking import HELD_UP, find, owned
 from liza.rules.transitions import Said, has_said, move, remark
 
 S = Status
@@ -169,8 +169,20 @@ def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) 
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
 
 
+def is_held_up(kind: str, word: str | None, on_purpose: bool) -> bool:
+    """Whether the end of a session is the fault of what kept one of its verbs from being carried out.
+
+    ``kind`` is what came of it otherwise (crashed, finished, handed off, stopped), ``word`` its closing word: one that
+    says that all is well counts, and so does an end that somebody brought about ``on_purpose``.
+    """
+    if on_purpose:
+        return False
+    return kind == "crashed" or (kind in ("finished", "handed off") and word is None)
+
+
 def session_over(state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime) -> State:
-    """A session of this run ended (``crash`` or ``ended``) and the task is still its own: count it, or block.
+    """A session of this run ended (``crash``, ``ended`` or ``held up``) and the task is still its own: count it, or
+    block; one that was held up is only told.
 
     ``moved`` says whether a commit, or any verb, came of it.
     """
@@ -184,6 +196,8 @@ def session_over(state: State, task_id: str, run: str, *, event: str, detail: st
             return block_by_supervisor(
                 state.with_task(remarked), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
+        return state.with_task(remarked)
+    if event == HELD_UP:
         return state.with_task(remarked)
     idle = 0 if moved else task.idle_sessions + 1
     counted = state.with_task(replace(remarked, idle_sessions=idle))

@@ -33,7 +33,8 @@ class Memory:
     leaving: bool = False
     firm: bool = False
     crashes: list[float] = field(default_factory=list)
-    crashes_in_a_row: int = 0
+    in_vain: int = 0
+    """Sessions in a row that crashed or were held up."""
     rest_until: float = 0.0
     gap_at: float | None = None
     session: SessionMemory | None = None
@@ -50,7 +51,6 @@ class Memory:
     def crashed(self, steady: float) -> None:
         """Count a crash, and forget those that no window holds any more."""
         self.crashes = [one for one in self.crashes if steady - one <= CRASH_WINDOW] + [steady]
-        self.crashes_in_a_row += 1
 
     def notice_gap(self, wall: datetime, steady: float, lease: float) -> bool:
         """Whether the machine slept since the last look: the wall went on and the steady clock did not."""

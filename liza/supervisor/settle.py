@@ -13,17 +13,17 @@ from liza.programs.rundir import Record, RunDir
 from liza.repo import brief_filter
 from liza.rules import planning, reviewing, taking, working
 from liza.rules.model import State, Status
+from liza.rules.taking import HELD_UP, STOP
 from liza.supervisor.situation import SETTLED
 from liza.verbs.crew import Crew
 
-STOPPED = "stop"
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
-GENTLE = (STOPPED, "over", "fenced")
+GENTLE = (STOP, "over", "fenced")
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a session: ``kind`` is finished, handed off, crashed or stopped; ``why`` in a sentence."""
+    """What came of a session: ``kind`` is finished, handed off, crashed, stopped or held up; ``why`` in a sentence."""
 
     run: str
     kind: str
@@ -33,7 +33,7 @@ class Came:
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
     record = directory.record()
-    came = _what_came(crew, directory, preset)
+    came = _held_up(directory, _what_came(crew, directory, preset))
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     faults.point("settle", "stopped")
     if record is not None:
@@ -53,13 +53,22 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     reason = halt.reason if halt else None
     match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason):
         case ends.Halted(why) if why in GENTLE:
-            return Came(directory.run, "stopped" if why == STOPPED else "finished", why)
+            return Came(directory.run, "stopped" if why == STOP else "finished", why)
         case ends.Finished():
             return Came(directory.run, "finished", _last_lines(directory))
         case ends.HandedOff():
             return Came(directory.run, "handed off", _last_lines(directory))
         case ends.Halted(why) | ends.NeverRan(why) | ends.Crashed(why):
             return Came(directory.run, "crashed", f"{why}. {_last_lines(directory)}".strip())
+
+
+def _held_up(directory: RunDir, came: Came) -> Came:
+    """What came of a session that could not say its word for the board's or the disk's sake is not its own fault."""
+    note, halt = directory.held_up(), directory.stopped()
+    on_purpose = halt is not None and halt.reason in GENTLE
+    if note is None or not working.is_held_up(came.kind, directory.word(), on_purpose):
+        return came
+    return Came(directory.run, HELD_UP, f"liza {note.verb}: {note.reason}")
 
 
 def _moved(crew: Crew, directory: RunDir) -> bool:
@@ -96,8 +105,7 @@ def _tell(crew: Crew, record: Record, came: Came) -> None:
     state = crew.board.read()
     if record.kind == "planning":
         if state.planning.run == record.run:
-            with crew.change(record.agent, "planning over") as tx:
-                tx.state = planning.planning_over(tx.state, record.run)
+            _tell_planning(crew, record, came)
         return
     assert record.task is not None
     if record.kind == "review":
@@ -114,7 +122,14 @@ def _tell(crew: Crew, record: Record, came: Came) -> None:
         )
 
 
-_EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": "stop"}
+_EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP, HELD_UP: HELD_UP}
+
+
+def _tell_planning(crew: Crew, record: Record, came: Came) -> None:
+    held_up = came.kind == HELD_UP
+    with crew.change(record.agent, "planning held up" if held_up else "planning over") as tx:
+        after = planning.planning_held_up if held_up else planning.planning_over
+        tx.state = after(tx.state, record.run)
 
 
 def _after_work(crew: Crew, state: State, record: Record, came: Came) -> State:
@@ -134,5 +149,7 @@ def _tell_review(crew: Crew, record: Record, came: Came) -> None:
     with crew.change(record.agent, "release review", record.task) as tx:
         if came.kind == "stopped":
             tx.state = reviewing.release_review(tx.state, record.task, record.run, now)
+        elif came.kind == HELD_UP:
+            tx.state = reviewing.release_review(tx.state, record.task, record.run, now, f"{HELD_UP}: {came.why}")
         else:
             tx.state = reviewing.review_without_verdict(tx.state, record.task, record.run, now, came.why)

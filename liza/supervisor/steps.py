@@ -8,13 +8,14 @@ from liza.board import bell
 from liza.programs import session
 from liza.rules import decide as rules
 from liza.rules import taking, working
-from liza.rules.errors import LizaError, NotYours
+from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
+from liza.rules.taking import HELD_UP, STOP
 from liza.supervisor import jobs
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
-from liza.supervisor.settle import STOPPED, settle
+from liza.supervisor.settle import settle
 from liza.verbs import claim, review
 from liza.verbs.liza_path import liza_words
 
@@ -76,8 +77,9 @@ class Steps:
         """The one start path. What keeps a program from starting counts as a crash, with its true reason."""
         try:
             started = self.launcher.start(run)
-        except NotYours:
-            # What it held a moment ago is gone, or not laid out yet: look again, but not at once.
+        except (NotYours, BoardInconsistent, DiskRefused, LockTimeout):
+            # What it held a moment ago is gone, or not laid out yet, or the board or the disk is in the way, which is
+            # no fault of the program: look again, but not at once.
             raise
         except LizaError as error:
             self._crash(run, error.message)
@@ -123,25 +125,28 @@ class Steps:
         came = settle(self.crew, directory, self.launcher.preset)
         self.memory.session = None
         if came.kind == "crashed":
-            self._rest_after_crash()
+            self.memory.crashed(self.crew.clock.monotonic())
+        if came.kind in ("crashed", HELD_UP):
+            self._rest()
         elif came.kind == "handed off":
             pause = self.crew.board.read().config.restart_after_handoff
             self.memory.rest_until = self.crew.clock.monotonic() + pause
         if came.kind in ("finished", "handed off"):
-            self.memory.crashes_in_a_row = 0
-        if came.kind == "crashed" and rules.holding(self.crew.board.read(), self.agent) is None:
-            self.say(f"{run} crashed: {came.why}")
+            self.memory.in_vain = 0
+        if came.kind in ("crashed", HELD_UP) and rules.holding(self.crew.board.read(), self.agent) is None:
+            self.say(f"{run} {came.kind}: {came.why}")
         bell.ring(self.crew.paths, self.agent)
 
-    def _rest_after_crash(self) -> None:
-        steady = self.crew.clock.monotonic()
-        self.memory.crashed(steady)
+    def _rest(self) -> None:
+        """Longer after each session in a row that came to nothing, whoever's fault that was."""
+        self.memory.in_vain += 1
         first = self.crew.board.read().config.restart_after_crash
-        self.memory.rest_until = steady + rules.backoff(self.memory.crashes_in_a_row, first)
+        self.memory.rest_until = self.crew.clock.monotonic() + rules.backoff(self.memory.in_vain, first)
 
     def _crash(self, run: str, why: str) -> None:
         """A session that could not even be prepared."""
-        self._rest_after_crash()
+        self.memory.crashed(self.crew.clock.monotonic())
+        self._rest()
         self.say(f"{run} crashed before it began: {why}")
         held = rules.holding(self.crew.board.read(), self.agent)
         if held is not None and held.kind == "work" and held.task is not None:
@@ -164,7 +169,7 @@ class Steps:
         if held is None:
             return
         now = self.crew.clock.now()
-        with self.crew.change(self.agent, STOPPED, held.task) as tx:
+        with self.crew.change(self.agent, STOP, held.task) as tx:
             if held.kind == "planning":
                 tx.state = planning_over(tx.state, run)
             elif held.kind == "review" and held.task is not None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.rules import choose, taking
+from liza.rules import choose, shaping, taking
 from liza.rules.errors import Usage
 from liza.rules.model import Status
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
 from liza.verbs.crew import Crew
+from liza.verbs.specs import existing
 
 
 def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -22,17 +23,20 @@ def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, A
 
 
 def task(crew: Crew, task_id: str) -> dict[str, Any]:
-    """A task's fields, and beside them its branch, its directory, what it waits for, its hand-off and its notes.
+    """A task's fields, and beside them its branch, its directory, what it waits for, what a DRAFT lacks, its hand-off
+    and its notes.
 
     Raises UnknownId, Usage.
     """
     state = crew.board.read()
     found = taking.find(state, checked_id(task_id))
     link = crew.paths.link(found.id)
+    draft = found.status is Status.DRAFT
     return {
         **fields_of(found),
         "branch": branch_of(found.id),
         "directory": str(link) if link.is_symlink() else None,
+        "missing": shaping.lacking(state, found, existing(crew, [found.spec_ref])) if draft else (),
         "waits_for": choose.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],

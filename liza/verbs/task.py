@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from liza.board.task_file import load_tasks
 from liza.programs import processes, session
@@ -16,7 +15,8 @@ from liza.rules.shaping import Asked, Wanted
 from liza.rules.transitions import Said
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
+from liza.verbs.crew import PERSON, Crew
+from liza.verbs.specs import existing
 
 _NAMES = {
     "desc": "description",
@@ -31,17 +31,31 @@ def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
     if not wanted:
         raise Usage("no task was given", "liza task add --help")
     by = human_or(crew, planner=True)
-    specs = _specs(crew, [one.spec_ref for one in wanted if one.spec_ref])
+    specs = existing(crew, [one.spec_ref for one in wanted if one.spec_ref])
     with crew.change(by, "add", wanted[0].id if len(wanted) == 1 else None) as tx:
         tx.state = shaping.add(tx.state, wanted, _asked(crew, by, specs))
     ids = [one.id for one in wanted]
-    drafts = [task_id for task_id in ids if _status(tx.state, task_id) is Status.DRAFT]
-    step = f"liza task edit {drafts[0]} …" if drafts else _after_adding(crew, by)
-    return answer(tx.before, tx.state, ids[0], step, tasks=ids, drafts=drafts)
+    missing = {task_id: lacks for task_id in ids if (lacks := _lacking(tx.state, task_id, specs)) is not None}
+    step = _after_draft(by, *next(iter(missing.items()))) if missing else _after_adding(crew, by)
+    return answer(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
+
+
+def _lacking(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
+    """What a DRAFT lacks; None of a task that is none."""
+    task = taking.find(state, task_id)
+    return list(shaping.lacking(state, task, specs)) if task.status is Status.DRAFT else None
+
+
+def _after_draft(by: str, task_id: str, missing: Sequence[str]) -> str:
+    """Documents come onto integration by a person's commit and `sync`; what else is missing, by an edit."""
+    only_a_spec = bool(missing) and all(one.startswith("spec ") for one in missing)
+    if only_a_spec and by.startswith(PERSON):
+        return f"git commit, then: liza sync; liza task edit {task_id}"
+    return f"liza task edit {task_id} …"
 
 
 def _after_adding(crew: Crew, by: str) -> str:
-    if not by.startswith("human:"):
+    if not by.startswith(PERSON):
         return 'liza handoff "what you decided" --done, when all is planned'
     running = any(crew.supervised(agent) for agent in crew.board.read().agents)
     return "liza status: a coder takes it" if running else "liza up"
@@ -95,10 +109,15 @@ def edit(crew: Crew, wanted: Wanted) -> Answer:
     """Change the text of a task that nobody holds. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
     known = taking.find(crew.board.read(), wanted.id)
-    specs = _specs(crew, [wanted.spec_ref or known.spec_ref])
+    specs = existing(crew, [wanted.spec_ref or known.spec_ref])
     with crew.change(by, "edit", wanted.id) as tx:
         tx.state = shaping.edit(tx.state, wanted, _asked(crew, by, specs))
-    return answer(tx.before, tx.state, wanted.id, f"liza task show {wanted.id}")
+    missing = _lacking(tx.state, wanted.id, specs)
+    if missing is None:
+        return answer(tx.before, tx.state, wanted.id, f"liza task show {wanted.id}", missing=[])
+    said = answer(tx.before, tx.state, wanted.id, _after_draft(by, wanted.id, missing), missing=missing)
+    told = f"{wanted.id} stays a draft{': ' + '; '.join(missing) if missing else ''}"
+    return replace(said, told=told)
 
 
 def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Answer:
@@ -120,7 +139,7 @@ class Successors:
 def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> Answer:
     """Other tasks take the place of this one. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
-    specs = _specs(crew, [one.spec_ref for one in by_tasks.new if one.spec_ref])
+    specs = existing(crew, [one.spec_ref for one in by_tasks.new if one.spec_ref])
     asked = Asked(Said(now=crew.clock.now(), by=by, detail=because), specs)
     with crew.change(by, "supersede", task_id) as tx:
         tx.state = shaping.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, asked)
@@ -183,24 +202,3 @@ def _end_session(crew: Crew, run: str) -> None:
 
 def _asked(crew: Crew, by: str, specs: frozenset[str]) -> Asked:
     return Asked(Said(now=crew.clock.now(), by=by), specs)
-
-
-def _specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
-    """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. What follows # is for readers."""
-    branch = crew.board.read().config.integration_branch
-    return frozenset(ref for ref in refs if ref and _spec_exists(crew, branch, ref.partition("#")[0]))
-
-
-def _spec_exists(crew: Crew, branch: str, path: str) -> bool:
-    pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts:
-        return False
-    if pure.is_relative_to(".liza/specs"):
-        return (crew.paths.root / path).is_file()
-    found = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
-    return found.stdout.strip() == b"blob"
-
-
-def _status(state: State, task_id: str) -> Status | None:
-    task = state.task(task_id)
-    return task.status if task else None

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import processes
-from liza.programs.rundir import BriefFile, Halt, Record, RunDir, Sentinel, runs_of
-from liza.rules.errors import LizaError, Usage
-from liza.rules.model import Identity
+from liza.programs import processes, rundir
+from liza.programs.rundir import GONE_ON, BriefFile, Halt, Record, RunDir, Sentinel, runs_of
+from liza.rules.errors import LizaError, Refused, Usage
+from liza.rules.model import Identity, Left
 from liza.rules.paths import Paths
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -98,6 +98,50 @@ def test_the_last_word_counts_and_only_three_words_are_known(tmp_path: Path) -> 
     with pytest.raises(Usage, match="not a closing word"):
         run.say("7")
     assert run.word() == "42"
+
+
+def test_a_verb_that_could_not_be_carried_out_is_kept_until_it_was_or_the_program_has_long_gone_on(
+    tmp_path: Path,
+) -> None:
+    run = made(tmp_path)
+    for verb in ("heartbeat", "submit"):
+        run.note_held_up(NOW, verb, "the disk is full")
+    run.forget_held_up(NOW, "heartbeat")
+    note = run.held_up()
+    assert note is not None
+    assert (note.verb, note.reason) == ("submit", "the disk is full")
+    run.forget_held_up(NOW, "submit")
+    assert run.held_up() is None
+    run.note_held_up(NOW, "status", "the disk is full")
+    run.forget_held_up(NOW + GONE_ON + timedelta(seconds=1), "heartbeat")
+    assert run.held_up() is None
+
+
+def test_what_a_run_could_not_say_is_kept_in_no_directory_of_another_and_through_no_link(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        RunDir(Paths(tmp_path), "coder-1.9").note_held_up(NOW, "submit", "full")
+    assert not Paths(tmp_path).runs.exists()
+    made(tmp_path)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (Paths(tmp_path).runs / "coder-1" / "coder-1.2").symlink_to(outside)
+    with pytest.raises(Refused, match="is a link"):
+        RunDir(Paths(tmp_path), "coder-1.2").note_held_up(NOW, "submit", "full")
+    (Paths(tmp_path).runs / "coder-2").symlink_to(outside)
+    with pytest.raises(Refused, match="is a link"):
+        rundir.note_left(Paths(tmp_path), "coder-2", Left(time=NOW, reason="why"))
+    assert list(outside.iterdir()) == []
+
+
+def test_why_a_supervisor_left_stands_beside_its_agents_runs_also_where_there_is_none(tmp_path: Path) -> None:
+    paths, left = Paths(tmp_path), Left(time=NOW, reason="3 sessions crashed")
+    assert rundir.left(paths, "coder-1") is None
+    rundir.note_left(paths, "coder-1", left)
+    assert rundir.left(paths, "coder-1") == left
+    assert runs_of(paths, "coder-1") == ()
+    rundir.forget_left(paths, "coder-1")
+    rundir.forget_left(paths, "coder-1")
+    assert rundir.left(paths, "coder-1") is None
 
 
 def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ import pytest
 
 from liza.cli import door
 from liza.cli.reference import text as reference
-from liza.rules.errors import Refused
+from liza.programs.rundir import Record, RunDir
+from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LockTimeout, Missing, Refused
+from liza.rules.paths import Paths
 from tests.conftest import git
 
 HERE = Path(__file__).parents[2]
@@ -202,8 +206,12 @@ def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) ->
 def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path) -> None:
     (crew / "new.md").write_text("not committed\n")
     added = json.loads(ok(["task", "add", "--id", "n", *ADD[2:-1], "new.md", "--json"], crew))
-    assert added["status"] == "DRAFT"
-    assert task(crew, "n")["status"] == "DRAFT"
+    lacks = ["spec new.md is not committed on integration"]
+    assert (added["status"], added["missing"]) == ("DRAFT", {"n": lacks})
+    shown = task(crew, "n")
+    assert (shown["status"], shown["missing"]) == ("DRAFT", lacks)
+    told = ok(["task", "edit", "n", "--priority", "1"], crew)
+    assert told == f"n stays a draft: {lacks[0]}\nnext: git commit, then: liza sync; liza task edit n\n"
 
 
 OUTSIDE_A_RUN = [
@@ -385,11 +393,15 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     (crew / ".liza" / "state.yaml").write_bytes(good + b"tasks: [\n")
     done = say(["status", "--json"], crew)
     error = json.loads(done.stderr)["error"]
-    assert (done.returncode, error["hint"]) == (4, "liza restore --last-good")
+    assert (done.returncode, error["hint"]) == (4, "liza edit, or: liza restore --last-good")
     assert "state.yaml:" in error["message"]
     assert say(["note", "hi"], crew).returncode == 4
     assert board(crew) == good + b"tasks: [\n"
-    ok(["restore", "--last-good"], crew)
+    told = ok(["restore", "--last-good"], crew)
+    kept = re.search(r"is kept in (\.liza/tx/broken-\S+\.yaml)", told)
+    assert "revision 3 stands again, as revision 4: Have a thing" in told
+    assert kept is not None
+    assert (crew / kept[1]).read_bytes() == good + b"tasks: [\n"
     assert [one["id"] for one in json.loads(ok(["task", "list", "--json"], crew))["tasks"]] == ["t1", "t2"]
     assert json.loads(ok(["restore", "--last-good", "--json"], crew))["result"] == "unchanged"
 
@@ -578,3 +590,59 @@ def test_a_disk_that_is_full_or_read_only_is_told_by_its_name_and_never_as_a_bug
     told = capsys.readouterr().err
     assert os.strerror(number) in told
     assert "bug" not in told
+
+
+HELD_UP = [
+    (BoardUnreadable("state.yaml:3:1: what is this?", "liza restore --last-good"), 4, True),
+    (DiskRefused("the disk did not take it", "df -h ."), 5, True),
+    (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere"), 5, True),
+    (LockTimeout("the lock was not free", "liza status"), 75, True),
+    (Missing("claude is not installed", "liza doctor"), 5, False),
+    (Refused("it is Tuesday", "liza status"), 1, False),
+    (GitFailed("git said no", "git status"), 3, False),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "noted"), HELD_UP, ids=[type(case[0]).__name__ for case in HELD_UP])
+def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_say_it_again_and_is_not_blamed(
+    error: Exception, code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = RunDir(Paths(tmp_path), "coder-1.1")
+    run.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
+    said: list[Exception] = [error]
+
+    def refused(words: Sequence[str]) -> int:
+        if said:
+            raise said.pop()
+        return 0
+
+    words = ["block", "why not", "--ask", "what?"]
+    monkeypatch.setenv("LIZA_RUN", "coder-1.1")
+    monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
+    assert door.guarded(refused, words, "liza") == code
+    hint = capsys.readouterr().err.rstrip().rpartition("\n")[2]
+    assert (hint == "  next: sleep 20; liza block 'why not' --ask 'what?'") is noted
+    note = run.held_up()
+    assert (note is not None and note.verb == "block") is noted
+    assert door.guarded(refused, words, "liza") == 0
+    assert run.held_up() is None
+
+
+@pytest.mark.parametrize("run", ["", "merge", "coder-1.9", "../../x"])
+def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(words: Sequence[str]) -> int:
+        raise LockTimeout("the lock was not free", "liza status")
+
+    monkeypatch.setenv("LIZA_RUN", run)
+    monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
+    long = ["handoff", "x" * 300]
+    assert door.guarded(refused, long, "liza") == 75
+    told = capsys.readouterr().err
+    assert "the lock was not free" in told
+    assert told.endswith(
+        "  next: liza status\n" if not run else "next: sleep 20; liza handoff … (the same words again)\n"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from liza.rules import decide, taking, working
 from liza.rules.choose import Evidence
 from liza.rules.decide import SessionFacts, Situation, Standing
 from liza.rules.model import Discovery, Merging, State, Status, Task
-from liza.rules.planning import claim_planning, planning_over, triggers, wake
+from liza.rules.planning import claim_planning, planning_held_up, planning_over, triggers, wake
 from liza.rules.working import Work
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
 
@@ -127,13 +127,15 @@ def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     state, _ = claimed(board(task()))
     assert at(state, rest=4.0) == decide.Wait("resting before the next session", 4.0)
-    assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9)] == [5.0, 10.0, 20.0, 300.0]
+    assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     assert isinstance(at(state), decide.Block)
     assert at(taking.stop(state, "task-1", run, NOW)) == decide.Resume("task-1", run)
+    held_up = working.session_over(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
+    assert at(held_up) == decide.Resume("task-1", run)
 
 
 def _approved() -> State:
@@ -218,6 +220,14 @@ def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_go
     assert wake(state) == f"{run} is planning SPRINT_COMPLETE"
     assert planning_over(state, run).goal.status == "COMPLETED"
     assert planning_over(state, "planner-9.1") is state
+
+
+def test_a_planner_that_was_held_up_has_not_said_that_all_is_done_and_may_be_woken_as_often_as_before() -> None:
+    woken, run = claim_planning(board(task(status=S.ABANDONED), agents=agents("planner-1")), "planner-1", NOW)
+    state = planning_held_up(woken, run)
+    assert (state.goal.status, state.planning.run, state.planning.count) == ("IN_PROGRESS", None, 0)
+    assert planning_held_up(woken, "planner-9.1") is woken
+    assert not isinstance(wake(state), str)
 
 
 def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:

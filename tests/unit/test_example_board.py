@@ -44,6 +44,7 @@ def test_every_history_leads_along_the_arrows_to_the_status_that_the_task_has(st
     for task in state.tasks:
         assert task.history[0].event == "add", task.id
         assert task.status in _reached(task), task.id
+        assert transitions.unexplained(task) is None, task.id
 
 
 def _reached(task: model.Task) -> set[Status]:
@@ -58,7 +59,7 @@ def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
     drafts = [task for task in state.tasks if task.status is Status.DRAFT]
     assert drafts
     for task in drafts:
-        assert task.history[0].detail == "; ".join(shaping.lacking(task, frozenset({task.spec_ref})))
+        assert task.history[0].detail == "; ".join(shaping.lacking(state, task, frozenset({task.spec_ref})))
 
 
 def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:

@@ -18,9 +18,12 @@ def told(before: State, after: State) -> list[tuple[str, str]]:
 
 
 def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
-    wanted = [Wanted("a", **FULL), Wanted("b", **FULL, depends_on=("a",)), Wanted("c")]
+    wanted = [Wanted("a", **FULL), Wanted("b", **FULL, depends_on=("a",)), Wanted("c", **{**FULL, "spec_ref": "y"})]
+    wanted.append(Wanted("d", **FULL, draft=True))
     after = shaping.add(board(), wanted, Asked(Said(now=NOW, by="planner-1"), frozenset({"x"})))
-    assert told(board(), after) == [("planner-1", "3 tasks: a, b (needs a), c (draft)")]
+    assert told(board(), after) == [
+        ("planner-1", "4 tasks: a, b (needs a), c (draft: spec y is not committed on integration), d (draft)")
+    ]
 
 
 def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_done() -> None:
@@ -77,3 +80,15 @@ def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     assert told(handed, ended) == []
     silent = working.session_over(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(state, silent) == [("coder-1", "task-1 session over without a word: bye")]
+
+
+def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:
+    state, run = claimed(board(task()))
+    held = working.session_over(state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW)
+    assert told(state, held) == [("coder-1", "task-1 held up, and tried again later: liza submit: x")]
+    asked = Asked(Said(now=NOW, by="ann"), frozenset({"x"}))
+    draft = shaping.add(board(), [Wanted("a")], asked)
+    edited = shaping.edit(draft, Wanted("a", **{**FULL, "scope": None}), asked)
+    assert told(draft, edited) == [("ann", "a stays a draft: scope is missing (--scope)")]
+    ready = shaping.edit(edited, Wanted("a", scope="s"), asked)
+    assert told(edited, ready) == []

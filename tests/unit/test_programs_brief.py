@@ -292,6 +292,9 @@ def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() ->
     crashed = Event(time=NOW, event="crash", agent="coder-1", run="coder-1.6", detail="exit 3. no space left")
     after = brief.compose(context(task=replace(TASK, history=(claimed, crashed)))).block
     assert "it crashed. exit 3. no space left" in after
+    held_up = Event(time=NOW, event="held up", agent="coder-1", run="coder-1.6", detail="liza submit: disk full")
+    told = brief.compose(context(task=replace(TASK, history=(claimed, held_up)))).block
+    assert "held up by what was no fault of it. liza submit: disk full" in told
     assert "BEFORE" not in brief.compose(context(task=replace(TASK, history=(crashed, claimed)))).block
 
 

@@ -14,7 +14,7 @@ from liza.rules.derived import derive
 from liza.rules.errors import LizaError
 from liza.rules.model import FINAL, Handoff, Identity, Merging, State, Status
 from liza.rules.shaping import Asked, Wanted
-from liza.rules.transitions import Said, judge
+from liza.rules.transitions import Said, judge, unexplained
 from liza.rules.working import Work
 from tests.unit.boards import BASE, NOW, board
 
@@ -161,7 +161,7 @@ class Crew(RuleBasedStateMachine):
         note = Handoff(agent="coder-1", summary="s", next_action="n")
         self.attempt(lambda: working.handoff(self.state, task, run, note, self.now))
 
-    @rule(task=TASKS, data=st.data(), event=st.sampled_from(["crash", "ended"]), moved=st.booleans())
+    @rule(task=TASKS, data=st.data(), event=st.sampled_from(["crash", "ended", "held up"]), moved=st.booleans())
     def session_over(self, task: str, data: st.DataObject, event: str, moved: bool) -> None:
         run = self.some_run(data, task)
         self.attempt(
@@ -212,6 +212,7 @@ class Crew(RuleBasedStateMachine):
     def nobody_approved_their_own_work_and_final_tasks_hold_nothing(self) -> None:
         for task in getattr(self, "state", board()).tasks:
             assert task.approved_by is None or task.approved_by not in authors(task)
+            assert unexplained(task) is None
             if task.status in FINAL:
                 assert task.worktree is None
                 assert task.reservation is None

@@ -199,6 +199,38 @@ def test_five_crashes_on_one_task_block_it() -> None:
     assert (state.tasks[0].status, state.tasks[0].failed_by) == (S.BLOCKED, ("coder-1",))
 
 
+def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:
+    state, run = claimed(with_config(board(task()), max_coder_iterations=1))
+    for _ in range(working.MOST_CRASHES + 1):
+        state = _session(state, run, "held up")
+        assert _session(state, run, "held up") is state
+        state, run = taking.resume(state, "task-1", run, NOW)
+    found = state.tasks[0]
+    assert (found.status, found.iteration, found.idle_sessions, found.failed_by) == (S.CLAIMED, 1, 0, ())
+    assert [event.event for event in found.history].count("held up") == working.MOST_CRASHES + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "on_purpose", "held_up"),
+    [
+        # kind        word  on purpose  whose fault
+        ("crashed", None, False, True),
+        ("crashed", "1", False, True),
+        ("finished", None, False, True),  # a program that ends with 0 whatever it was refused
+        ("handed off", None, False, True),
+        ("finished", "0", False, False),
+        ("handed off", "42", False, False),
+        ("stopped", None, True, False),
+        ("finished", None, True, False),  # fenced
+        ("stopped", None, False, False),  # never started
+    ],
+)
+def test_a_session_whose_verb_could_not_be_carried_out_is_held_up_unless_it_or_somebody_meant_its_end(
+    kind: str, word: str | None, on_purpose: bool, held_up: bool
+) -> None:
+    assert working.is_held_up(kind, word, on_purpose) is held_up
+
+
 def test_a_session_of_an_old_run_settles_nothing() -> None:
     state, old = claimed(board(task()))
     state, _ = taking.resume(state, "task-1", old, NOW)
@@ -255,7 +287,15 @@ def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
 def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
     state = shaping.add(board(), [Wanted("a", **FULL)], Asked(ME, frozenset()))
     assert state.tasks[0].status is S.DRAFT
-    assert "a spec that exists" in str(state.tasks[0].history[0].detail)
+    assert state.tasks[0].history[0].detail == "spec spec.md is not committed on integration"
+    own = shaping.add(board(), [Wanted("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], Asked(ME, frozenset()))
+    assert own.tasks[0].history[0].detail == "spec .liza/specs/x.md is not there"
+
+
+def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:
+    state = shaping.add(board(), [Wanted("a")], Asked(ME, SPECS))
+    state = shaping.edit(state, Wanted("a", **{**FULL, "scope": None}), Asked(ME, SPECS))
+    assert state.tasks[0].history[-1].detail == "scope is missing (--scope)"
 
 
 @pytest.mark.parametrize(
