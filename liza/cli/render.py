@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,14 +24,15 @@ _STATUS_COLOURS: Final = {
     "SUPERSEDED": "dim",
     "ABANDONED": "dim",
 }
+_STOPPED: Final = "CLAIMED, and its agent offline"
 _GROUPS: Final = (
     ("merged", ("MERGED",)),
     ("working", ("CLAIMED",)),
     ("in review", ("READY_FOR_REVIEW", "APPROVED")),
     ("to mend", ("REJECTED", "INTEGRATION_FAILED")),
     ("to do", ("UNCLAIMED",)),
-    ("draft", ("DRAFT",)),
-    ("waits for you", ("BLOCKED",)),
+    ("stopped", (_STOPPED,)),
+    ("waits for you", ("BLOCKED", "DRAFT")),
     ("given up", ("SUPERSEDED", "ABANDONED")),
 )
 
@@ -39,7 +40,7 @@ _GROUPS: Final = (
 def status(found: Row, colour: bool) -> str:
     """The board at a glance: goal, counts and cost in one line, then tasks, agents, and what needs a person."""
     goal = paint(_line(found["goal"]["description"], 70), "bold", colour)
-    parts = [f"{goal}   {_counts(found['tasks'])}    {_cost(found['cost'])}"]
+    parts = [f"{goal}   {_counts(found)}    {_cost(found['cost'])}"]
     if found["goal"]["status"] != "IN_PROGRESS":
         parts.append(f"the goal is {found['goal']['status']}")
     for name in found["signals"]:
@@ -55,10 +56,16 @@ def status(found: Row, colour: bool) -> str:
     return "\n".join(parts)
 
 
-def _counts(tasks: Sequence[Row]) -> str:
-    counts = Counter(str(task["status"]) for task in tasks)
-    found = [(sum(counts[status] for status in group), name) for name, group in _GROUPS]
-    return " · ".join(f"{number} {name}" for number, name in found if number) or "no tasks"
+def _counts(found: Row) -> str:
+    offline = {agent["id"] for agent in found["agents"] if agent["status"] == "OFFLINE"}
+    counts = Counter(_STOPPED if _is_stopped(task, offline) else str(task["status"]) for task in found["tasks"])
+    groups = [(sum(counts[status] for status in group), name) for name, group in _GROUPS]
+    return " · ".join(f"{number} {name}" for number, name in groups if number) or "no tasks"
+
+
+def _is_stopped(task: Row, offline: Collection[str]) -> bool:
+    """Whether nobody is at work on a task that is somebody's."""
+    return str(task["status"]) == "CLAIMED" and task["assigned_to"] in offline
 
 
 def _cost(cost: Row) -> str:
@@ -102,7 +109,14 @@ def _what(task: Row) -> str:
         return f"asks: {_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
     if str(task["status"]) == "REJECTED":
         return f"rejected: {_line(task['rejection_reason'] or '', 70)}"
+    if str(task["status"]) == "DRAFT" and (lacks := _lacks(task)):
+        return f"draft: {_line(lacks, 70)}"
     return _line(task["description"], 70)
+
+
+def _lacks(task: Row) -> str | None:
+    """What a DRAFT lacked when it was last written."""
+    return next((one.detail for one in reversed(task["history"]) if one.event in ("add", "edit")), None)
 
 
 def agents(rows: Sequence[Row], colour: bool) -> str:
@@ -147,7 +161,7 @@ def task(found: Row, colour: bool) -> str:
     lines = [f"{paint(str(found['id']), 'bold', colour)}  {state}", ""]
     lines += _indented("", found["description"] or "(no description)")
     for name, label in _TEXTS:
-        if found[name]:
+        if found.get(name):
             lines += _indented(label, _said(found[name]))
     facts = {name: found[name] for name in _FACTS if found[name] not in (None, "", (), [], False, 0)}
     lines += ["", fields(facts)]
@@ -161,6 +175,7 @@ def task(found: Row, colour: bool) -> str:
 _TEXTS: Final = (
     ("done_when", "done when"),
     ("scope", "scope"),
+    ("missing", "missing"),
     ("rejection_reason", "rejected"),
     ("blocked_reason", "blocked"),
     ("blocked_questions", "asks"),

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import invariants, planning
+from liza.rules import invariants, planning, transitions
 from liza.rules.choose import Evidence
-from liza.rules.model import FINAL, State, Status, Task
+from liza.rules.decide import Holding, holding
+from liza.rules.model import FINAL, Left, State, Status, Task
+from liza.rules.taking import HELD_UP
 
 S = Status
 STALE_DRAFT = timedelta(minutes=30)
@@ -17,6 +19,8 @@ STALE_SIGNAL = timedelta(minutes=30)
 NEAR = 2
 """How many tries or review rounds before the limit the warning comes."""
 CYCLES_WITH_A_FAILURE = 3
+MOST_HELD_UP = 3
+"""How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -30,16 +34,25 @@ class Alarm(msgspec.Struct, frozen=True):
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; and how integration was moved, where it was."""
+    for another commit, and was not there at init; and how integration was moved, where it was, with the merged tasks
+    that are not in it any more and the ways on."""
 
     planted: tuple[str, ...] = ()
     moved: str | None = None
+    lost: tuple[str, ...] = ()
+    ways: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys."""
+    """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
+
+    ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
+    a supervisor had begun a session, and whose supervisor is gone.
+    """
 
     evidence: Evidence = Evidence()
+    left: Mapping[str, Left] = {}
+    alone: frozenset[str] = frozenset()
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
     repository: Repository = Repository()
@@ -48,6 +61,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
     found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(state, seen)]
+    found += [*_left(seen), *_alone(state, now, seen)]
     hopeless = never_claimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
@@ -60,7 +74,37 @@ def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
                     f"liza task edit {task.id} --depends …",
                 )
             )
-    return (*found, *_planning(state, now), *_untested(state))
+    return (*found, *_planning(state, now, seen), *_untested(state))
+
+
+def _left(seen: Seen) -> Iterator[Alarm]:
+    for agent, left in seen.left.items():
+        message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
+        yield Alarm("supervisor_left", agent, message, f"liza logs {agent}; {starting(agent)}")
+
+
+def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    for agent in sorted(seen.alone - seen.left.keys()):
+        held = holding(state, agent)
+        if held is not None and not _has_lapsed(state, held, now):
+            message = f"{agent} holds {_named(held)}, and its supervisor is gone: nobody brings that to an end"
+            yield Alarm("supervisor_gone", agent, message, starting(agent))
+
+
+def _has_lapsed(state: State, held: Holding, now: datetime) -> bool:
+    """Whether the work is free to be taken over, which is another alarm."""
+    task = state.task(held.task) if held.task and held.kind == "work" else None
+    return task is not None and task.lease_expires is not None and task.lease_expires <= now
+
+
+def _named(held: Holding) -> str:
+    return "the planning" if held.task is None else f"the review of {held.task}" if held.kind == "review" else held.task
+
+
+def starting(agent: str) -> str:
+    """The command that starts the supervisor of an agent, and those that come before it."""
+    role, _, number = agent.rpartition("-")
+    return "liza up" if number == "1" else f"liza up --{role.removeprefix('code-')}s {number}"
 
 
 def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -69,13 +113,26 @@ def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
         yield from rule(state, task, now, seen)
     if task.status not in FINAL:
         yield from _near_limits(state, task)
+        yield from _held_up(task)
+    last = transitions.unexplained(task)
+    if last is not None:
+        message = f"{task.id} is {task.status}, and nothing in its history led there: the last step was {last!r}"
+        yield Alarm("unexplained_status", task.id, message, f"liza history {task.id} -p")
+
+
+def _held_up(task: Task) -> Iterator[Alarm]:
+    ends = [event for event in task.history if event.event != "resume"]
+    row = next((number for number, event in enumerate(reversed(ends)) if event.event != HELD_UP), len(ends))
+    if row >= MOST_HELD_UP:
+        message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
+        yield Alarm("held_up", task.id, message, "liza doctor")
 
 
 def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
     since = task.history[-1].time if task.history else task.created
     if since is not None and now - since >= STALE_DRAFT:
-        lacks = task.history[-1].detail if task.history and task.history[-1].event == "add" else None
-        why = f", and lacks {lacks}" if lacks else ""
+        lacks = task.history[-1].detail if task.history and task.history[-1].event in ("add", "edit") else None
+        why = f": {lacks}" if lacks else ""
         yield Alarm(
             "stale_draft",
             task.id,
@@ -106,6 +163,8 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.reviewing_by in seen.alone:
+        return
     if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
         ran_out = _at(task.review_lease_expires)
         yield Alarm(
@@ -232,7 +291,7 @@ def _repository(state: State, seen: Repository) -> Iterable[Alarm]:
         )
     if seen.moved is not None:
         branch = state.config.integration_branch
-        yield Alarm("integration_moved", branch, seen.moved, f"git log --first-parent {branch}")
+        yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
 
 
 def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:
@@ -259,10 +318,11 @@ def _nearest(word: str, words: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, list(words), 1)), None)
 
 
-def _planning(state: State, now: datetime) -> Iterator[Alarm]:
+def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
     plan = state.planning
-    if plan.run is not None and plan.lease_expires is not None and plan.lease_expires <= now:
-        planner = planning.planner_of(state)
+    planner = planning.planner_of(state)
+    lapsed = plan.lease_expires is not None and plan.lease_expires <= now
+    if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.alone:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
         yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
     elif plan.run is None and plan.count >= planning.MOST_WAKES:

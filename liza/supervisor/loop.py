@@ -13,6 +13,7 @@ from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
 from liza.rules import decide as rules
+from liza.rules.alarms import starting
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
 from liza.rules.narrate import news
@@ -85,7 +86,9 @@ class Supervisor:
             action = self._next()
             if isinstance(action, rules.Exit):
                 if action.code != 0:
-                    self.crew.write_down([f"{self.agent}  its supervisor has stopped: {action.why}"])
+                    next_step = f"liza logs {self.agent}; {starting(self.agent)}"
+                    line = f"supervisor_left  the supervisor of {self.agent} left: {action.why}. Next: {next_step}"
+                    self.crew.write_down([line])
                 return action
             if isinstance(action, rules.Wait):
                 self._idle(action.seconds)

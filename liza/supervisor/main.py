@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from liza.board import bell
 from liza.board.lock import Lock
-from liza.programs import presets
+from liza.programs import presets, rundir
 from liza.rules import taking
-from liza.rules.errors import LockTimeout, Refused
-from liza.rules.model import State
+from liza.rules.decide import Exit
+from liza.rules.errors import LizaError, LockTimeout, Refused
+from liza.rules.model import Left, State
 from liza.rules.paths import agent_id, role_of
+from liza.rules.secrets import redacted
 from liza.supervisor.loop import Leave, Supervisor
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -46,10 +48,7 @@ def supervise(
         _hear_eof(supervisor)
     lock = _only_one(crew, agent)
     try:
-        _sign(crew, agent, "IDLE", choice.spec)
-        for settled in recover(crew, agent):
-            say(settled.what)
-        left = supervisor.run()
+        left = _on_duty(crew, supervisor, choice.spec)
         _sign(crew, agent, "OFFLINE", choice.spec)
         record(crew)
     finally:
@@ -59,6 +58,29 @@ def supervise(
             bell.ring(crew.paths, agent)
     say(left.why)
     return left.code
+
+
+def _on_duty(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
+    """From the first sign to the reason to leave, which is left behind unless the supervisor was asked to."""
+    agent = supervisor.agent
+    rundir.forget_left(crew.paths, agent)
+    try:
+        _sign(crew, agent, "IDLE", program)
+        for settled in recover(crew, agent):
+            supervisor.say(settled.what)
+        left = supervisor.run()
+    except Exception as error:
+        _leave_behind(crew, agent, str(error) or type(error).__name__)
+        raise
+    if left.code != 0:
+        _leave_behind(crew, agent, left.why)
+    return left
+
+
+def _leave_behind(crew: Crew, agent: str, why: str) -> None:
+    # A disk that takes no note must not hide why this ended: whoever started it is told.
+    with suppress(OSError, LizaError):
+        rundir.note_left(crew.paths, agent, Left(time=crew.clock.now(), reason=redacted(why)))
 
 
 def _to_whoever_listens(say: Callable[[str], None]) -> Callable[[str], None]:

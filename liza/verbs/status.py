@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import queue
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
 from liza.board import journal, signals
+from liza.programs import rundir
 from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
-from liza.rules.model import State
+from liza.rules.decide import holding
+from liza.rules.errors import LizaError, NoCrew
+from liza.rules.model import Config, Left, State
 from liza.rules.paths import role_of, run_id
 from liza.verbs import last_look
 from liza.verbs.crew import Crew
@@ -22,6 +26,9 @@ from liza.verbs.crew import Crew
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
 
 RECENT = 30  # revisions in which an edit from outside is still news
+NEWS = timedelta(days=1)
+"""And for how long at most: where no crew is at work no revision comes after it."""
+_GONE = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
 def status(crew: Crew) -> dict[str, Any]:
@@ -57,16 +64,47 @@ def found_alarms(
         signals=since,
         unknown_config=crew.board.unknown_config(),
         repository=repository or last_look.read(crew.paths).seen,
+        left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
+        alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
     )
-    return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew))
+    return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 
 
-def _outside(crew: Crew) -> Iterator[Alarm]:
-    """Edits from outside that broke a rule or overwrote something, among the newest revisions."""
+def _left(crew: Crew, agent: str) -> Left | None:
+    try:
+        return rundir.left(crew.paths, agent)
+    except LizaError as unreadable:
+        return Left(time=crew.clock.now(), reason=unreadable.message)
+
+
+def _is_alone(crew: Crew, state: State, agent: str) -> bool:
+    """Whether the agent holds something that a supervisor had begun and none watches. Who works by hand has no run
+    directory, and needs no supervisor."""
+    held = holding(state, agent)
+    return held is not None and crew.run_dir(held.run).exists() and not crew.supervised(agent)
+
+
+def _outside(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Edits from outside, among the newest revisions, that overwrote something or took away a task that is still gone.
+    Whatever else such an edit did stands on the board itself, and is an alarm for as long as it stands there."""
     for record in islice(journal.newest(crew.paths.journal), RECENT):
-        for message in record.alerts:
-            kind = "overwritten" if record.overwrote else "external_edit"
-            yield Alarm(kind, f"revision {record.revision}", message, "liza history -p")
+        if not _is_news(record.time, crew.clock.now()):
+            continue
+        for place, message in enumerate(record.alerts):
+            gone = _GONE.match(message)
+            about = f"revision {record.revision}"
+            if record.overwrote and place == 0:
+                yield Alarm("overwritten", about, message, "liza history -p")
+            elif gone and state.task(gone[1]) is None:
+                yield Alarm("external_edit", about, message, "liza history -p")
+
+
+def _is_news(time: str, now: datetime) -> bool:
+    """Whether a revision of that time is young enough to be told of; what bears no time was written by hand."""
+    try:
+        return now - datetime.fromisoformat(time) < NEWS
+    except (ValueError, TypeError):
+        return False
 
 
 def _since(crew: Crew, name: str) -> datetime | None:
@@ -79,15 +117,15 @@ def _since(crew: Crew, name: str) -> datetime | None:
 def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> dict[str, Any]:
     """An agent as `status --json` shows it; ``why`` is the one true reason that it is not at work, or null."""
     agent = state.agents[name]
-    supervised = crew.supervised(name)
+    left = _left(crew, name)
     holds = choose.occupation(state, name)
-    if holds:
-        shown, why = agent.status, None if supervised else f"it holds {holds}, and no supervisor runs"
-    elif supervised:
+    if left is not None or not crew.supervised(name):
+        shown, why = _why_offline(crew, state, name, left)
+    elif holds:
+        shown, why = agent.status, None
+    else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
-    else:
-        shown, why = "OFFLINE", "no supervisor runs"
     return {
         "id": name,
         "role": role_of(name),
@@ -98,6 +136,18 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "program": agent.program,
         "why": why,
     }
+
+
+def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tuple[str, str]:
+    """The status to show of an agent without a supervisor, and why it is so."""
+    holds, held = choose.occupation(state, name), holding(state, name)
+    if left is not None:
+        return "OFFLINE", f"its supervisor left: {left.reason}"
+    if holds is None:
+        return "OFFLINE", "no supervisor runs"
+    if held is not None and not crew.run_dir(held.run).exists():
+        return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
+    return "OFFLINE", f"it holds {holds}, and no supervisor runs: {alarms.starting(name)}"
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> str:
@@ -133,9 +183,19 @@ def changes(crew: Crew) -> Iterator[None]:
     try:
         while True:
             yield None
-            _until_something(heard, float(crew.board.read().config.poll_interval))
+            _until_something(heard, _poll_interval(crew))
     finally:
         watch.close()
+
+
+def _poll_interval(crew: Crew) -> float:
+    """Seconds; the usual ones while the board cannot be asked, for whoever watches goes on."""
+    try:
+        return float(crew.board.read().config.poll_interval)
+    except NoCrew:
+        raise
+    except LizaError:
+        return float(Config().poll_interval)
 
 
 def _until_something(heard: queue.Queue[Any], longest: float) -> None:

@@ -7,20 +7,42 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
+from liza.rules.alarms import Alarm
+from liza.rules.errors import LizaError, NoCrew
 from liza.verbs.crew import Crew
 from liza.verbs.status import changes, found_alarms
 
 
 def watch(crew: Crew) -> Iterator[dict[str, Any]]:
-    """The alarms that stand, and each new one as it comes up; one that clears and comes back is said again.
+    """The alarms that stand, and each new one as it comes up; one that clears and comes back is said again. A board
+    that cannot be read is one of them, and so is its return. Raises NoCrew where it is gone for good.
 
     ``since`` is when it was seen first here.
     """
     standing: set[tuple[str, str, str]] = set()
+    lost = False
     for _ in changes(crew):
-        state = crew.board.read()
-        found = {(one.kind, one.about, one.next): one for one in found_alarms(crew, state, crew.evidence(state))}
+        try:
+            state = crew.board.read()
+            alarms = found_alarms(crew, state, crew.evidence(state))
+        except NoCrew:
+            raise
+        except LizaError as error:
+            if not lost:
+                kind = error.code.replace("-", "_")
+                yield _seen(crew, Alarm(kind, "board", error.message, error.hint or "liza doctor"))
+            lost = True
+            continue
+        if lost:
+            back = f"the board can be read again, at revision {state.revision}"
+            yield _seen(crew, Alarm("board_back", "board", back, "liza status"))
+            lost = False
+        found = {(one.kind, one.about, one.next): one for one in alarms}
         for key, alarm in found.items():
             if key not in standing:
-                yield {**fields_of(alarm), "since": crew.clock.now()}
+                yield _seen(crew, alarm)
         standing = set(found)
+
+
+def _seen(crew: Crew, alarm: Alarm) -> dict[str, Any]:
+    return {**fields_of(alarm), "since": crew.clock.now()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.journeys.crews import WORK, Crew
+from liza.programs import session
+from tests.journeys.crews import LIMIT, WORK, Crew
 
 
 def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_last_words(crew: Crew) -> None:
@@ -23,6 +24,10 @@ def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -
     assert first.wait_gone() == 1
     assert "3 sessions crashed within 5 minutes" in first.said()
     assert (crew.status("task-1"), crew.heard("task-1").count("crash")) == ("CLAIMED", 3)
+    told = crew.json("status")
+    assert told["agents"][0]["why"] == "its supervisor left: 3 sessions crashed within 5 minutes"
+    assert [one["next"] for one in told["alerts"] if one["kind"] == "supervisor_left"] == ["liza logs coder-1; liza up"]
+    assert crew.paths.alerts.read_text().count("supervisor_left") == 1
 
     second = crew.agent("coder-1", program)
     task = crew.wait_status("task-1", "BLOCKED")
@@ -30,6 +35,38 @@ def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -
     assert "exit 3" in (task.blocked_reason or "")
     assert "cannot import name shop" in (task.blocked_reason or "")
     assert second.stop() == 0
+    assert "supervisor_left" not in str(crew.json("status")["alerts"])
+
+
+def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_and_the_next_one_says_it(
+    crew: Crew,
+) -> None:
+    crew.add("task-1")
+    crew.gate("gate")
+    program = crew.script(
+        "coder",
+        """\
+        if [ "$LIZA_RUN" = coder-1.1 ]; then
+          echo work > task-1.txt; git add -A; git commit -q -m work
+          echo "$$" > "$NOTES/at-work"
+          read line < "$NOTES/gate"
+        fi
+        liza submit 2> "$NOTES/refused.$LIZA_RUN"
+        """,
+    )
+    crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    good = crew.paths.state.read_text()
+    crew.paths.state.write_text(good.replace("tasks:", "tasks: [", 1))
+    crew.open_gate("gate")
+    session.wait(crew.paths.run("coder-1.1"), LIMIT)
+    crew.paths.state.write_text(good)
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert "next: sleep 20; liza submit" in (crew.notes / "refused.coder-1.1").read_text()
+    held_up = next(event for event in task.history if event.event == "held up")
+    assert (held_up.run, task.run, task.iteration) == ("coder-1.1", "coder-1.2", 1)
+    assert (held_up.detail or "").startswith("liza submit: .liza/state.yaml:")
+    assert "crash" not in crew.heard("task-1")
 
 
 def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_supervisor(crew: Crew) -> None:

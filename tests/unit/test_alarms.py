@@ -15,6 +15,7 @@ from liza.rules.model import (
     Discovery,
     Event,
     Goal,
+    Left,
     Merging,
     Planning,
     State,
@@ -146,13 +147,13 @@ def test_one_failure_with_three_rejections_is_announced_too() -> None:
 
 def test_a_draft_becomes_stale_and_says_what_it_lacks() -> None:
     def draft(age: timedelta) -> State:
-        added = Event(time=NOW - age, event="add", agent="planner-1", detail="done_when (--done)")
+        added = Event(time=NOW - age, event="add", agent="planner-1", detail="done_when is missing (--done)")
         return board(task(status=Status.DRAFT, history=(added,)))
 
     assert kinds(draft(STALE_DRAFT - timedelta(seconds=1))) == []
     found = only(draft(STALE_DRAFT))
     assert found.kind == "stale_draft"
-    assert "done_when" in found.message
+    assert found.message.endswith(": done_when is missing (--done)")
 
 
 def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:
@@ -239,3 +240,77 @@ def test_every_alarm_has_one_command_that_fits_on_a_line() -> None:
         assert one.next
         assert "\n" not in one.message + one.next
         assert len(one.message) < 500
+
+
+CRASHED = {"coder-1": Left(time=NOW, reason="3 sessions crashed within 5 minutes")}
+
+
+def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_agent_that_up_alone_does_not_start() -> (
+    None
+):
+    found = only(board(task()), Seen(left=CRASHED))
+    assert (found.kind, found.about, found.next) == ("supervisor_left", "coder-1", "liza logs coder-1; liza up")
+    assert "left at 2026-01-01 12:00Z: 3 sessions crashed within 5 minutes" in found.message
+    second = {"code-reviewer-2": CRASHED["coder-1"]}
+    assert only(board(task()), Seen(left=second)).next == "liza logs code-reviewer-2; liza up --reviewers 2"
+
+
+def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alarm_at_once_and_one_only() -> None:
+    gone = Seen(alone=frozenset({"coder-1"}), evidence=Evidence(offline=frozenset({"coder-1"})))
+    found = only(board(claimed(lease_expires=FUTURE)), gone)
+    assert (found.kind, found.next) == ("supervisor_gone", "liza up")
+    assert "coder-1 holds t, and its supervisor is gone" in found.message
+    assert kinds(board(claimed(lease_expires=PAST)), gone) == ["expired_lease"]
+    assert kinds(board(claimed(lease_expires=FUTURE)), Seen(left=CRASHED, alone=gone.alone)) == ["supervisor_left"]
+    under_review = task(
+        status=Status.READY_FOR_REVIEW,
+        assigned_to="coder-1",
+        worktree="s1",
+        base_commit=COMMIT,
+        review_commit=COMMIT,
+        reviewing_by="code-reviewer-1",
+        review_run="code-reviewer-1.2",
+        review_lease_expires=PAST,
+    )
+    reviewer = only(board(under_review), Seen(alone=frozenset({"code-reviewer-1"})))
+    assert "code-reviewer-1 holds the review of t" in reviewer.message
+    hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
+    planner = only(board(task(), planning=hangs), Seen(alone=frozenset({"planner-1"})))
+    assert "planner-1 holds the planning" in planner.message
+
+
+def test_three_sessions_in_a_row_that_were_held_up_are_told_to_a_person_for_no_limit_ends_them() -> None:
+    def after(*events: str) -> State:
+        history = tuple(Event(time=NOW, event=event, detail="liza submit: disk full") for event in events)
+        return board(claimed(lease_expires=FUTURE, history=history))
+
+    row = ("claim", "held up", "resume", "held up", "resume", "held up")
+    assert "3 sessions in a row were held up; the last: liza submit: disk full" in only(after(*row)).message
+    assert kinds(after(*row[:4])) == []
+    assert kinds(after(*row, "resume", "crash")) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "told"),
+    [
+        (Status.CLAIMED, ("add", "claim"), False),
+        (Status.UNCLAIMED, ("add", "claim"), False),  # a person may take a task back on the board itself
+        (Status.DRAFT, ("add",), False),
+        (Status.UNCLAIMED, ("add", "edit"), False),
+        (Status.CLAIMED, ("add", "claim", "crash", "resume"), False),
+        (Status.CLAIMED, (), False),
+        (Status.CLAIMED, ("add", "claim", "submit"), True),
+        (Status.CLAIMED, ("add",), False),
+        (Status.APPROVED, ("add", "claim"), True),
+        (Status.APPROVED, ("add",), True),
+    ],
+)
+def test_a_status_that_no_step_of_the_history_led_to_is_told_for_as_long_as_it_stands(
+    status: Status, events: tuple[str, ...], told: bool
+) -> None:
+    history = tuple(Event(time=NOW, event=event) for event in events)
+    found = claimed(lease_expires=FUTURE, history=history)
+    from msgspec.structs import replace
+
+    approved = {"review_commit": COMMIT, "approved_by": "code-reviewer-1"} if status is Status.APPROVED else {}
+    assert (kinds(board(replace(found, status=status, **approved))) == ["unexplained_status"]) is told

@@ -46,6 +46,19 @@ def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost(
     assert first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    cost not known, no limit"
 
 
+def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:
+    agent = {"id": "coder-1", "status": "OFFLINE", "current_task": "a", "program": None, "why": "no supervisor runs"}
+    added = Event(time=NOW, event="add", detail="spec x.md is not committed on integration")
+    tasks = [
+        row("a", Status.CLAIMED, assigned_to="coder-1"),
+        row("b", Status.CLAIMED, assigned_to="coder-2"),
+        row("c", Status.DRAFT, history=(added,)),
+    ]
+    text = render.status(summary(tasks=tasks, agents=[agent]), False)
+    assert "   1 working · 1 stopped · 1 waits for you    " in text.splitlines()[0]
+    assert "draft: spec x.md is not committed on integration" in text
+
+
 def test_every_status_is_counted_somewhere() -> None:
     text = render.status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))

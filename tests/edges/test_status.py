@@ -1,0 +1,151 @@
+"""What `status`, `agents` and `watch` say of a crew: what stands now, and not what stood once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.board.lock import Lock
+from liza.programs import rundir
+from liza.programs.rundir import Record
+from liza.rules.model import Left, State, Status
+from liza.rules.paths import Paths
+from liza.verbs.agents import agents
+from liza.verbs.crew import Crew
+from liza.verbs.status import NEWS, status
+from liza.verbs.watch import watch
+from tests.campaign.small_board import FIRST
+from tests.conftest import FakeClock
+
+CLAIM = {
+    "status": Status.CLAIMED,
+    "assigned_to": "coder-1",
+    "run": "coder-1.1",
+    "worktree": "s1",
+    "base_commit": "a" * 40,
+}
+
+
+@pytest.fixture
+def crew(tmp_path: Path, clock: FakeClock) -> Crew:
+    made = Crew(Paths(tmp_path), clock)
+    made.board.create(FIRST + "    runs: 1\nconfig:\n  integration_command: make test\n")
+    return made
+
+
+def change(crew: Crew, made: Callable[[State], State]) -> None:
+    with crew.change("human:ann", "note") as tx:
+        tx.state = made(tx.state)
+
+
+def claim(crew: Crew) -> None:
+    lease = crew.clock.now() + timedelta(minutes=5)
+    change(crew, lambda state: state.with_task(replace(state.tasks[0], lease_expires=lease, **CLAIM)))
+
+
+def edit(crew: Crew, old: str, new: str) -> None:
+    """An edit from outside, made a while ago: nobody has to wait until it stands still."""
+    text = crew.paths.state.read_text()
+    assert old in text
+    crew.paths.state.write_text(text.replace(old, new))
+    past = time.time() - 60
+    os.utime(crew.paths.state, (past, past))
+
+
+def alerts(crew: Crew) -> list[tuple[str, str]]:
+    return [(one["kind"], one["next"]) for one in status(crew)["alerts"]]
+
+
+def row(crew: Crew) -> tuple[str, str | None]:
+    (found,) = agents(crew)
+    assert found == status(crew)["agents"][0]
+    return found["status"], found["why"]
+
+
+def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_is_there_again(crew: Crew) -> None:
+    assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
+    why = "3 sessions crashed within 5 minutes"
+    rundir.note_left(crew.paths, "coder-1", Left(time=crew.clock.now(), reason=why))
+    # While it still holds its lock it is about to go.
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
+    assert alerts(crew) == [("supervisor_left", "liza logs coder-1; liza up")]
+    assert next(watch(crew))["kind"] == "supervisor_left"
+    rundir.forget_left(crew.paths, "coder-1")
+    assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
+
+
+def test_a_reason_that_cannot_be_read_is_told_as_that_and_hides_nothing_else(crew: Crew) -> None:
+    rundir.note_left(crew.paths, "coder-1", Left(time=crew.clock.now(), reason="x"))
+    (crew.paths.runs / "coder-1" / "left.json").write_text("nonsense")
+    assert "left.json cannot be read" in str(row(crew)[1])
+    assert alerts(crew)[0][0] == "supervisor_left"
+
+
+def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and_no_work(crew: Crew) -> None:
+    claim(crew)
+    by_hand = row(crew)
+    assert (by_hand[0], alerts(crew)) == ("WORKING", [])
+    assert "t1 by hand" in str(by_hand[1])
+    begun = crew.run_dir("coder-1.1")
+    begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1"))
+    assert row(crew) == ("OFFLINE", "it holds t1, and no supervisor runs: liza up")
+    assert alerts(crew) == [("supervisor_gone", "liza up")]
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        assert (row(crew), alerts(crew)) == (("WORKING", None), [])
+
+
+def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(
+    crew: Crew,
+) -> None:
+    claim(crew)
+    whole = crew.paths.state.read_text()
+    edit(crew, "status: CLAIMED", "status: MERGED")
+    assert ("invalid_state", "liza validate") in alerts(crew)
+    edit(crew, "status: MERGED", "status: CLAIMED")
+    assert crew.paths.state.read_text().count("CLAIMED") == whole.count("CLAIMED")
+    assert alerts(crew) == []
+
+
+def test_a_task_that_was_taken_off_the_board_from_outside_is_told_until_it_is_back(crew: Crew) -> None:
+    text = crew.paths.state.read_text()
+    second = text[text.index('  - id: "t2"') : text.index("agents:")]
+    edit(crew, second, "")
+    assert alerts(crew) == [("external_edit", "liza history -p")]
+    edit(crew, "agents:", f"{second}agents:")
+    assert alerts(crew) == []
+
+
+def test_an_old_copy_that_was_put_back_is_news_for_a_day_where_no_revisions_follow(
+    crew: Crew, clock: FakeClock
+) -> None:
+    old = crew.paths.state.read_text()
+    claim(crew)
+    edit(crew, crew.paths.state.read_text(), old)
+    assert ("overwritten", "liza history -p") in alerts(crew)
+    clock.advance(NEWS.total_seconds())
+    assert "overwritten" not in [kind for kind, _ in alerts(crew)]
+
+
+def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_it_is_back(crew: Crew) -> None:
+    seen = watch(crew)
+    change(crew, lambda state: replace(state, config=replace(state.config, integration_command="")))
+    assert next(seen)["kind"] == "untested_merges"
+    good = crew.paths.state.read_text()
+    edit(crew, "tasks:", "tasks: [")
+    lost: dict[str, Any] = next(seen)
+    assert lost["kind"] == "board_unreadable"
+    assert "liza restore --last-good" in lost["next"]
+    edit(crew, "tasks: [", "tasks: {")
+    edit(crew, "tasks: {", "tasks:")
+    assert crew.paths.state.read_text() == good
+    back = next(seen)
+    assert (back["kind"], back["next"]) == ("board_back", "liza status")
+    seen.close()
