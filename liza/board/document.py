@@ -12,11 +12,12 @@ from liza.board import parse, splitter
 from liza.board.parse import Doubt, Unparsable
 from liza.board.render import Style
 from liza.board.splitter import LISTS, TABLES, Piece
-from liza.board.values import build, fields, struct_in, understood
+from liza.board.values import build, fields, in_words, struct_in, understood
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import SCHEMA_VERSION, State
 
 RESTORE: Final = "liza restore --last-good"
+MEND: Final = f"liza edit, or: {RESTORE}"
 NAME: Final = ".liza/state.yaml"
 SECTIONS: Final[dict[str, Any]] = fields(State)
 _FURTHEST: Final = 1 << 16
@@ -241,7 +242,7 @@ def assembled(text: str, parts: list[Part], name: str = NAME) -> Document:
 def _require(values: dict[str, Any], name: str) -> None:
     missing = [section for section in ("version", "revision", "goal") if section not in values]
     if missing:
-        raise BoardUnreadable(f"{name} has no {' and no '.join(missing)}", RESTORE)
+        raise BoardUnreadable(f"{name} has no {' and no '.join(missing)}", MEND)
     if values["version"] > SCHEMA_VERSION:
         raise _newer(values["version"], name)
 
@@ -264,7 +265,7 @@ def read_whole(text: str, name: str = NAME) -> Document:
     try:
         plain = parse.whole(text)
     except Unparsable as error:
-        raise BoardUnreadable(f"{name}:{error.line}:{error.column}: {error.reason}", RESTORE) from None
+        raise BoardUnreadable(f"{name}:{error.line}:{error.column}: {error.reason}", MEND) from None
     if not isinstance(plain, dict):
         raise BoardUnreadable(f"{name} is {'empty' if plain is None else 'no mapping'}", RESTORE)
     version = plain.get("version", "")
@@ -274,7 +275,9 @@ def read_whole(text: str, name: str = NAME) -> Document:
     try:
         state = build({key: _spelled(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
-        raise BoardUnreadable(f"{name}:{parse.place_of(text, str(error))} {error}", RESTORE) from None
+        field, found, wanted = in_words(error, State)
+        said = f"{parse.place_of(text, str(error))} {field} is {found}, wanted {wanted}"
+        raise BoardUnreadable(f"{name}:{said}", MEND) from None
     return Document(text, [Part("whole", "", text, value=state)], state)
 
 
@@ -291,7 +294,7 @@ def unknown_config(text: str) -> tuple[str, ...]:
     try:
         plain = parse.whole(_alone(text, "config"))
     except Unparsable as error:
-        raise BoardUnreadable(f"{NAME}:{error.line}:{error.column}: {error.reason}", RESTORE) from None
+        raise BoardUnreadable(f"{NAME}:{error.line}:{error.column}: {error.reason}", MEND) from None
     config = plain.get("config") if isinstance(plain, dict) else None
     known = fields(SECTIONS["config"])
     return tuple(key for key in config if key not in known) if isinstance(config, dict) else ()

@@ -37,7 +37,9 @@ def refuse_unreachable(revision: int) -> None:
     """A number that somebody typed, from which nobody could count on. Raises BoardUnreadable."""
     if not 0 <= revision <= _FURTHEST:
         said = str(revision) if -_FURTHEST < revision < 1 << 100 else "with more digits than any"
-        raise BoardUnreadable(f".liza/state.yaml: revision: {said} is no revision", "liza restore --last-good")
+        raise BoardUnreadable(
+            f".liza/state.yaml: revision: {said} is no revision", "liza edit, or: liza restore --last-good"
+        )
 
 
 def time_text(moment: datetime) -> str:
@@ -119,6 +121,40 @@ def dump(value: Any) -> Any:
     if isinstance(value, tuple | list | set | frozenset):
         return [dump(item) for item in value]
     return value
+
+
+_KINDS: Final = {
+    "array": "a list",
+    "object": "a mapping",
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
+
+
+def in_words(error: msgspec.ValidationError, kind: Any) -> tuple[str, str, str]:
+    """What an error of ``build`` says, for people: the place below ``kind``, what was found there, what is wanted."""
+    said, _, path = str(error).partition(" - at `$")
+    place = path.strip(".`")
+    if found := re.fullmatch("Invalid enum value (.*)", said, re.DOTALL):
+        return place, found[1], f"one of {', '.join(_choices(kind, place))}"
+    if found := re.fullmatch("Expected `(.*)`, got `(.*)`", said):
+        return place, _KINDS.get(found[2], found[2]), " or ".join(_KINDS.get(one, one) for one in found[1].split(" | "))
+    if found := re.fullmatch("Object missing required field `(.*)`", said):
+        return f"{place}.{found[1]}".strip("."), "missing", "a value"
+    if "RFC3339" in said:
+        return place, "no time", "a time such as 2026-01-01T12:00:00Z"
+    return place, said, "a value that can be read"
+
+
+def _choices(kind: Any, place: str) -> list[str]:
+    """The values that an enum has, which stands at a place below ``kind``."""
+    for name in re.findall(r"(?:^|\.)([A-Za-z_]\w*)", place):
+        kind = fields(struct_in(kind))[name]
+    enum = next(one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, Enum))
+    return [str(one.value) for one in enum]
 
 
 def build(plain: Any, kind: Any) -> Any:

@@ -163,7 +163,7 @@ class Keeper(threading.Thread):
 class Person(threading.Thread):
     """Looks now and then, and does what people do."""
 
-    HINT = re.compile(r"next: (liza restore --last-good|liza doctor --fix|mv \S+ \S+)\)?$")
+    HINT = re.compile(r"next: (?:liza edit, or: )?(liza restore --last-good|liza doctor --fix|mv \S+ \S+)\)?$")
 
     def __init__(self, world: World) -> None:
         super().__init__(daemon=True, name="person")

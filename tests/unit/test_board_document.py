@@ -244,7 +244,7 @@ def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> Non
         ("- a\n", "is no mapping"),
         ("tasks: [\n", "state.yaml:2:1"),
         (BOARD.replace("goal:", "goat:"), "has no goal"),
-        (BOARD.replace("DRAFT", "DRAUGHT"), "Invalid enum value 'DRAUGHT'"),
+        (BOARD.replace("DRAFT", "DRAUGHT"), "status is 'DRAUGHT', wanted one of DRAFT, UNCLAIMED, CLAIMED, "),
         (BOARD.replace("    status: DRAFT", "    status: DRAFT\n    status: DRAFT"), "the key 'status' stands twice"),
         (BOARD + "tasks: []\n", "the key 'tasks' stands twice"),
         (BOARD + "---\nversion: 1\n", "more than one document"),
@@ -255,6 +255,24 @@ def test_what_cannot_be_read_is_an_error_with_its_place_and_never_an_empty_board
         document.load(text)
     assert said in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("priority: high", "tasks[0].priority is a text, wanted a whole number"),
+        ("depends_on: t1", "tasks[0].depends_on is a text, wanted a list"),
+        ("created: yesterday", "tasks[0].created is no time, wanted a time such as 2026-01-01T12:00:00Z"),
+        ("handoff_pending: perhaps", "tasks[0].handoff_pending is a text, wanted true or false"),
+        ("merging: {expected: x}", "tasks[0].merging.candidate is missing, wanted a value"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_in_plain_words_with_two_ways_out(typed: str, said: str) -> None:
+    text = f"version: 1\nrevision: 1\ngoal: {{id: g, status: X}}\ntasks:\n  - id: t1\n    status: DRAFT\n    {typed}\n"
+    with pytest.raises(BoardUnreadable) as caught:
+        document.load(text)
+    assert said in caught.value.message
+    assert caught.value.hint == "liza edit, or: liza restore --last-good"
 
 
 def test_a_newer_board_is_refused_as_newer_even_where_it_holds_what_this_liza_cannot_read() -> None:
