@@ -63,12 +63,16 @@ def resume(as_json: Json = False) -> None:
 @say(app, "sync", "liza sync")
 def sync(
     branch: Annotated[str | None, typer.Argument(help="Which branch; default: the one of your checkout.")] = None,
+    accept_moved: Annotated[
+        bool,
+        typer.Option("--accept-moved", help="Also where integration was moved and has merged tasks no longer."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring your branch into integration, as a tested merge."""
+    """Bring your branch into integration, as a tested merge; what others have made of integration is accepted by it."""
     from liza.verbs.sync import sync as verb
 
-    tell.answer(verb(find_crew(), branch), as_json)
+    tell.answer(verb(find_crew(), branch, accept_moved=accept_moved), as_json)
 
 
 @say(app, "merge", "liza merge invoice-model")

@@ -301,7 +301,7 @@ class Worktrees:
         """Where work on a branch begins: at its tip, else at integration's."""
         found = known.get(branch) or known.get(self.integration)
         if found is None:
-            raise Missing(f"there is no branch {self.integration}", f"git branch {self.integration} main")
+            raise Missing(f"the branch {self.integration} is gone", "liza doctor")
         return found.commit
 
     def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from liza.board.files import swap
+from liza.programs import aside
 from liza.rules.alarms import Repository
 from liza.rules.paths import Paths
 
@@ -31,7 +31,7 @@ def read(paths: Paths) -> LastLook:
 
 def write(paths: Paths, look: LastLook) -> None:
     """Keep a look for the others. Raises OSError."""
-    swap(_place(paths), msgspec.json.encode(look))
+    aside.write(_place(paths), msgspec.json.encode(look))
 
 
 def _place(paths: Paths) -> Path:

@@ -44,6 +44,7 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
 
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
+    tampering.need_integration(crew, crew.board.read())
     settle_dead_merger(crew, by)
     start = crew.board.read()
     offer_again(crew, by)

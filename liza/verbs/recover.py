@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from liza.board import bell
 from liza.board.lock import Lock, holder_pid
 from liza.programs import processes
 from liza.repo import sweep
 from liza.rules import taking
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import Identity, Reservation, Status, Task
+from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.merge import settle_dead_merger
 from liza.verbs.record import record
@@ -28,10 +30,12 @@ class Settled:
 
 
 def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
-    """Everything that can be settled now. Raises LizaError for what can be neither settled nor left."""
+    """Everything that can be settled now. Raises Missing where integration is gone, which no step can go without, and
+    LizaError for what can be neither settled nor left."""
     with crew.change(by, "settle"):
         # Nothing is changed: what a writer left that died is settled by whoever comes next.
         pass
+    tampering.need_integration(crew, crew.board.read())
     found = [
         *settle_reservations(crew),
         *_worktrees(crew, by),
@@ -40,6 +44,9 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
         *_leftovers(crew),
     ]
     record(crew)
+    # Whoever started this agent waits to hear that nothing was in its way; a full disk must not be.
+    with suppress(OSError):
+        bell.ring(crew.paths, by)
     return tuple(found)
 
 
@@ -102,9 +109,7 @@ def _worktrees(crew: Crew, by: str) -> list[Settled]:
     What another living supervisor holds is that supervisor's to put right.
     """
     found = []
-    for seen in crew.board.read().tasks:
-        if not _to_lay_out(crew, seen, by):
-            continue
+    for seen in _to_be_laid_out(crew, by):
         with _waited_for(crew, seen.id) as own:
             # As it is now: while the lock was waited for its claim may have been finished, or another begun.
             task = None if own is None else own.board.read().task(seen.id)
@@ -112,6 +117,33 @@ def _worktrees(crew: Crew, by: str) -> list[Settled]:
                 sweep.locks(own.paths, own.git)
                 found.append(_lay_out(own, task))
     return found
+
+
+def not_laid_out(crew: Crew, by: str) -> list[Task]:
+    """Claimed tasks whose worktree is not there, and that nobody is at work on just now. Raises LizaError."""
+    found = []
+    for seen in _to_be_laid_out(crew, by):
+        with _waited_for(crew, seen.id, patience=0) as own:
+            task = None if own is None else own.board.read().task(seen.id)
+            if own is not None and task is not None and _to_lay_out(own, task, by):
+                found.append(task)
+    return found
+
+
+def reviews_not_laid_out(crew: Crew, by: str) -> list[Task]:
+    """Reviews that were taken and whose commit was not laid out in the reviewer's worktree. Raises LizaError."""
+    found = []
+    for task in crew.board.read().tasks:
+        reviewer, run = task.reviewing_by, task.review_run
+        if reviewer is None or run is None or reviewer == by or crew.supervised(reviewer):
+            continue
+        if task.review_commit and not crew.worktrees.finished(reviewer, reviewer, run):
+            found.append(task)
+    return found
+
+
+def _to_be_laid_out(crew: Crew, by: str) -> list[Task]:
+    return [task for task in crew.board.read().tasks if _to_lay_out(crew, task, by)]
 
 
 def _to_lay_out(crew: Crew, task: Task, by: str) -> bool:
@@ -130,14 +162,10 @@ def _lay_out(crew: Crew, task: Task) -> Settled:
 
 
 def _reviews(crew: Crew, by: str) -> list[Settled]:
-    """Reviews that were taken and whose commit was not laid out in the reviewer's worktree."""
     found = []
-    for task in crew.board.read().tasks:
-        reviewer = task.reviewing_by
-        if reviewer is None or reviewer == by or crew.supervised(reviewer):
-            continue
-        run, commit = task.review_run, task.review_commit
-        if run and commit and crew.worktrees.detach_once(reviewer, commit, run):
+    for task in reviews_not_laid_out(crew, by):
+        reviewer, run, commit = str(task.reviewing_by), str(task.review_run), str(task.review_commit)
+        if crew.worktrees.detach_once(reviewer, commit, run):
             found.append(Settled(f"{task.id}: its commit was laid out for the review {run}"))
     return found
 

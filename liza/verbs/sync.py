@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from liza.board.lock import Lock
 from liza.repo import merges
-from liza.rules.errors import GitFailed, MergeConflict, Refused, UnknownId
+from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.verbs import commands, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 from liza.verbs.merge import SLOT, set_up, settle_dead_merger
+from liza.verbs.tampering import Moved
 
 _CANDIDATE = "main.sync"
 """No task can have this name: ids have no dots."""
 
 
-def sync(crew: Crew, branch: str | None = None) -> Answer:
+@dataclass(frozen=True)
+class _Wish:
+    """What a person wants, and ``said``: ``commit``, the tip of the branch ``source``, in the branch ``into``; with
+    ``accept_moved`` also where others have moved that branch and merged tasks are lost by it."""
+
+    source: str
+    commit: str
+    into: str
+    accept_moved: bool
+    said: str
+
+
+def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -> Answer:
     """Merge ``branch``, by default the one that is checked out, into integration once its tests pass on the merge.
 
-    Raises Refused, UnknownId, MergeConflict, GitFailed; integration is where it was then.
+    Where others have moved integration that is accepted, and told; where merged tasks are lost by it, only with
+    ``accept_moved``. Raises Missing, Refused, UnknownId, MergeConflict, GitFailed; integration is where it was then.
     """
     by = human_or(crew, planner=False)
-    into = crew.board.read().config.integration_branch
+    state = crew.board.read()
+    into = state.config.integration_branch
+    tampering.need_integration(crew, state)
     source = branch or _checked_out(crew, into)
+    said = " ".join(["liza sync", *([branch] if branch else [])])
     commit = merges.tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", "git branch")
@@ -32,11 +51,11 @@ def sync(crew: Crew, branch: str | None = None) -> Answer:
     try:
         held = crew.holding(lock)
         settle_dead_merger(held, by)
-        done = _merged(held, source, commit, into)
+        done = _merged(held, _Wish(source, commit, into, accept_moved, said), by)
     finally:
         lock.release()
     # What was told of integration is accepted now, and `status` need not wait for a supervisor to look again.
-    tampering.look(crew, crew.board.read())
+    tampering.now(crew, crew.board.read())
     return done
 
 
@@ -44,16 +63,19 @@ def _checked_out(crew: Crew, into: str) -> str:
     if not crew.git.ok("symbolic-ref", "-q", "HEAD"):
         raise Refused("your checkout is at no branch", "liza sync main")
     found = crew.git.out("symbolic-ref", "--short", "HEAD")
-    if found == into:
+    if found == into and tampering.moved(crew) is None:
         raise Refused(f"{into} itself is checked out", "liza sync main")
     return found
 
 
-def _merged(crew: Crew, source: str, commit: str, into: str) -> Answer:
-    while not merges.contains(crew.git, into, commit):
-        expected = merges.tip(crew.git, into)
-        if expected is None:
-            raise GitFailed(f"there is no branch {into}", "liza doctor")
+def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
+    source, commit, into = wish.source, wish.commit, wish.into
+    while True:
+        moved = _accepted(crew, wish)
+        expected = moved.tip if moved else tampering.need_integration(crew, crew.board.read())
+        if merges.contains(crew.git, into, commit):
+            tampering.note_left(crew, expected)
+            return _had_it(crew, wish, moved, by)
         try:
             made = merges.candidate(crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE)
         except MergeConflict as conflict:
@@ -62,23 +84,50 @@ def _merged(crew: Crew, source: str, commit: str, into: str) -> Answer:
         try:
             tested = _test(crew, made, into)
             done = merges.advance(crew.git, into, made, expected)
+            if done.outcome == "moved":
+                tampering.note_left(crew, made)
         finally:
             merges.drop_candidate(crew.git, _CANDIDATE)
         if done.outcome == "waiting":
             names = ", ".join(done.files) or "files"
             raise Refused(f"{into} is checked out, and {names} is in the way", "git status")
         if done.outcome == "moved":
-            tampering.note_left(crew, made)
             more = {"branch": source, "merge_commit": made, "tested": tested}
             how = "its tests pass" if tested else "untested"
             told = f"{source} is in {into} as {made[:10]}, {how}"
-            return Answer("changed", None, None, f"git log --first-parent {into}", more, told)
-    tip = merges.tip(crew.git, into)
-    if tip is not None:
-        # Whoever says this has seen where it stands.
-        tampering.note_left(crew, tip)
-    more = {"branch": source, "merge_commit": None, "tested": None}
-    return Answer("unchanged", None, None, "liza status", more, f"{into} has all of {source} already")
+            return _told(crew, Answer("changed", None, None, f"git log --first-parent {into}", more, told), moved, by)
+
+
+def _had_it(crew: Crew, wish: _Wish, moved: Moved | None, by: str) -> Answer:
+    more = {"branch": wish.source, "merge_commit": None, "tested": None}
+    stands = "" if moved else f"{wish.into} stands where liza left it"
+    told = stands if wish.source == wish.into else f"{wish.into} has all of {wish.source} already"
+    return _told(crew, Answer("changed" if moved else "unchanged", None, None, "liza status", more, told), moved, by)
+
+
+def _accepted(crew: Crew, wish: _Wish) -> Moved | None:
+    """What others have made of integration and is accepted with this; None where they made nothing of it.
+
+    Raises Refused where merged tasks are lost by it and nobody has said that they may be.
+    """
+    moved = tampering.moved(crew)
+    if moved is None:
+        return None
+    rest = tampering.with_commit(crew, moved, wish.commit)
+    if rest.lost and not wish.accept_moved:
+        raise Refused(moved.told, tampering.ways(crew, moved, wish.said))
+    return rest
+
+
+def _told(crew: Crew, done: Answer, moved: Moved | None, by: str) -> Answer:
+    """The answer, with what was accepted, which is also written down."""
+    if moved is None:
+        return replace(done, more={**done.more, "accepted": None})
+    stay = ", which stay MERGED on the board" if moved.lost else ""
+    line = f"accepted: {moved.told}{stay}"
+    crew.write_down([f"integration_moved  {by} {line}"])
+    more = {"from": moved.left, "to": moved.tip, "lost": moved.lost}
+    return replace(done, more={**done.more, "accepted": more}, told="\n".join(filter(None, (done.told, line))))
 
 
 def _test(crew: Crew, candidate: str, into: str) -> bool:

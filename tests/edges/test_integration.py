@@ -1,0 +1,234 @@
+"""Integration moved, or deleted, by hands that are not Liza's: told, with both ways on, and never accepted silently."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from liza.rules.alarms import Repository
+from liza.rules.errors import Missing, Refused
+from liza.rules.shaping import Wanted
+from liza.verbs import tampering
+from liza.verbs.claim import claim
+from liza.verbs.crew import Crew, find_crew
+from liza.verbs.init import InitOptions, init
+from liza.verbs.merge import merge
+from liza.verbs.recover import recover
+from liza.verbs.submit import submit
+from liza.verbs.sync import sync
+from liza.verbs.task import add
+from liza.verbs.verdict import verdict
+from tests.conftest import GIT_CONFIG, git
+
+
+def work(crew: Crew, task: str) -> None:
+    """A task from words to merge, by hand."""
+    add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
+    claim(crew, "coder-1", task)
+    there = crew.paths.link(task).resolve()
+    (there / f"{task}.txt").write_text("x\n")
+    git(there, "add", "-A")
+    git(there, "commit", "-q", "-m", f"work on {task}")
+    with chdir(there):
+        submit(find_crew(crew.paths.root))
+    verdict(crew, "approve", "seen", task_id=task)
+    merge(crew, task)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crew that has merged the tasks a and b, made once and copied for each test."""
+    root, home = tmp_path_factory.mktemp("made") / "repo", tmp_path_factory.mktemp("home")
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+        root.mkdir()
+        git(root, "init", "-q", "-b", "main")
+        (root / "README.md").write_text("# A project\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", "first")
+        init(root, InitOptions(goal="Everything is there", no_test=True))
+        for task in ("a", "b"):
+            work(find_crew(root), task)
+    return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Crew:
+    root = tmp_path / "repo"
+    shutil.copytree(made, root, symlinks=True)
+    for path in [*(root / ".git" / "worktrees").glob("*/gitdir"), *(root / ".worktrees" / ".slots").glob("*/.git")]:
+        path.write_text(path.read_text().replace(str(made), str(root)))
+    return find_crew(root)
+
+
+def looked(crew: Crew) -> Repository:
+    return tampering.now(crew, crew.board.read())
+
+
+def tip(crew: Crew, name: str = "integration") -> str:
+    return git(crew.paths.root, "rev-parse", name)
+
+
+def typed(crew: Crew, command: str) -> None:
+    """A hint of git's, as a person copies it."""
+    assert command.startswith("git ")
+    git(crew.paths.root, *command.split()[1:])
+
+
+def commit_on_integration(crew: Crew, there: Path) -> None:
+    git(crew.paths.root, "worktree", "add", "-q", str(there), "integration")
+    git(there, "commit", "-q", "--allow-empty", "-m", "by hand")
+
+
+def test_integration_moved_back_names_the_merged_tasks_that_are_lost_and_both_ways_on(crew: Crew) -> None:
+    before = tip(crew)
+    assert looked(crew) == Repository()
+    git(crew.paths.root, "branch", "-f", "integration", "main")
+    seen = looked(crew)
+    assert seen.moved == (
+        f"integration was moved outside of liza, from {before[:10]} back to {tip(crew)[:10]}: "
+        "2 merged tasks are not in it any more: a, b"
+    )
+    assert seen.lost == ("a", "b")
+    back, _, accept = seen.ways.partition(", or to accept it: ")
+    assert (back, accept) == (f"git branch -f integration {before[:12]}", "liza sync --accept-moved")
+    typed(crew, back)
+    assert (tip(crew), looked(crew)) == (before, Repository())
+
+
+def test_integration_moved_back_to_an_earlier_merge_is_told_although_liza_made_that_merge(crew: Crew) -> None:
+    git(crew.paths.root, "branch", "-f", "integration", "integration~1")
+    assert "back to" in str(looked(crew).moved)
+    assert looked(crew).lost == ("b",)
+
+
+def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_it_accepted(crew: Crew) -> None:
+    before = tip(crew)
+    git(crew.paths.root, "branch", "-f", "integration", "main")
+    with pytest.raises(Refused, match="2 merged tasks are not in it any more: a, b") as refused:
+        sync(crew)
+    assert f"git branch -f integration {before[:12]}" in refused.value.hint
+    assert looked(crew).lost
+    said = sync(crew, accept_moved=True)
+    assert said.result == "changed"
+    assert said.more["accepted"] == {"from": before, "to": tip(crew, "main"), "lost": ("a", "b")}
+    assert "accepted: integration was moved outside of liza" in said.told
+    assert "stay MERGED on the board" in crew.paths.alerts.read_text()
+    assert looked(crew) == Repository()
+    assert sync(crew).more["accepted"] is None
+
+
+def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_being_told_to(crew: Crew) -> None:
+    git(crew.paths.root, "branch", "kept", "integration")
+    git(crew.paths.root, "branch", "-f", "integration", "main")
+    said = sync(crew, "kept")
+    assert said.more["accepted"]["lost"] == ()
+    assert git(crew.paths.root, "show", "integration:b.txt") == "x"
+    assert looked(crew) == Repository()
+
+
+def test_a_persons_commit_is_told_with_its_words_and_accepted_by_a_sync_that_says_so(
+    crew: Crew, tmp_path: Path
+) -> None:
+    before = tip(crew)
+    commit_on_integration(crew, tmp_path / "mine")
+    seen = looked(crew)
+    assert f"from {before[:10]} on to {tip(crew)[:10]}: 1 commit is new, without a verdict: " in str(seen.moved)
+    assert "Test Person: by hand" in str(seen.moved)
+    assert seen.ways == f"liza sync, or to go back: git -C {tmp_path / 'mine'} reset --keep {before[:12]}"
+    assert "by hand" in sync(crew).told
+    assert looked(crew) == Repository()
+
+
+def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brought_back_by_the_hint(crew: Crew) -> None:
+    git(crew.paths.root, "switch", "-q", "integration")
+    with pytest.raises(Refused, match="itself is checked out"):
+        sync(crew)
+    before = tip(crew)
+    git(crew.paths.root, "reset", "-q", "--hard", "main")
+    with pytest.raises(Refused, match="a, b") as refused:
+        sync(crew)
+    typed(crew, refused.value.hint.partition(", or")[0])
+    assert (tip(crew), git(crew.paths.root, "status", "--porcelain")) == (before, "")
+    git(crew.paths.root, "commit", "-q", "--allow-empty", "-m", "mine")
+    assert "Test Person: mine" in sync(crew).told
+    assert looked(crew) == Repository()
+
+
+def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forgotten(crew: Crew) -> None:
+    before = tip(crew)
+    git(crew.paths.root, "branch", "-f", "integration", "main")
+    work(crew, "c")
+    assert looked(crew).lost == ("a", "b")
+    assert "without a verdict" not in str(looked(crew).moved)
+    way = f"git branch integration-before {before[:12]} && liza sync integration-before"
+    assert looked(crew).ways.startswith(way)
+    work(crew, "d")
+    assert crew.paths.alerts.read_text().count("was merged onto less than had been merged") == 1
+    git(crew.paths.root, "branch", "integration-before", before)
+    sync(crew, "integration-before")
+    assert looked(crew) == Repository()
+    names = git(crew.paths.root, "ls-tree", "--name-only", "integration").split()
+    assert {"a.txt", "b.txt", "c.txt", "d.txt"} <= set(names)
+
+
+def test_a_rewritten_integration_tells_what_is_gone_and_what_came(crew: Crew) -> None:
+    git(crew.paths.root, "branch", "-f", "integration", "integration~1")
+    new = git(crew.paths.root, "commit-tree", "integration^{tree}", "-p", "integration", "-m", "instead of b")
+    git(crew.paths.root, "update-ref", "refs/heads/integration", new)
+    told = str(looked(crew).moved)
+    assert "1 merged task is not in it any more: b. 1 commit is new, without a verdict: " in told
+    assert "instead of b" in told
+    assert " back " not in told
+
+
+def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way_to_have_it_again(crew: Crew) -> None:
+    before = tip(crew)
+    git(crew.paths.root, "branch", "-D", "integration")
+    assert looked(crew).moved == "the branch integration is gone"
+    for step in (
+        lambda: sync(crew),
+        lambda: merge(crew),
+        lambda: recover(crew, "doctor"),
+        lambda: tampering.need_integration(crew, crew.board.read()),
+    ):
+        with pytest.raises(Missing, match="the branch integration is gone") as gone:
+            step()
+        assert gone.value.hint == f"git branch integration {before[:12]}"
+    git(crew.paths.root, "update-ref", "-d", tampering.LEFT)
+    assert looked(crew).ways == f"git branch integration {before[:12]}"
+    typed(crew, looked(crew).ways)
+    assert looked(crew) == Repository()
+    assert recover(crew, "doctor") == ()
+
+
+def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_disk_that_is_full(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = tip(crew)
+    git(crew.paths.root, "branch", "-f", "integration", "main")
+    with monkeypatch.context() as patch:
+        patch.setattr("liza.verbs.last_look.write", _full)
+        assert looked(crew).lost == ("a", "b")
+    first = looked(crew)
+    with monkeypatch.context() as patch:
+        patch.setattr("liza.repo.runner.Git.run", _no_git)
+        assert tampering.now(find_crew(crew.paths.root), crew.board.read()) == first
+    git(crew.paths.root, "branch", "-f", "integration", commit)
+    assert looked(crew) == Repository()
+
+
+def _full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _no_git(*words: object, **_: object) -> None:
+    raise AssertionError(f"a git was run: {words}")
