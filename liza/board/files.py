@@ -103,16 +103,17 @@ def encoded(text: str) -> bytes:
 
 
 @named()
-def keep(path: Path, directory: Path, name: str) -> None:
-    """Gives what stands at a path a second name, or where that cannot be had another one. Nothing is copied: it may be
-    a directory, a device without an end, a file larger than the disk."""
+def keep(path: Path, directory: Path, name: str) -> Path | None:
+    """Gives what stands at a path a second name, or where that cannot be had another one: that name, None where nothing
+    stands. Nothing is copied: it may be a directory, a device without an end, a file larger than the disk."""
     if not os.path.lexists(path):
-        return
+        return None
     kept = next(place for number in count() if not os.path.lexists(place := directory / f"{name}{number or ''}.yaml"))
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:
         path.rename(kept)
+    return kept
 
 
 def is_being_written(path: Path) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -36,6 +37,14 @@ class Alert:
     kind: str
     message: str
     time: datetime
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The board that came back, as it was, and where the one that could not be read is kept, if there was one."""
+
+    good: State
+    kept: Path | None
 
 
 @dataclass
@@ -165,9 +174,7 @@ class Board:
 
         Raises Refused where there is a board, BoardInconsistent where it breaks a rule.
         """
-        with files.named():
-            for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
-                directory.mkdir(parents=True, exist_ok=True)
+        self._lay()
         with self._turned(), self._held():
             if self._places.state.exists():
                 raise Refused(f"{self._places.state} is there already", "liza status")
@@ -195,36 +202,37 @@ class Board:
             with self._held():
                 self._replace_broken(actor, event, text)
 
-    def restore(self, actor: str, good: Callable[[], str]) -> bool:
-        """``good`` in the place of a board that cannot be read or whose end is missing, which is kept beside it.
+    def restore(self, actor: str, good: Callable[[], str]) -> Restored | None:
+        """``good`` in the place of a board that is gone, cannot be read or has lost its end; that one is kept.
 
-        Whether there was need of it, judged under the lock: what somebody else has mended meanwhile stays.
+        None where there was no need of it, judged under the lock: what somebody else has mended meanwhile stays.
         """
-        self._require_crew()
+        self._lay()
         with self._turned():
             try:
                 with self._settler.entered(self._held):
-                    return False
+                    return None
             except BoardInconsistent as wrong:
                 self._refuse_unless_broken(wrong)
             with self._held():
                 try:
                     self._settler.settled(accepted=True, patient=False)
                 except BoardInconsistent:
-                    self._replace_broken(actor, "restore", good())
-                    return True
-                return False
+                    text = good()
+                    return Restored(document.read(text).state, self._replace_broken(actor, "restore", text))
+                return None
 
     def _refuse_unless_broken(self, wrong: LizaError) -> None:
         if not isinstance(wrong, BoardUnreadable) and not self._settler.is_broken:
             raise wrong
 
-    def _replace_broken(self, actor: str, event: str, text: str) -> None:
+    def _replace_broken(self, actor: str, event: str, text: str) -> Path | None:
         wanted = document.read(text)
         stamp = time_text(self._clock.now()).replace(":", "")
         self._settler.settle_unread()
-        files.keep(self._places.state, self._places.tx, f"broken-{stamp}")
+        kept = files.keep(self._places.state, self._places.tx, f"broken-{stamp}")
         self._replace(self._settler.unread(self._settler.known() or wanted), actor, event, text)
+        return kept
 
     def rewrite(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
         """As ``replace_text``, of what ``rewritten`` makes of the text under the lock. If it raises, nothing."""
@@ -282,6 +290,11 @@ class Board:
 
     def _refuse_added(self, before: State, after: State) -> None:
         _refuse(judge.added(before, after))
+
+    @files.named()
+    def _lay(self) -> None:
+        for directory in (self.paths.liza, self._places.tx, self.paths.spool, self.paths.locks):
+            directory.mkdir(parents=True, exist_ok=True)
 
     # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -49,7 +49,7 @@ def restore(
     last_good: Annotated[bool, typer.Option("--last-good", help="The newest board that can be read.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring back a board that cannot be read any more; what stands there now is kept beside it."""
-    from liza.verbs.restore import restore as verb
+    """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx."""
+    from liza.verbs import restore as verbs
 
-    tell.answer(verb(find_crew(), last_good), as_json)
+    tell.answer(verbs.restore(verbs.crew_here(), last_good), as_json)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import select
 import signal
 import subprocess
@@ -131,6 +132,23 @@ def with_run(run: str, root: Path) -> tuple[int, ...]:
             if wanted <= set((PROC / str(pid) / "environ").read_bytes().split(b"\0")):
                 found.append(pid)
     return tuple(found)
+
+
+def having_open(pattern: str) -> dict[int, str]:
+    """The pids that have a file open whose path matches, with that path; ``(deleted)`` stands behind one that is gone.
+
+    Empty where there is no ``/proc``.
+    """
+    wanted = re.compile(pattern)
+    found = {}
+    for pid in _pids():
+        # A process of another user, or one that went meanwhile, shows nothing.
+        with suppress(OSError):
+            for descriptor in (PROC / str(pid) / "fd").iterdir():
+                with suppress(OSError):
+                    if wanted.fullmatch(path := str(descriptor.readlink())):
+                        found[pid] = path
+    return found
 
 
 def below(process: Identity) -> tuple[int, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,9 +19,9 @@ from liza.programs import kept
 from liza.programs.rundir import RunDir
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
-from liza.rules.errors import NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.model import Clock, State, Status, Task
-from liza.rules.paths import Paths, agent_of
+from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.secrets import redacted, redacted_since
 from liza.verbs import sessions
 
@@ -164,7 +165,50 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     for directory in (here, *here.parents):
         if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
             return _crew(directory, clock)
-    raise NoCrew(f"there is no .liza in {here} or above it", 'liza init "what you want to have"')
+    raise no_crew(here, clock)
+
+
+def find_lost(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
+    """The crew of the repository here that has neither board nor seal any more, where an earlier board is kept.
+
+    Raises Refused, GitFailed.
+    """
+    crew = _of_repository(start or _here(), clock)
+    return crew if crew is not None and kept_in(crew) else None
+
+
+def kept_in(crew: Crew) -> str | None:
+    """Where an earlier board of a crew that has none can be had from, in words; None for nowhere. Raises GitFailed."""
+    if crew.paths.tx.is_dir():
+        with suppress(BoardInconsistent):
+            crew.board.last_good()
+            return ".liza/tx"
+    return HISTORY_REF if crew.git.ok("show-ref", "--verify", "--quiet", HISTORY_REF) else None
+
+
+def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
+    """Why there is no crew in a directory, and what can be done: begin one, or bring back what is kept of one."""
+    told, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
+    kept = None
+    # Where even that cannot be asked, there is no crew all the same.
+    with suppress(LizaError, OSError):
+        crew = _of_repository(here, clock)
+        if crew is not None and crew.paths.liza.exists():
+            place = crew.paths.liza
+            told, hint = f"{place} is there and holds no board", shlex.join(["mv", str(place), f"{place}.old"])
+        kept = None if crew is None else kept_in(crew)
+    if kept is None:
+        return NoCrew(told, hint)
+    told += f"; the board of a crew that was here is kept in {kept}. To begin anew: {hint}"
+    return NoCrew(told, "liza restore --last-good")
+
+
+def _of_repository(here: Path, clock: Clock | None) -> Crew | None:
+    """The crew that the repository of a directory has, had, or could have. Raises Refused."""
+    here = here.absolute()
+    # In a linked work tree, and so in a slot, .git is a file.
+    root = next((directory for directory in (here, *here.parents) if (directory / ".git").is_dir()), None)
+    return None if root is None else _crew(root, clock)
 
 
 def _here() -> Path:

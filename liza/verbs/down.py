@@ -20,7 +20,7 @@ from liza.verbs import commands, tampering, texts
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.init import goal_page
+from liza.verbs.ground import goal_page
 
 SPECS_REF = "refs/liza/specs"
 PATIENCE = 40.0

@@ -19,9 +19,9 @@ from liza.repo.worktrees import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths
-from liza.verbs import commands, detect, tampering, texts
+from liza.verbs import commands, detect, ground, tampering
 from liza.verbs.answer import Answer
-from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.crew import Crew, SystemClock, no_crew
 from liza.verbs.merge import SLOT
 from liza.verbs.record import record
 
@@ -51,6 +51,7 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     if crew.paths.state.exists():
         raise Refused(f"{found.root} has a crew already", "liza status")
     _refuse_foreign(crew)
+    ground.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
     tip = _integration(crew.git, options.integration_branch, found)
     # What the repository's own configuration names is not believed before the pins are taken.
@@ -59,8 +60,8 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     try:
         _lay_ground(crew, options, tip, say)
         if spec is None:
-            spec = ".liza/specs/goal.md"
-            (crew.paths.specs / "goal.md").write_text(goal_page(goal))
+            spec = ground.GOAL
+            (crew.paths.root / spec).write_text(ground.goal_page(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         command, setup = _baseline(crew, options, tip, say)
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
@@ -108,11 +109,6 @@ def fit(directory: Path, pins: Override | None = None) -> Survey:
     return found
 
 
-def goal_page(goal: str) -> str:
-    """What stands in .liza/specs/goal.md until a person says more."""
-    return f"# {goal}\n\nSay here what must be true when this is done.\n"
-
-
 def _program(crew: Crew, options: InitOptions) -> str:
     """What the crew will run. A program whose command is still to be given may be named already. Raises Usage."""
     table = presets.load(crew.paths)
@@ -132,7 +128,8 @@ def _refuse_foreign(crew: Crew) -> None:
                 f"git rm -r {place.name}",
             )
     if crew.paths.liza.exists():
-        raise Refused(f"{crew.paths.liza} is there and holds no board", f"mv {crew.paths.liza} {crew.paths.liza}.old")
+        bereft = no_crew(crew.paths.root)
+        raise Refused(bereft.message, bereft.hint)
 
 
 def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
@@ -164,12 +161,7 @@ def _integration(git: Git, branch: str, found: Survey) -> str:
 
 
 def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
-    for directory in (crew.paths.liza, crew.paths.locks, crew.paths.specs):
-        directory.mkdir(mode=0o755, exist_ok=True)
-    for directory in (crew.paths.logs, crew.paths.runs):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    exclude.keep_out(crew.git)
-    texts.lay(crew.paths)
+    ground.lay(crew)
     branch = options.integration_branch
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     if made:

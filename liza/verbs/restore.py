@@ -1,34 +1,70 @@
-"""restore: bring back a board that cannot be read."""
+"""restore: bring back a board that cannot be read, or is gone."""
 
 from __future__ import annotations
 
+import textwrap
+
+from liza.board.store import Restored
 from liza.repo import history
-from liza.rules.errors import BoardInconsistent, Usage
+from liza.rules.errors import BoardInconsistent, NoCrew, Usage
+from liza.verbs import ground
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
+from liza.verbs.crew import Crew, find_crew, find_lost
+
+_LAID = (
+    ".liza was laid out anew. Of what lay in it the history has the board alone: not what you wrote in .liza/specs, no "
+    "logs; and what the repository's own configuration names will not run"
+)
+
+
+def crew_here() -> Crew:
+    """The crew of this directory, also one of whose board only the history is left. Raises NoCrew, Refused."""
+    try:
+        return find_crew()
+    except NoCrew:
+        lost = find_lost()
+        if lost is None:
+            raise
+        return lost
 
 
 def restore(crew: Crew, last_good: bool) -> Answer:
-    """Put the newest good board in the place of one that cannot be read or has lost its end, which is kept beside.
+    """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
 
-    Unchanged where the board can be read. Raises Usage, BoardInconsistent where nothing good is left.
+    Unchanged where the board can be read. Raises Usage, Refused, BoardInconsistent where nothing good is left.
     """
     by = human_or(crew, planner=False)
     if not last_good:
         raise Usage("say which board to bring back", "liza restore --last-good")
     was = _complaint(crew)
-    if was is None or not crew.board.restore(by, lambda: _newest(crew)):
-        return Answer("unchanged", None, None, "liza status", {"revision": crew.board.read().revision})
-    more = {"revision": crew.board.read().revision, "was": was, "kept": str(crew.paths.tx)}
-    return Answer("changed", None, None, "liza validate; liza status", more)
+    laid = was is not None and not crew.paths.pins.exists() and not crew.paths.state.exists()
+    if laid:
+        ground.refuse_survivors(crew)
+        crew = ground.lay_again(crew)
+    done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
+    now = crew.board.read().revision
+    if done is None:
+        return Answer("unchanged", None, None, "liza status", {"revision": now})
+    if laid:
+        ground.lay_goal(crew, done.good.goal.description)
+    more = {"revision": now, "restored": done.good.revision, "was": was, "kept": done.kept and str(done.kept)}
+    return Answer("changed", None, None, "liza validate; liza status", more, _told(crew, done, now, laid))
+
+
+def _told(crew: Crew, done: Restored, now: int, laid: bool) -> str:
+    goal = textwrap.shorten(done.good.goal.description, 80, placeholder=" …")
+    lines = [f"revision {done.good.revision} stands again, as revision {now}: {goal}"]
+    if done.kept is not None:
+        lines.append(f"the broken board is kept in {done.kept.relative_to(crew.paths.root)}")
+    return "\n".join([*lines, *([_LAID] if laid else [])])
 
 
 def _complaint(crew: Crew) -> str | None:
     """What is wrong with the board; None where it can be read."""
     try:
         crew.board.read()
-    except BoardInconsistent as broken:
+    except (BoardInconsistent, NoCrew) as broken:
         return broken.message
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,14 +11,16 @@ import pytest
 from liza.board import journal
 from liza.board.lock import Lock
 from liza.repo import history
+from liza.repo.pins import Pins
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed
+from liza.rules.errors import GitFailed, NoCrew, Refused
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
 from liza.verbs import record
-from liza.verbs.crew import Crew
+from liza.verbs.crew import Crew, find_crew
 from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
+from liza.verbs.restore import crew_here, restore
 from tests.conftest import FakeClock, git
 
 
@@ -52,7 +56,9 @@ def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervi
     assert crew.git.out("rev-list", "--count", "liza/blackboard") == "2"
 
 
-def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one(repo: Path, clock: FakeClock) -> None:
+def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_comes_back_as_itself(
+    repo: Path, clock: FakeClock
+) -> None:
     first = begun(repo, "The first goal", clock)
     for agent in ("coder-1", "coder-2"):
         signed(first, agent)
@@ -76,6 +82,12 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one(repo: P
     ]
     assert [one.revision for one in journal.newest(second.paths.journal)] == [5, 4]
 
+    shutil.rmtree(second.paths.tx)
+    second.paths.state.write_text("")
+    assert restore(Crew(Paths(repo), clock), last_good=True).more["restored"] == 5
+    now = Crew(Paths(repo), clock).board.read()
+    assert (now.goal.description, [*now.agents], now.revision) == ("The second goal", ["coder-9"], 6)
+
 
 def test_a_history_that_was_tampered_with_stops_init_before_anything_is_made(repo: Path, clock: FakeClock) -> None:
     git(repo, "update-ref", HISTORY_REF, "main")
@@ -84,3 +96,74 @@ def test_a_history_that_was_tampered_with_stops_init_before_anything_is_made(rep
         begun(repo, "x", clock)
     assert not (repo / ".liza").exists()
     assert git(repo, "for-each-ref") == refs
+
+
+def test_without_a_board_every_word_names_what_is_kept_of_one_and_init_says_the_same(
+    repo: Path, clock: FakeClock
+) -> None:
+    with pytest.raises(NoCrew, match=r"there is no \.liza") as nothing:
+        find_crew(repo)
+    assert "liza init" in nothing.value.hint
+    crew = begun(repo, "x", clock)
+    crew.paths.state.unlink()
+    with pytest.raises(Refused, match=r"holds no board.*\.liza/tx") as refused:
+        init(repo, InitOptions(goal="y", no_test=True))
+    assert refused.value.hint == "liza restore --last-good"
+    shutil.rmtree(crew.paths.tx)
+    with pytest.raises(NoCrew, match=f"holds no board.*{HISTORY_REF}.*To begin anew: mv ") as gone:
+        find_crew(repo / ".git")
+    with pytest.raises(Refused) as again:
+        init(repo, InitOptions(goal="y", no_test=True))
+    assert (again.value.message, again.value.hint) == (gone.value.message, gone.value.hint)
+    assert gone.value.hint == "liza restore --last-good"
+    git(repo, "update-ref", "-d", HISTORY_REF)
+    with pytest.raises(Refused, match=r"holds no board$") as bare:
+        init(repo, InitOptions(goal="y", no_test=True))
+    assert bare.value.hint == f"mv {repo}/.liza {repo}/.liza.old"
+
+
+@pytest.mark.parametrize("left", ["the rest of .liza", "nothing"])
+def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    crew = begun(repo, "Everything is there", clock)
+    signed(crew, "coder-1")
+    monkeypatch.chdir(repo)
+    git(repo, "config", "filter.planted.clean", "touch pwned")
+    pins = Pins.load(crew.paths.pins).config
+    for place in (crew.paths.state, crew.paths.liza) if left == "nothing" else (crew.paths.state, crew.paths.tx):
+        place.unlink() if place.is_file() else shutil.rmtree(place)
+    with pytest.raises(NoCrew, match=HISTORY_REF):
+        find_crew()
+    answer = restore(crew_here(), last_good=True)
+    assert "revision 2 stands again, as revision 3: Everything is there" in answer.told
+    assert ("laid out anew" in answer.told) == (left == "nothing")
+    again = find_crew()
+    assert Pins.load(again.paths.pins).config == pins
+    assert (again.paths.specs / "goal.md").read_text().startswith("# Everything is there")
+    assert again.paths.contracts.is_dir()
+    signed(again, "coder-2")
+    assert [*again.board.read().agents] == ["coder-1", "coder-2"]
+    assert [number for number, _ in recorded(repo)] == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_moved_away(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    crew = begun(repo, "x", clock)
+    monkeypatch.chdir(repo)
+    lock = Lock(crew.paths.supervisor_lock("coder-1"))
+    with lock.acquire():
+        supervisor = subprocess.Popen(["sleep", "60"], pass_fds=(lock.descriptor,))
+    try:
+        crew.paths.liza.rename(repo / ".liza.old") if moved else shutil.rmtree(crew.paths.liza)
+        for word in (lambda: restore(crew_here(), last_good=True), lambda: init(repo, InitOptions(goal="y"))):
+            with pytest.raises(Refused, match=r"locks/supervisor-coder-1\.lock") as refused:
+                word()
+            assert refused.value.hint == f"kill {supervisor.pid}"
+            assert not crew.paths.liza.exists()
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    assert restore(crew_here(), last_good=True).result == "changed"
