@@ -8,7 +8,6 @@ from liza.board.files import swap
 from liza.board.lock import Lock
 from liza.rules.alarms import Alarm
 from liza.rules.model import State
-from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.status import found_alarms
 
@@ -31,14 +30,14 @@ def raise_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
     place = crew.paths.tx / "alerts"
     before = set(msgspec.json.decode(place.read_bytes(), type=Standing)) if place.exists() else set()
-    found = {(one.kind, one.about): one for one in _found(crew, state) if one.kind != WRITTEN_ALREADY}
+    found = {
+        (one.kind, one.about): one
+        for one in found_alarms(crew, state, crew.evidence(state))
+        if one.kind != WRITTEN_ALREADY
+    }
     new = tuple(alarm for key, alarm in found.items() if key not in before)
     if new:
         crew.write_down([f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
     if set(found) != before:
         swap(place, msgspec.json.encode(sorted(found)))
     return new
-
-
-def _found(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    return found_alarms(crew, state, crew.evidence(state), tampering.now(crew, state))

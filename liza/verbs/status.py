@@ -53,21 +53,29 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
     }
 
 
-def found_alarms(
-    crew: Crew, state: State, evidence: Evidence, repository: Repository | None = None
-) -> tuple[Alarm, ...]:
-    """What stands, seen from here. What happened to the ``repository`` is known from the last look, or was looked at
-    now."""
+def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, ...]:
+    """What stands, seen from here."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
     seen = Seen(
         evidence=evidence,
         signals=since,
         unknown_config=crew.board.unknown_config(),
-        repository=repository or last_look.read(crew.paths).seen,
+        repository=_repository(crew, state),
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
         alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
     )
     return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+
+
+def _repository(crew: Crew, state: State) -> Repository:
+    """What others did to it; as the last look saw it where git cannot be asked: the rest of what stands is told all the
+    same, and `liza doctor` says what keeps git from its work."""
+    from liza.verbs import tampering
+
+    try:
+        return tampering.now(crew, state)
+    except (LizaError, OSError):
+        return last_look.read(crew.paths).seen
 
 
 def _left(crew: Crew, agent: str) -> Left | None:

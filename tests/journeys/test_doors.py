@@ -353,6 +353,29 @@ def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Pa
     assert "READY_FOR_REVIEW" in ok(["history", "t1"], crew)
 
 
+def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_stays(crew: Path, here: Here) -> None:
+    def ran(script: str) -> tuple[int, str]:
+        done = here(["lock", "--", "sh", "-c", f"sed -i {script} .liza/state.yaml; exit 7"])
+        return done.returncode, done.stderr
+
+    assert ran("'s/lease_duration: .*/lease_duration: 600/'") == (7, "")
+    code, told = ran("'s/priority: .*/priority: 77/; s/done_when: .*/done_when: \"\"/'")
+    assert (code, told.splitlines()) == (
+        7,
+        [
+            "liza: what the command left on the board stands, and breaks 4 rules that held before:",
+            "    t1: priority is 77, wanted 1 to 9",
+            "    t1: done_when is missing, wanted a value, because it is UNCLAIMED",
+            "    t2: priority is 77, wanted 1 to 9",
+            "    and 1 more",
+            "  next: liza edit",
+        ],
+    )
+    assert ran("'s/scope: .*/scope: some/'") == (7, "")
+    code, told = ran("'s/status: UNCLAIMED/status: MERGED/; s/^goal:/gaol:/'")
+    assert (code, "state.yaml has no goal" in told, "liza restore --last-good" in told) == (7, True, True)
+
+
 def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew: Path) -> None:
     assert say(["lock", "--", "sh", "-c", "exit 7"], crew).returncode == 7
     assert say(["lock", "--", "sh", "-c", "kill -9 $$"], crew).returncode == 137
@@ -646,3 +669,15 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
         "  next: liza status\n" if not run else "next: sleep 20; liza handoff … (the same words again)\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hook_that_was_planted_is_told_while_it_is_there_and_not_when_it_is_gone_though_no_crew_looks(
+    crew: Path, here: Here
+) -> None:
+    hook = crew / ".git" / "hooks" / "post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    assert "git hook post-commit" in here(["status"]).stdout
+    hook.unlink()
+    assert "post-commit" not in here(["status"]).stdout
