@@ -105,10 +105,11 @@ def doctor(
     if as_json:
         tell.json({"ok": report.ok, "findings": report.findings, "settled": report.settled})
         return 0 if report.ok else 5
-    for one in report.findings:
-        tell.out(f"  {one.about:<10}{one.text}" + (f" → {one.hint}" if one.hint else ""))
-    for what in report.settled:
-        tell.out(f"  settled   {what}")
+    rows = [(one.about, one.text + (f" → {one.hint}" if one.hint else "")) for one in report.findings]
+    rows += [("settled", what) for what in report.settled]
+    width = max(len(about) for about, _ in rows)
+    for about, text in rows:
+        tell.out(f"  {about:<{width}}  {text}")
     return 0 if report.ok else 5
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,10 @@ _PLAIN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_SCOPES = ("system", "global", "local", "worktree")
+
 Seen = dict[str, tuple[str, ...]]
+Row = tuple[str, str, str]
 Stamp = tuple[object, ...]
 
 
@@ -69,6 +73,15 @@ class _Known:
     files: tuple[Path, ...]
     stamp: Stamp | None = None
     pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Something that names a program, or stands for another commit, and was not there at init; ``mend``: the command
+    for a person who did not put it there."""
+
+    text: str
+    mend: str
 
 
 @dataclass(frozen=True)
@@ -118,18 +131,38 @@ class Pins:
 
     def planted(self, git: Git) -> tuple[str, ...]:
         """What names a program now and did not at init, a line each, for the alert. Raises GitFailed."""
-        now = _programs(_settings(git))
-        lines = [
-            f"git configuration {key} = {value!r}"
+        return tuple(one.text for one in self.found(git))
+
+    def found(self, git: Git) -> tuple[Planted, ...]:
+        """The same, each with the command that takes it away. Raises GitFailed."""
+        rows = _rows(git)
+        now = _programs(_by_key(rows))
+        came = [
+            Planted(f"git configuration {key} = {value!r}", _unset(rows, key, value))
             for key, values in sorted(now.items())
             for value in values
             if value not in self.config.get(key, ())
         ]
-        gone = [f"git configuration {key} was removed" for key in self.config if _ours(key) and key not in now]
-        hooks = [f"git hook {name}" for name, digest in sorted(_hooks(git).items()) if self.hooks.get(name) != digest]
+        gone = [
+            Planted(f"git configuration {key} was removed", shlex.join(["git", "config", key, values[-1]]))
+            for key, values in self.config.items()
+            if _ours(key) and key not in now
+        ]
+        hooks = [name for name, digest in sorted(_hooks(git).items()) if self.hooks.get(name) != digest]
         standing = sorted(_substitutes(git).items())
-        others = [f".git/{name}" for name, digest in standing if self.substitutes.get(name) != digest]
-        return (*lines, *gone, *hooks, *others)
+        others = [name for name, digest in standing if self.substitutes.get(name) != digest]
+        common = git_dirs(git)[1]
+        place = Path(common.name) if common.parent == git.directory else common
+        return (
+            *came,
+            *gone,
+            *(Planted(f"git hook {name}", self._without_hook(place / "hooks", name)) for name in hooks),
+            *(Planted(f".git/{name}", _without(place, name)) for name in others),
+        )
+
+    def _without_hook(self, place: Path, name: str) -> str:
+        # One that was there at init is a person's own; only they can say which of its lines are theirs.
+        return shlex.join(["less" if name in self.hooks else "rm", str(place / name)])
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]:
         """Key and value pairs to lay over the configuration that ``git`` would see. Raises GitFailed."""
@@ -176,16 +209,36 @@ def _ours(key: str) -> bool:
     return key.startswith("filter.liza-brief.")
 
 
-def _settings(git: Git, scopes: Sequence[str] = ("system", "global", "local", "worktree")) -> Seen:
+def _settings(git: Git, scopes: Sequence[str] = _SCOPES) -> Seen:
     """Every setting in a file that git would see, key to values in order; the last one counts."""
+    return _by_key(_rows(git, scopes))
+
+
+def _rows(git: Git, scopes: Sequence[str] = _SCOPES) -> list[Row]:
+    """Scope, key and value of every setting, in the order in which git reads them."""
     words = git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
+    found = ((scope, word.partition("\n")) for scope, word in zip(words[::2], words[1::2], strict=True))
+    # The runner's own settings are in the listing too, as of the scope "command".
+    return [(scope, key, value) for scope, (key, _, value) in found if scope in scopes]
+
+
+def _by_key(rows: Sequence[Row]) -> Seen:
     found: dict[str, list[str]] = {}
-    for scope, word in zip(words[::2], words[1::2], strict=True):
-        key, _, value = word.partition("\n")
-        # The runner's own settings are in the listing too, as of the scope "command".
-        if scope in scopes:
-            found.setdefault(key, []).append(value)
+    for _, key, value in rows:
+        found.setdefault(key, []).append(value)
     return {key: tuple(values) for key, values in found.items()}
+
+
+def _unset(rows: Sequence[Row], key: str, value: str) -> str:
+    scope = next((where for where, *setting in reversed(rows) if setting == [key, value]), "local")
+    where = [] if scope == "local" else [f"--{scope}"]
+    return shlex.join(["git", "config", *where, "--fixed-value", "--unset-all", key, value])
+
+
+def _without(place: Path, name: str) -> str:
+    if name.startswith("refs/replace/"):
+        return shlex.join(["git", "replace", "-d", name.rpartition("/")[2]])
+    return "git fetch --unshallow" if name == "shallow" else shlex.join(["rm", str(place / name)])
 
 
 def _programs(settings: Seen) -> Seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,27 +10,16 @@ from liza.programs import presets
 from liza.repo import brief_filter
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
-from liza.repo.survey import Survey, survey
+from liza.repo.survey import Survey
 from liza.rules import invariants
-from liza.rules.errors import LizaError, NoCrew
-from liza.rules.model import Config
-from liza.rules.paths import Paths
+from liza.rules.errors import LizaError, Missing, NoCrew
+from liza.rules.model import Config, State
+from liza.rules.paths import ROLES, Paths
 from liza.verbs import detect, sessions
 from liza.verbs.crew import Crew, find_crew
+from liza.verbs.findings import BY, Finding, findings
 from liza.verbs.init import fit
 from liza.verbs.recover import recover
-
-BY = "doctor"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report. ``ok`` is False where a crew cannot work like this; ``hint`` is then a command."""
-
-    about: str
-    text: str
-    ok: bool = True
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,26 +35,38 @@ class Report:
 
 
 def doctor(directory: Path, *, fix: bool = False) -> Report:
-    """Look at the repository, the programs, the project and, where there is one, the crew."""
+    """Look at the repository, the programs, the project and, where there is one, the crew.
+
+    With ``fix`` what the dead left is settled first. Raises LizaError for what can be neither settled nor left.
+    """
     found: list[Finding] = []
     settled: tuple[str, ...] = ()
-    crew = _crew(directory)
+    crew = _crew(found, directory)
     if crew is not None and fix:
         settled += _pins_again(crew)
     place = _asked(found, "git", lambda: _repository(directory, crew))
-    config = Config()
-    if crew is not None:
-        board = _asked(found, "board", lambda: _board(crew))
-        if board is not None:
-            config = crew.board.read().config
-            if fix:
-                settled += tuple(one.what for one in recover(crew, BY)) + _forgotten_briefs(crew)
-            found += _leftovers(crew)
+    state = None if crew is None else _board(found, crew)
+    if crew is not None and state is not None:
+        if fix:
+            settled += _settled(crew)
+            state = crew.board.read()
+        found += findings(crew, state)
     if place is not None:
-        running = _running(crew)
-        found += running or _programs(place.root, config)
-        found += _project(place.root, config)
+        # Of a board that cannot be read nobody knows what its crew runs, and how it tests.
+        if crew is None:
+            found += [*_programs(place.root, Config(), {}), *_project(place.root, Config())]
+        elif state is not None:
+            found += [*_programs(place.root, state.config, _ran(crew, state)), *_project(place.root, state.config)]
     return Report(tuple(found), settled)
+
+
+def _settled(crew: Crew) -> tuple[str, ...]:
+    """What could be put right; without integration nothing can, which is a finding of its own."""
+    try:
+        settled = tuple(one.what for one in recover(crew, BY))
+    except Missing:
+        settled = ()
+    return settled + _forgotten_briefs(crew)
 
 
 def _pins_again(crew: Crew) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ def _pins_again(crew: Crew) -> tuple[str, ...]:
     return ("the pinned configuration was gone: what the repository's own configuration names will not run",)
 
 
-def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey | None]]) -> Survey | None:
+def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey]]) -> Survey | None:
     """One question; what it refuses with is a finding."""
     try:
         text, place = ask()
@@ -88,43 +89,36 @@ def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey
     return place
 
 
-def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey | None]:
+def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey]:
     place = fit(directory, None if crew is None else crew.git.pins)
     changed = f"{place.dirty_count} files changed (left alone; " if place.dirty_count else "clean ("
     told = f"{place.git_version} · on {place.branch}, {changed}agents start from {str(place.head)[:12]})"
     return told, place
 
 
-def _crew(directory: Path) -> Crew | None:
+def _crew(found: list[Finding], directory: Path) -> Crew | None:
     try:
         return find_crew(directory)
-    except NoCrew:
+    except NoCrew as none:
+        found.append(Finding("crew", none.message, True, none.hint))
         return None
 
 
-def _board(crew: Crew) -> tuple[str, Survey | None]:
-    state = crew.board.read()
+def _board(found: list[Finding], crew: Crew) -> State | None:
+    """The board, also where a rule of it is broken; None where it cannot be read."""
+    try:
+        state = crew.board.read()
+    except LizaError as wrong:
+        found.append(Finding("board", wrong.message, False, wrong.hint))
+        return None
     broken = invariants.check(state)
     if broken:
-        raise LizaError(f"{len(broken)} rules are broken, the first: {broken[0]}", "liza validate")
-    told = f"revision {state.revision}, {len(state.tasks)} tasks, every rule holds"
-    return told, survey(crew.paths.root, crew.git.pins)
-
-
-def _leftovers(crew: Crew) -> list[Finding]:
-    """What `--fix` would settle, or has to leave."""
-    found = []
-    for task in crew.board.read().tasks:
-        if task.reservation is not None:
-            found.append(
-                Finding("claim", f"{task.id} is reserved as {task.reservation.run}", True, "liza doctor --fix")
-            )
-    planted = Pins.load(crew.paths.pins).planted(crew.git) if crew.paths.pins.exists() else ()
-    found += [
-        Finding("git", f"executable configuration came after init, and is kept from running: {one}") for one in planted
-    ]
-    found += [Finding("board", f"config: {one}") for one in crew.board.unknown_config()]
-    return found
+        text = f"{_many(len(broken), 'rule is', 'rules are')} broken, the first: {broken[0]}"
+        found.append(Finding("board", text, False, "liza validate"))
+    else:
+        told = f"revision {state.revision}, {_many(len(state.tasks), 'task', 'tasks')}, every rule holds"
+        found.append(Finding("board", told))
+    return state
 
 
 def _forgotten_briefs(crew: Crew) -> tuple[str, ...]:
@@ -138,31 +132,40 @@ def _forgotten_briefs(crew: Crew) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def _programs(root: Path, config: Config) -> list[Finding]:
+def _ran(crew: Crew, state: State) -> dict[str, tuple[str, bool]]:
+    """Of each agent that a supervisor was ever started for: what it runs, and whether one is at work."""
+    return {name: (agent.program, crew.supervised(name)) for name, agent in state.agents.items() if agent.program}
+
+
+def _programs(root: Path, config: Config, ran: Mapping[str, tuple[str, bool]]) -> list[Finding]:
     try:
         table = presets.load(Paths(root))
     except LizaError as wrong:
         return [Finding("programs", wrong.message, False, wrong.hint)]
     found = [Finding("programs", notice) for notice in table.notices]
-    here = [(row.name, version) for row in table.rows.values() if row.command and (version := presets.installed(row))]
-    found += [Finding(name, version) for name, version in here]
-    chosen = {role: presets.choose(None, {}, role, config, table) for role in ("planner", "coder", "code-reviewer")}
-    for name in sorted({choice.preset.name for choice in chosen.values()}):
-        preset = next(choice.preset for choice in chosen.values() if choice.preset.name == name)
-        if presets.find(preset) is None:
-            hint = preset.install or f"liza up --program {name}:./agent.sh"
-            found.append(
-                Finding(name, f"is what the crew would run, and {preset.command!r} is not installed", False, hint)
-            )
-    return found
+    at_work = {name: program for name, (program, lives) in ran.items() if lives}
+    if at_work:
+        found += [Finding(name, f"runs {program}") for name, program in at_work.items()]
+    else:
+        rows = (row for row in table.rows.values() if row.command)
+        found += [Finding(row.name, version) for row in rows if (version := presets.installed(row))]
+    used = {program: f"is what {name} runs" for name, (program, _) in ran.items()}
+    if not ran:
+        chosen = (presets.choose(None, {}, role, config, table) for role in ROLES)
+        used = {choice.spec: "is what the crew would run" for choice in chosen}
+    return found + [one for spec in sorted(used) if (one := _lacking(table, spec, used[spec]))]
 
 
-def _running(crew: Crew | None) -> list[Finding]:
-    """What a crew that is up runs, whatever the tables say."""
-    if crew is None:
-        return []
-    agents = crew.board.read().agents
-    return [Finding(name, f"runs {agent.program}") for name, agent in agents.items() if crew.supervised(name)]
+def _lacking(table: presets.Presets, spec: str, used: str) -> Finding | None:
+    """That a program which is used is not there; None where it is."""
+    try:
+        preset = table.named(spec)
+    except LizaError as wrong:
+        return Finding("programs", f"{spec} {used}: {wrong.message}", False, wrong.hint)
+    if presets.find(preset) is not None:
+        return None
+    hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
+    return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)
 
 
 def _project(root: Path, config: Config) -> list[Finding]:
@@ -174,3 +177,7 @@ def _project(root: Path, config: Config) -> list[Finding]:
     if setup is not None:
         found.append(Finding("set-up", f"{setup.command} ({', '.join(setup.because)})"))
     return found
+
+
+def _many(number: int, one: str, more: str) -> str:
+    return f"1 {one}" if number == 1 else f"{number} {more}"

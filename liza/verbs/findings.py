@@ -1,0 +1,148 @@
+"""What the dead, or somebody's hands, have left of a crew: each told, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from liza.board import journal
+from liza.board.lock import Lock
+from liza.repo import history, moves
+from liza.repo.pins import Pins
+from liza.rules import choose
+from liza.rules.errors import LizaError
+from liza.rules.model import State
+from liza.rules.paths import HISTORY_REF, run_id
+from liza.verbs import recover, sessions, tampering
+from liza.verbs.crew import Crew
+
+BY = "doctor"
+FIX = "liza doctor --fix"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. ``ok`` is False where a crew cannot work like this; ``hint`` is then a command."""
+
+    about: str
+    text: str
+    ok: bool = True
+    hint: str = ""
+
+
+def findings(crew: Crew, state: State) -> Iterator[Finding]:
+    """What stands in the way of the crew, or was lost. What cannot be looked at is a finding as well."""
+    for about, look in _LOOKS:
+        try:
+            yield from look(crew, state)
+        except LizaError as wrong:
+            yield Finding(about, wrong.message, False, wrong.hint)
+        except OSError as wrong:
+            yield Finding(about, f"it cannot be looked at: {wrong}", False, f"ls -l {crew.paths.liza}")
+
+
+def _integration(crew: Crew, state: State) -> Iterator[Finding]:
+    seen = tampering.look(crew, state)
+    tip = tampering.need_integration(crew, state)
+    if seen.moved is not None:
+        yield Finding("branch", seen.moved, not seen.lost, seen.ways)
+    else:
+        yield Finding("branch", f"{state.config.integration_branch} at {tip[:12]}")
+
+
+def _planted(crew: Crew, state: State) -> Iterator[Finding]:
+    for one in Pins.load(crew.paths.pins).found(crew.git):
+        text = f"executable configuration came after init, and is kept from running: {one.text}"
+        yield Finding("git", text, True, one.mend)
+
+
+def _config(crew: Crew, state: State) -> Iterator[Finding]:
+    for one in crew.board.unknown_config():
+        yield Finding("board", f"config.{one} is no setting", True, "liza edit")
+
+
+def _claims(crew: Crew, state: State) -> Iterator[Finding]:
+    for task in state.tasks:
+        if task.reservation is not None:
+            yield Finding("claim", f"{task.id} is reserved as {task.reservation.run}", True, FIX)
+    for task in recover.not_laid_out(crew, BY):
+        text = f"{task.id} is claimed as {task.run}, and its worktree .worktrees/{task.id} is not there"
+        yield Finding("claim", text, True, FIX)
+    for task in recover.reviews_not_laid_out(crew, BY):
+        text = f"{task.id} is under review as {task.review_run}, and the reviewer's worktree is not there"
+        yield Finding("claim", text, True, FIX)
+
+
+def _merges(crew: Crew, state: State) -> Iterator[Finding]:
+    lock = Lock(crew.paths.merge_lock)
+    if not lock.try_acquire():
+        # Whoever merges is at it.
+        return
+    try:
+        if moves.under_way(crew.git):
+            yield Finding("merge", "a merge that was killed has left the files of a checkout half moved", True, FIX)
+        for task in state.tasks:
+            if task.merging is not None and not task.merging.waiting:
+                yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX)
+    finally:
+        lock.release()
+
+
+def _supervisors(crew: Crew, state: State) -> Iterator[Finding]:
+    """Agents whose supervisor has begun something and is gone. Who works by hand has no run directory."""
+    for name, agent in state.agents.items():
+        if not agent.runs or crew.supervised(name):
+            continue
+        directory, holds = crew.run_dir(run_id(name, agent.runs)), choose.occupation(state, name)
+        if directory.exists() and sessions.living(directory):
+            yield Finding(name, f"its session {directory.run} lives on without a supervisor", True, "liza up")
+        elif directory.exists() and holds:
+            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, "liza up")
+
+
+def _history(crew: Crew, state: State) -> Iterator[Finding]:
+    """In this order: a revision is spooled before the board has it, and recorded before it leaves the spool."""
+    waiting = crew.board.spool.revisions()
+    known = history.log(crew.git, None, 1)
+    newest = known[0].revision if known else 0
+    if newest >= state.revision:
+        return
+    made = {record.revision for record in journal.newest(crew.paths.journal) if record.revision > newest}
+    lacking = sorted(one for one in {*made, state.revision} - {*waiting} if one <= state.revision)
+    if not lacking:
+        return
+    what = f"is gone: revisions up to {lacking[-1]}" if newest == 0 else f"ends at {newest}: {_span(lacking)}"
+    yield Finding(
+        "history",
+        f"{HISTORY_REF} {what} are nowhere else, unless git still has the commit; what comes is recorded again",
+        True,
+        f"git fsck --no-reflogs --lost-found; git update-ref {HISTORY_REF} COMMIT",
+    )
+
+
+def _journal(crew: Crew, state: State) -> Iterator[Finding]:
+    last = journal.last(crew.paths.journal)
+    if last is None:
+        told = "is gone, or has no entry"
+    elif last.revision < state.revision:
+        told = f"ends at revision {last.revision}, before the board's {state.revision}"
+    else:
+        return
+    yield Finding("journal", f"{crew.paths.journal.name} {told}; it goes on with the next change", True, "liza history")
+
+
+def _span(revisions: list[int]) -> str:
+    first, last = revisions[0], revisions[-1]
+    return f"revision {first}" if first == last else f"revisions {first} to {last}"
+
+
+_LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
+    ("branch", _integration),
+    ("git", _planted),
+    ("board", _config),
+    ("claim", _claims),
+    ("merge", _merges),
+    ("agents", _supervisors),
+    ("history", _history),
+    ("journal", _journal),
+)

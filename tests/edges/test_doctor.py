@@ -1,0 +1,195 @@
+"""What the doctor sees of a crew, and names with the next step; what it mends, others test where the mending is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.board.lock import Lock
+from liza.programs.rundir import Record
+from liza.repo.moves import Move
+from liza.rules.model import Agent
+from liza.rules.shaping import Wanted
+from liza.verbs.claim import claim
+from liza.verbs.crew import Crew
+from liza.verbs.doctor import doctor
+from liza.verbs.findings import Finding
+from liza.verbs.task import add
+from tests.conftest import FakeClock, git
+from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
+
+HERE = f"script:{sys.executable}"
+
+
+@pytest.fixture
+def there(crew: Crew) -> Crew:  # noqa: F811
+    """The crew, once its programs are those of this machine and everything is well."""
+    started(crew, "coder-1", HERE)
+    assert doctor(crew.paths.root).ok, doctor(crew.paths.root)
+    return crew
+
+
+def started(crew: Crew, agent: str, program: str) -> None:  # noqa: F811
+    """As if a supervisor of the agent had been started once."""
+    with crew.change(agent, "start") as tx:
+        known = tx.state.agents.get(agent) or Agent(role=agent.rpartition("-")[0], status="OFFLINE")
+        tx.state = tx.state.with_agent(agent, replace(known, program=program))
+
+
+def told(crew: Crew, about: str) -> list[Finding]:  # noqa: F811
+    return [one for one in doctor(crew.paths.root).findings if one.about == about]
+
+
+def claimed(crew: Crew) -> None:  # noqa: F811
+    add(crew, [Wanted("c", "Write", "it is there", "c.txt", "README.md")])
+    claim(crew, "coder-1", "c")
+
+
+def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(there: Crew) -> None:
+    before = git(there.paths.root, "rev-parse", "integration")
+    git(there.paths.root, "branch", "-f", "integration", "main")
+    (found,) = told(there, "branch")
+    assert "2 merged tasks are not in it any more: a, b" in found.text
+    assert (found.ok, found.hint.startswith(f"git branch -f integration {before[:12]}, or")) == (False, True)
+    git(there.paths.root, "branch", "-D", "integration")
+    for fix in (False, True):
+        report = doctor(there.paths.root, fix=fix)
+        (found,) = [one for one in report.findings if one.about == "branch"]
+        wanted = Finding("branch", "the branch integration is gone", False, f"git branch integration {before[:12]}")
+        assert found == wanted
+
+
+def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(there: Crew) -> None:
+    claimed(there)
+    assert told(there, "claim") == []
+    shutil.rmtree(there.paths.worktrees)
+    (found,) = told(there, "claim")
+    assert found.text == "c is claimed as coder-1.3, and its worktree .worktrees/c is not there"
+    assert found.hint == "liza doctor --fix"
+    report = doctor(there.paths.root, fix=True)
+    assert any("c: its worktree" in line for line in report.settled)
+    assert told(there, "claim") == []
+    assert there.paths.link("c").resolve().is_dir()
+
+
+def test_a_move_of_integration_that_was_cut_short_is_named_and_settled(there: Crew) -> None:
+    tip = git(there.paths.root, "rev-parse", "integration")
+    git(there.paths.root, "switch", "-q", "integration")
+    own = there.paths.root / ".git"
+    (own / "liza-move").write_text(json.dumps(asdict(Move("integration", tip, tip))))
+    os.link(own / "liza-move", own / "index.lock")
+    assert [one.hint for one in told(there, "merge")] == ["liza doctor --fix"]
+    with Lock(there.paths.merge_lock):
+        assert told(there, "merge") == []
+    doctor(there.paths.root, fix=True)
+    assert told(there, "merge") == []
+    assert not (own / "index.lock").exists()
+
+
+def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spool_has_the_rest(there: Crew) -> None:
+    root = there.paths.root
+    doctor(root, fix=True)
+    revision = there.board.read().revision
+    assert told(there, "history") == []
+    git(root, "update-ref", "refs/liza/blackboard", "refs/liza/blackboard~2")
+    (found,) = told(there, "history")
+    assert f"refs/liza/blackboard ends at {revision - 2}: revisions {revision - 1} to {revision} are" in found.text
+    git(root, "update-ref", "-d", "refs/liza/blackboard")
+    (found,) = told(there, "history")
+    assert f"refs/liza/blackboard is gone: revisions up to {revision} are" in found.text
+    assert "git update-ref refs/liza/blackboard" in found.hint
+    started(there, "coder-1", f"{HERE} -u")
+    assert f"up to {revision} are" in told(there, "history")[0].text
+
+
+def test_a_spool_that_waits_to_be_recorded_is_no_lost_history(there: Crew) -> None:
+    doctor(there.paths.root, fix=True)
+    started(there, "coder-1", f"{HERE} -u")
+    started(there, "coder-1", HERE)
+    assert len(there.board.spool.revisions()) == 2
+    assert told(there, "history") == []
+    (there.paths.spool / str(there.board.read().revision)).unlink()
+    assert len(told(there, "history")) == 1
+
+
+def test_a_journal_that_is_gone_or_ends_before_the_board_is_named(there: Crew) -> None:
+    whole = there.paths.journal.read_bytes()
+    there.paths.journal.write_bytes(whole[: whole.rindex(b"\n- ") + 1])
+    revision = there.board.read().revision
+    assert f"ends at revision {revision - 1}, before the board's {revision}" in told(there, "journal")[0].text
+    there.paths.journal.unlink()
+    assert "is gone" in told(there, "journal")[0].text
+    there.paths.journal.mkdir()
+    (found,) = told(there, "journal")
+    assert not found.ok
+
+
+def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: Crew) -> None:
+    text = there.paths.state.read_text()
+    there.paths.state.write_text(
+        text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
+    )
+    report = doctor(there.paths.root)
+    assert "broken, the first: " in next(one.text for one in report.findings if one.about == "board")
+    assert told(there, "tests")[0].text.startswith("make test (config.integration_command")
+    there.paths.state.write_text(": [")
+    assert ["restore --last-good" in one.hint for one in told(there, "board")] == [True]
+    assert told(there, "tests") == []
+
+
+def test_what_was_planted_is_named_with_the_command_that_takes_it_away(there: Crew) -> None:
+    root = there.paths.root
+    hook = root / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    git(root, "config", "filter.x.clean", "evil 'words'")
+    git(root, "config", "--global", "alias.st", "!evil")
+    git(root, "replace", "HEAD", "integration")
+    (root / ".git" / "info" / "grafts").write_text("")
+    found = [one for one in told(there, "git") if "came after init" in one.text]
+    assert len(found) == 5
+    for one in found:
+        subprocess.run(one.hint, shell=True, cwd=root, check=True, capture_output=True)
+    assert [one for one in told(there, "git") if "came after init" in one.text] == []
+
+
+def test_the_programs_that_agents_run_are_judged_and_the_default_only_where_no_agent_was_ever_started(
+    crew: Crew,  # noqa: F811
+) -> None:
+    def missing() -> list[Finding]:
+        return [one for one in doctor(crew.paths.root).findings if "is not installed" in one.text]
+
+    assert [one.about for one in missing()] == ["claude"]
+    started(crew, "coder-1", HERE)
+    started(crew, "planner-1", HERE)
+    assert missing() == []
+    assert doctor(crew.paths.root).ok
+    started(crew, "planner-1", "script:/no/such/program")
+    assert [one.text for one in missing()] == ["is what planner-1 runs, and '/no/such/program' is not installed"]
+
+
+def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and_a_person_at_work_is_not(
+    there: Crew, clock: FakeClock
+) -> None:
+    claimed(there)
+    assert told(there, "coder-1") == []
+    run = "coder-1.3"
+    there.run_dir(run).create(Record(agent="coder-1", run=run, kind="work", started=clock.now(), task="c"))
+    (found,) = told(there, "coder-1")
+    assert (found.text, found.hint) == ("it holds c, and no supervisor runs", "liza up")
+    with Lock(there.paths.supervisor_lock("coder-1")):
+        assert [one.text for one in told(there, "coder-1")] == [f"runs {HERE}"]
+
+
+def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> None:
+    first = doctor(repo).findings[0]
+    assert (first.about, first.ok, first.hint.partition(' "')[0]) == ("crew", True, "liza init")
