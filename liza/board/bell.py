@@ -19,3 +19,11 @@ def ring(paths: Paths, agent: str) -> None:
     path = place(paths) / agent
     path.touch()
     os.utime(path)
+
+
+def last_rung(paths: Paths, agent: str) -> int | None:
+    """When an agent rang last, for comparing; None where it never did. Raises OSError."""
+    try:
+        return (place(paths) / agent).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None

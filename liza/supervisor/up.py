@@ -7,12 +7,18 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from liza.board import bell, events
 from liza.programs import presets
 from liza.rules.errors import Refused, Usage
 from liza.rules.paths import role_of
+from liza.verbs import tampering
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 from liza.verbs.down import end_sessions
@@ -20,6 +26,7 @@ from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
 STOP, LEFT = "stop", "left"
+LONGEST_START = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -50,18 +57,15 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
         raise Refused(f"{', '.join(options.agents())} run already", "liza status")
-    if not options.detached:
-        return _stay(crew, wanted, options, say)
-    for agent in wanted:
-        _start(crew, agent, options)
-        say(agent, f"started; liza logs {agent} -f")
-    return 0
+    return (_leave_running if options.detached else _stay)(crew, wanted, options, say)
 
 
 def _refuse_early(crew: Crew, options: UpOptions) -> None:
-    """A program that is not there stops `up` at once, and not in the third supervisor's log."""
+    """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log."""
     table = presets.load(crew.paths)
-    config = crew.board.read().config
+    state = crew.board.read()
+    tampering.need_integration(crew, state)
+    config = state.config
     for agent in options.agents():
         presets.need(presets.choose(options.program, os.environ, role_of(agent), config, table).preset)
 
@@ -74,7 +78,7 @@ def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:
-        with (crew.paths.logs / f"{agent}.log").open("ab") as log:
+        with _log(crew, agent).open("ab") as log:
             return subprocess.Popen(
                 words,
                 cwd=crew.paths.root,
@@ -97,14 +101,80 @@ def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     )
 
 
+def _leave_running(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> int:
+    """Start them, and come back once each is at work or has ended; 1 where one has."""
+    heard: queue.Queue[Any] = queue.Queue()
+    fates: list[bool] = []
+    with events.watch(crew.paths, (bell.place(crew.paths),)) as watch:
+        watch.put_into(heard)
+        begun = [_Beginning.of(crew, agent, options) for agent in agents]
+        for one in begun:
+            threading.Thread(target=lambda child=one.child: heard.put(child.wait()), daemon=True).start()
+        end = time.monotonic() + LONGEST_START
+        while begun:
+            for one in tuple(begun):
+                fate = one.fate(time.monotonic() >= end)
+                if fate is not None:
+                    fates.append(fate[0])
+                    say(one.agent, fate[1])
+                    begun.remove(one)
+            with suppress(queue.Empty):
+                heard.get(timeout=max(0.0, end - time.monotonic()) if begun else 0.0)
+    return int(not all(fates))
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """A supervisor that was started, and what was there before it: when its agent rang last, how long its log was."""
+
+    crew: Crew
+    agent: str
+    child: subprocess.Popen[str]
+    rung: int | None
+    log: Path
+    length: int
+
+    @classmethod
+    def of(cls, crew: Crew, agent: str, options: UpOptions) -> _Beginning:
+        log = _log(crew, agent)
+        rung, length = bell.last_rung(crew.paths, agent), log.stat().st_size if log.exists() else 0
+        return cls(crew, agent, _start(crew, agent, options), rung, log, length)
+
+    def fate(self, late: bool) -> tuple[bool, str] | None:
+        """Whether it is at work, and that in words; None while that is open, which it no longer is when it is late."""
+        if self.child.poll() is not None:
+            return False, f"ended at once: {self._last_words()}"
+        if self._has_settled() or (late and self.crew.supervised(self.agent)):
+            return True, f"started; liza logs {self.agent} -f"
+        return (False, f"not at work after {LONGEST_START:g} s; less {self.log}") if late else None
+
+    def _has_settled(self) -> bool:
+        """It rings when it has settled what the dead left, and once more when it has let go of its lock."""
+        return bell.last_rung(self.crew.paths, self.agent) != self.rung and self.crew.supervised(self.agent)
+
+    def _last_words(self) -> str:
+        """What it said before it ended, with the next command, if it named one."""
+        with self.log.open("rb") as file:
+            file.seek(self.length)
+            lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        if not lines:
+            return f"it said nothing, exit {self.child.returncode}"
+        step = f" ({lines.pop().strip()})" if len(lines) > 1 and lines[-1].startswith("  next: ") else ""
+        return lines[-1].removeprefix("liza-agent: ") + step
+
+
+def _log(crew: Crew, agent: str) -> Path:
+    return crew.paths.logs / f"{agent}.log"
+
+
 def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> int:
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     # Before the first child is there: one that started without them would be left behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: heard.put(STOP))
     children = [_start(crew, agent, options) for agent in agents]
-    for child in children:
-        threading.Thread(target=_relay, args=(child, say, heard), daemon=True).start()
+    for agent, child in zip(agents, children, strict=True):
+        threading.Thread(target=_relay, args=(agent, child, say, heard), daemon=True).start()
     asked = _until_all_left(children, heard, say)
     if asked:
         # Of supervisors that were killed, or were stopped before they could adopt.
@@ -130,10 +200,10 @@ def _until_all_left(children: Sequence[subprocess.Popen[str]], heard: queue.Simp
     return asked > 0
 
 
-def _relay(child: subprocess.Popen[str], say: Say, heard: queue.SimpleQueue[str]) -> None:
+def _relay(agent: str, child: subprocess.Popen[str], say: Say, heard: queue.SimpleQueue[str]) -> None:
     assert child.stderr is not None
     for line in child.stderr:
-        agent, _, text = line.rstrip("\n").partition("  ")
-        say(agent, text)
+        # What it ends with in spite of itself has another beginning.
+        say(agent, line.rstrip("\n").removeprefix(f"{agent}  "))
     child.wait()
     heard.put(LEFT)

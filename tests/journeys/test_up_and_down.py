@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from liza.verbs.crew import find_crew
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -204,6 +205,21 @@ def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Cre
     assert "no-such-agent" in done.stderr
     assert crew.paths.state.read_bytes() == before
     assert crew.living() == []
+
+
+def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: Crew) -> None:
+    program = crew.script("agent", "exit 0\n")
+    alone = ("up", "-d", "--planners", "0", "--reviewers", "0", "--program", program)
+    (crew.root / ".git" / "liza-move").write_text("nonsense")
+    done = crew.run(*alone)
+    assert done.returncode == 1
+    assert re.search(r"coder-1 +ended at once: .*liza-move cannot be read: .* \(next: cat .*liza-move\)\n", done.stdout)
+    (crew.root / ".git" / "liza-move").unlink()
+    assert re.search(r"coder-1 +started; liza logs coder-1 -f", crew.liza(*alone))
+    assert find_crew(crew.root).supervised("coder-1")
+    crew.git("branch", "-D", "integration")
+    told = crew.liza("up", "-d", "--program", program, code=5)
+    assert "the branch integration is gone\n  next: git branch integration" in told
 
 
 def test_purge_keeps_the_specs_that_a_person_wrote_and_says_where(tmp_path: Path) -> None:
