@@ -48,14 +48,18 @@ def _record(text: bytes) -> Record | None:
     if not text.startswith(b"- "):
         return None
     try:
-        return msgspec.json.decode(text[2:], type=Record)
+        found = msgspec.json.decode(text[2:], type=Record)
     except (ValueError, RecursionError):
         # No JSON, no letters, too deep: whatever wrote it, it is no entry.
         return None
+    return found if found.revision or found.void is not None else None
 
 
 def append(path: Path, record: Record) -> None:
-    """Appends a record and waits for the disk; what a crash left half written becomes a comment first."""
+    """Appends a record and waits for the disk; what a crash left half written becomes a comment first.
+
+    A last line that is whole but for its end is an entry, for everybody has read it as one.
+    """
     _mend(path)
     files.append(path, line(record))
 
@@ -80,7 +84,7 @@ def _mend(path: Path) -> None:
             return
         start = next(_lines_backwards(descriptor, size))[0]
         torn = os.pread(descriptor, size - start, start)
-        os.pwrite(descriptor, b"# torn: " + torn + b"\n", start)
+        os.pwrite(descriptor, (b"" if _record(torn) else b"# torn: ") + torn + b"\n", start)
         faults.point("mended", path.name)
     finally:
         os.close(descriptor)

@@ -64,6 +64,7 @@ _ENVIRONMENT = {
 }
 
 _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
+_LONGEST_PATH = 4096 + 16
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
@@ -212,7 +213,8 @@ class Git:
         if self.common is not None and self.common == self.git_dir and os.path.lexists(self.common / "commondir"):
             place = self.common / "commondir"
             raise GitFailed(f"git {verb} was not run: {place} leads into another repository", f"rm {place}")
-        for place in () if self.common is None else (self.common / name for name in _READ_WHOLE):
+        common = self.common or _common_of(self.directory)
+        for place in () if common is None else (common / name for name in _READ_WHOLE):
             try:
                 found = place.stat()
             except (FileNotFoundError, NotADirectoryError):
@@ -270,6 +272,17 @@ def _library() -> tuple[Any, type[Exception]]:
         if before is not None:
             os.environ["GIT_PYTHON_REFRESH"] = before
     return Library, GitCommandNotFound
+
+
+def _common_of(directory: Path) -> Path | None:
+    """The git directory that the work trees of a repository share, without asking git; None where that is not told."""
+    place = directory / ".git"
+    if place.is_dir():
+        return place
+    if not place.is_file() or place.stat().st_size > _LONGEST_PATH:
+        return None
+    named = place.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    return (directory / named).parent.parent
 
 
 def _end(process: Any) -> None:

@@ -128,3 +128,15 @@ def test_importing_the_runner_does_not_import_the_library(repo: Path) -> None:
 
     code = "import sys, liza.repo.worktrees, liza.repo.history, liza.repo.merges; sys.exit('git' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["info/attributes", "info/exclude"])
+def test_git_is_not_run_where_a_file_that_it_reads_whole_never_ends(repo: Path, tmp_path: Path, name: str) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    place = repo / ".git" / name
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to("/dev/zero")
+    for directory in (repo, tmp_path / "linked"):
+        with pytest.raises(GitFailed, match="no plain file"):
+            Git(directory).out("status")
