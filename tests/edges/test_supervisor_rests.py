@@ -1,0 +1,73 @@
+"""How long a supervisor rests after sessions that came to nothing, and what it counts against their program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from liza.rules import decide
+from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, Missing
+from liza.rules.paths import Paths
+from liza.supervisor import steps
+from liza.supervisor.memory import Memory
+from liza.supervisor.settle import Came
+from liza.supervisor.steps import Steps
+from liza.verbs.crew import Crew
+from tests.campaign.small_board import FIRST
+from tests.conftest import FakeClock
+
+RUN = "coder-1.1"
+
+
+@pytest.fixture
+def made(tmp_path: Path, clock: FakeClock) -> Steps:
+    """The steps of a supervisor whose sessions the test lets end as it likes."""
+    crew = Crew(Paths(tmp_path), clock)
+    crew.board.create(FIRST)
+    launcher: Any = SimpleNamespace(crew=crew, preset=None, start=None)
+    memory = Memory(wall=clock.now(), steady=clock.monotonic())
+    return Steps("coder-1", launcher, memory, lambda event: None, lambda text: None)
+
+
+def rest_after(made: Steps, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Seconds to rest after a session that ended so."""
+    made.memory.rest_until = 0.0
+    monkeypatch.setattr(steps, "settle", lambda *_: Came(RUN, kind, "why"))
+    made.carry_out(decide.Settle(RUN))
+    return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
+
+
+def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_supervisor_until_one_comes_to_something(
+    made: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [rest_after(made, "held up", monkeypatch) for _ in range(4)] == [5.0, 10.0, 20.0, 40.0]
+    assert made.memory.crashes == []
+    assert rest_after(made, "crashed", monkeypatch) == 80.0
+    assert len(made.memory.crashes) == 1
+    assert rest_after(made, "finished", monkeypatch) == 0.0
+    assert rest_after(made, "held up", monkeypatch) == 5.0
+
+
+@pytest.mark.parametrize("error", [BoardUnreadable("broken"), DiskRefused("full"), LockTimeout("held")])
+def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_of_its_program(
+    made: Steps, error: LizaError
+) -> None:
+    def start(run: str) -> None:
+        raise error
+
+    made.launcher.start = start  # type: ignore[method-assign,assignment]
+    with pytest.raises(type(error)):
+        made.carry_out(decide.StartSession(RUN))
+    assert (made.memory.crashes, made.memory.in_vain) == ([], 0)
+
+
+def test_a_session_whose_program_is_not_there_is_a_crash(made: Steps) -> None:
+    def start(run: str) -> None:
+        raise Missing("claude is not installed")
+
+    made.launcher.start = start  # type: ignore[method-assign,assignment]
+    made.carry_out(decide.StartSession(RUN))
+    assert (len(made.memory.crashes), made.memory.in_vain) == (1, 1)
