@@ -244,6 +244,8 @@ class Worktrees:
     def remove_all(self) -> tuple[str, ...]:
         """Save and remove every slot, and the links to them; the refs of what was saved. Raises GitFailed.
 
+        What a task's branch has is saved already: branches stay, or whoever takes one away looks at what it holds.
+
         What cannot be saved is not removed.
         """
         saved: list[str] = []
@@ -251,7 +253,8 @@ class Worktrees:
             path = self.paths.slot(slot)
             if path.is_dir() and not slots.half_made(admin):
                 admin, owner = self._owned(slot)
-                ref = self._save(slot, owner, slot, None)
+                branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
+                ref = self._save(slot, owner, slot, None, branch)
                 saved += [ref] if ref else []
             with locked(self.paths.worktree_lock):
                 if slots.half_made(admin):
@@ -304,10 +307,12 @@ class Worktrees:
             raise Missing(f"the branch {self.integration} is gone", "liza doctor")
         return found.commit
 
-    def _save(self, slot: str, owner: Owner | None, task: str, run: str | None) -> str | None:
+    def _save(
+        self, slot: str, owner: Owner | None, task: str, run: str | None, kept_in: tuple[str, ...] = ()
+    ) -> str | None:
         # Nobody knows whose it was: kept under the slot's own name, so that no other task finds it as its own.
         named = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
-        return salvage(self.slot_git(slot), *named, kept_in=self._kept_in(slot, owner))
+        return salvage(self.slot_git(slot), *named, kept_in=(*self._kept_in(slot, owner), *kept_in))
 
     def _kept_in(self, slot: str, owner: Owner | None) -> tuple[str, ...]:
         """What has to hold HEAD, or it is saved. A slot on no branch stands where it was put: others keep that."""

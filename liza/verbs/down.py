@@ -23,6 +23,7 @@ from liza.verbs.crew import Crew
 from liza.verbs.ground import goal_page
 
 SPECS_REF = "refs/liza/specs"
+SALVAGES = "refs/liza/salvage/"
 PATIENCE = 40.0
 SHORT = 8.0
 
@@ -111,7 +112,6 @@ def purge(crew: Crew) -> Purged:
     gone, kept = _branches(crew, made, found.branch)
     _refs(crew, "refs/liza/candidates")
     _refs(crew, "refs/liza/laid-back")
-    _refs(crew, tampering.LEFT)
     if _keep_specs(crew):
         kept.append(SPECS_REF)
     if kept:
@@ -146,19 +146,33 @@ def _made(path: Path) -> str | None:
 
 
 def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[str], list[str]]:
-    """Liza's branches go when every commit of theirs is on a branch that stays; integration is judged first."""
-    integration = [f"refs/heads/{made}"] if made is not None and made != current else []
-    mine = [*integration, *_named(crew, "refs/heads/task/", "refs/liza/salvage/")]
-    staying = [ref for ref in _named(crew, "refs/heads/", "refs/remotes/", "refs/tags/") if ref not in mine]
+    """Liza's refs go when everything of theirs is on a branch that stays; integration is judged first, salvages last:
+    what a branch of a task keeps need not be kept twice."""
+    mine = [*_named(crew, "refs/heads/task/"), *_named(crew, tampering.LEFT), *_named(crew, SALVAGES)]
+    branches = _named(crew, "refs/heads/")
+    if made is not None and made != current and f"refs/heads/{made}" in branches:
+        mine.insert(0, f"refs/heads/{made}")
+    staying = [ref for ref in (*branches, *_named(crew, "refs/remotes/", "refs/tags/")) if ref not in mine]
     gone, kept = [], []
     for ref in mine:
-        if crew.git.out("rev-list", "-n1", ref, "--not", *staying):
+        if _is_needed(crew, ref, staying):
             kept.append(ref)
             staying.append(ref)
         else:
             crew.git.out("update-ref", "-d", ref)
             gone.append(ref)
     return gone, kept
+
+
+def _is_needed(crew: Crew, ref: str, staying: list[str]) -> bool:
+    """Whether a ref holds something that none of those that stay holds. A salvage has a commit of its own even where
+    there was nothing to save but the commit that it stands on."""
+    alone = crew.git.out("rev-list", "-n2", ref, "--not", *staying).split()
+    if len(alone) != 1 or not ref.startswith(SALVAGES):
+        return bool(alone)
+    _, *parents = crew.git.out("rev-list", "--no-walk", "--parents", ref).split()
+    trees = crew.git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()
+    return len(trees) != 2 or trees[0] != trees[1]
 
 
 def _named(crew: Crew, *prefixes: str) -> list[str]:

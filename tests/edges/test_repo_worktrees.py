@@ -421,6 +421,23 @@ def test_remove_all_saves_what_is_left_and_takes_every_trace_but_the_refs(trees:
     assert trees.remove_all() == ()
 
 
+def test_remove_all_makes_no_salvage_of_commits_that_the_tasks_branch_has_and_one_of_those_that_it_has_not(
+    trees: Worktrees,
+) -> None:
+    for slot, task in (("s1", "one"), ("s2", "two")):
+        claim(trees, slot, task, "coder-1.1")
+        there = trees.paths.slot(slot)
+        (there / "new.txt").write_text("x\n")
+        git(there, "add", "-A")
+        git(there, "commit", "-q", "-m", "work")
+    tip = git(trees.paths.slot("s2"), "rev-parse", "HEAD")
+    git(trees.paths.slot("s2"), "checkout", "-q", "--detach")
+    git(trees.paths.root, "branch", "-f", "task/two", "main")
+    assert trees.remove_all() == ("refs/liza/salvage/two/coder-1.1",)
+    assert git(trees.paths.root, "rev-parse", "refs/liza/salvage/two/coder-1.1^") == tip
+    assert git(trees.paths.root, "show", "task/one:new.txt") == "x"
+
+
 def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees: Worktrees) -> None:
     for slot in ("half", "gone"):
         trees.add(slot, "main")
