@@ -35,7 +35,7 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return _tell(name, held.note(words, error), as_json)
+        return tell_error(name, held.note(words, error), as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -46,9 +46,9 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         from liza.board.files import refusal
 
         refused = refusal(error)
-        return _tell(name, held.note(words, refused) if refused else _reported(error, words), as_json)
+        return tell_error(name, held.note(words, refused) if refused else _reported(error, words), as_json)
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
-        return _tell(name, _reported(bug, words), as_json)
+        return tell_error(name, _reported(bug, words), as_json)
     if code == 0:
         held.clear(words)
     return code
@@ -99,7 +99,8 @@ def _record() -> None:
             record_if_alone(crew)
 
 
-def _tell(name: str, error: LizaError, as_json: bool) -> int:
+def tell_error(name: str, error: LizaError, as_json: bool) -> int:
+    """Say on stderr what is wrong and what comes next; the exit code that belongs to it."""
     if as_json:
         import json
 

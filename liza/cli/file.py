@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from liza.cli import tell
+from liza.cli.door import tell_error
 from liza.cli.words import Json, new, say
 from liza.verbs.crew import find_crew
 
@@ -38,10 +39,13 @@ def lock(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run while nobody else writes.")],
     as_json: Json = False,
 ) -> int:
-    """Run a command with the board's lock held; its exit code is the answer."""
+    """Run a command with the board's lock held; its exit code is the answer. What it leaves is judged and told."""
     from liza.verbs.lock import lock as verb
 
-    return verb(find_crew(), command)
+    ran = verb(find_crew(), command)
+    if ran.left is not None:
+        tell_error("liza", ran.left, as_json)
+    return ran.code
 
 
 @say(app, "restore", "liza restore --last-good")

@@ -1,30 +1,51 @@
-"""lock: run a command while nobody else writes the board."""
+"""lock: run a command while nobody else writes the board, and look at what it left."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
 
+from liza.board import journal
 from liza.board.lock import Lock
-from liza.rules.errors import Missing
+from liza.rules import invariants
+from liza.rules.errors import BoardInconsistent, LizaError, Missing
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 
+SHOWN = 3
+_OUTSIDE = "changed outside liza: "
 
-def lock(crew: Crew, command: Sequence[str]) -> int:
-    """The exit code of ``command``, run with the board's lock held; 128 + n where signal n ended it.
 
-    What it changes is judged like any edit from outside, by whoever takes the lock next. Raises LockTimeout, Missing,
-    Refused inside a session.
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended that had the lock: its exit code, and what is wrong with the board that it left, if anything
+    is that was not before."""
+
+    code: int
+    left: LizaError | None = None
+
+
+def lock(crew: Crew, command: Sequence[str]) -> Ran:
+    """Run ``command`` with the board's lock held; its exit code is 128 + n where signal n ended it.
+
+    What it changes is an edit from outside: it stands, and is judged. Raises LockTimeout, Missing, Refused inside a
+    session.
     """
     human_or(crew, planner=False)
+    with suppress(BoardInconsistent):
+        # What others left until now is settled first: it is not this command's doing.
+        crew.board.read()
+    before = journal.highest(crew.paths.journal)
     with Lock(crew.paths.state_lock):
         try:
             process = subprocess.Popen(list(command))
         except OSError as wrong:
             raise Missing(f"{command[0]!r} cannot be run: {wrong.strerror}", f"command -v {command[0]}") from None
         code = _waited(process)
-    return code if code >= 0 else 128 - code
+    return Ran(code if code >= 0 else 128 - code, _left(crew, before))
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int:
@@ -34,3 +55,21 @@ def _waited(process: subprocess.Popen[bytes]) -> int:
         except KeyboardInterrupt:
             # The terminal told the command too; the lock must not be let go before it has ended.
             continue
+
+
+def _left(crew: Crew, before: int) -> LizaError | None:
+    """What is wrong since ``before``, the revision until then; the journal tells, whoever was first to judge it."""
+    try:
+        state = crew.board.read()
+        crew.pass_on_alerts()
+        since = takewhile(lambda record: record.revision > before, journal.newest(crew.paths.journal))
+        told = [alert.removeprefix(_OUTSIDE) for record in since for alert in record.alerts]
+    except LizaError as wrong:
+        return wrong
+    if not told:
+        return None
+    shown = told[:SHOWN] + [f"and {len(told) - SHOWN} more"] * (len(told) > SHOWN)
+    broken = not {str(one) for one in invariants.check(state)}.isdisjoint(told)
+    rules = "a rule" if len(told) == 1 else f"{len(told)} rules"
+    said = f"what the command left on the board stands, and breaks {rules} that held before:"
+    return BoardInconsistent("\n    ".join([said, *shown]), "liza edit" if broken else "liza history -p")
