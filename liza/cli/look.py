@@ -144,7 +144,10 @@ def validate(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="A board, or a directory with one.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Check a board against every rule; exit 1 and each violation when it breaks one. Needs no crew with PATH."""
+    """Check a board against every rule; each violation and exit 1 when it breaks one, exit 4 when it cannot be read.
+
+    Needs no crew with PATH.
+    """
     from liza.verbs.validate import validate as verb
 
     found = verb(path)
@@ -152,4 +155,4 @@ def validate(
         tell.json(found)
     else:
         tell.out(render.validation(found))
-    return 0 if found["valid"] else 1
+    return 0 if found["valid"] else 1 if found["readable"] else 4

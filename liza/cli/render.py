@@ -248,10 +248,13 @@ def _patch(row: str, colour: bool) -> str:
 
 
 def validation(found: Row) -> str:
-    """Every violation in a line, or that there is none."""
+    """Every violation in a line and what to do then, or that there is none."""
     lines = [_violation(one) for one in found["violations"]]
     lines += [f"warning: {warning}" for warning in found["warnings"]]
-    return "\n".join(lines + ([f"{found['path']}: {found['tasks']} tasks, no violation"] if found["valid"] else []))
+    lines.append(
+        f"{found['path']}: {found['tasks']} tasks, no violation" if found["valid"] else f"next: {found['next']}"
+    )
+    return "\n".join(lines)
 
 
 def _violation(one: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,25 +12,32 @@ import msgspec
 from liza.board import document, files, parse, values
 from liza.board.splitter import TABLES
 from liza.rules import invariants
-from liza.rules.errors import BoardInconsistent, Missing, Usage
+from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, Usage
 from liza.rules.model import State
 from liza.verbs.crew import find_crew
 
 
 def validate(path: Path | None) -> dict[str, Any]:
-    """``valid``, every violation, and warnings that break no rule. Raises NoCrew, Missing, Usage."""
-    place = find_crew().paths.state if path is None else _board_in(path)
-    text = _read(place)
-    violations: list[dict[str, str]] = []
-    warnings: list[str] = []
+    """``valid``, ``readable``, every violation, warnings that break no rule, and what comes ``next``.
+
+    Raises NoCrew, Missing, Usage, BoardUnreadable where there is no text to speak of.
+    """
+    crew = find_crew() if path is None else None
+    place = crew.paths.state if crew else _board_in(path or Path())
+    text = crew.board.raw() if crew else _read(place)
     try:
-        state = document.load(text, place.name)
+        # In a crew its end may be missing, which the text alone does not tell.
+        state = crew.board.read() if crew else document.load(text, place.name)
     except BoardInconsistent as broken:
-        violations += list(_unreadable(text)) or [_said(place.name, "text", broken.message, "a board that can be read")]
-        return _told(place, None, violations, warnings)
-    violations += [_said(one.entry, one.field, one.found, one.wanted) for one in invariants.check(state)]
-    warnings += [f"config.{key} is no setting" for key in document.unknown_config(text)]
-    return _told(place, state, violations, warnings)
+        found = list(_unreadable(text)) or [_said(place.name, "text", broken.message, "a board that can be read")]
+        return _told(place, None, found, [], broken.hint if crew else _mend(place))
+    violations = [_said(one.entry, one.field, one.found, one.wanted) for one in invariants.check(state)]
+    warnings = [f"config.{key} is no setting" for key in document.unknown_config(text)]
+    return _told(place, state, violations, warnings, _mend(place) if violations else "")
+
+
+def _mend(place: Path) -> str:
+    return "liza edit" if place.absolute().parent.name == ".liza" else f"$EDITOR {shlex.quote(str(place))}"
 
 
 def _unreadable(text: str) -> Iterator[dict[str, str]]:
@@ -45,8 +53,8 @@ def _unreadable(text: str) -> Iterator[dict[str, str]]:
             try:
                 values.build(inside, wanted)
             except msgspec.ValidationError as wrong:
-                what, _, field = str(wrong).partition(" - at `$")
-                yield _said(name, field.strip("`.") or section, what, "a value that can be read")
+                field, found, sound = values.in_words(wrong, wanted)
+                yield _said(name, field or section, found, sound)
 
 
 def _entries(section: str, kind: Any, inside: Any) -> list[tuple[str, Any, Any]]:
@@ -62,13 +70,17 @@ def _entries(section: str, kind: Any, inside: Any) -> list[tuple[str, Any, Any]]
     return [(section, inside, kind)]
 
 
-def _told(place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str]) -> dict[str, Any]:
+def _told(
+    place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str], next_step: str
+) -> dict[str, Any]:
     return {
         "path": str(place),
         "valid": not violations,
+        "readable": state is not None,
         "tasks": len(state.tasks) if state else None,
         "violations": violations,
         "warnings": warnings,
+        "next": next_step,
     }
 
 
@@ -98,6 +110,6 @@ def _read(place: Path) -> str:
     except FileNotFoundError:
         raise Missing(f"there is no file {place}", "liza validate path/to/state.yaml") from None
     except UnicodeDecodeError as wrong:
-        raise Usage(f"{place} is not UTF-8: {wrong.reason} at byte {wrong.start}", f"file {place}") from None
+        raise BoardUnreadable(f"{place} is not UTF-8: {wrong.reason} at byte {wrong.start}", f"file {place}") from None
     except OSError as wrong:
         raise Missing(f"{place} cannot be read: {wrong.strerror}", f"ls -l {place}") from None

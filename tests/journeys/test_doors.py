@@ -287,11 +287,38 @@ def test_validate_works_outside_a_crew_and_prints_every_violation(crew: Path, tm
     assert (done.returncode, found["valid"]) == (1, False)
     assert {one["entry"] for one in found["violations"]} >= {"t 1", "t2"}
     broken.write_text(text.replace("status: UNCLAIMED", "status: UNCLAIMD").replace("  status: OK", "  status: [1]"))
-    found = json.loads(say(["validate", str(broken), "--json"], tmp_path).stdout)
+    done = say(["validate", str(broken), "--json"], tmp_path)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["readable"]) == (4, False)
     assert [one["entry"] for one in found["violations"]] == ["t1", "t2", "circuit_breaker"]
+    assert found["violations"][0]["found"] == "'UNCLAIMD'"
+    assert found["violations"][0]["wanted"].startswith("one of DRAFT, UNCLAIMED, ")
     broken.write_text("tasks: [\n")
-    assert say(["validate", str(broken)], tmp_path).returncode == 1
+    assert say(["validate", str(broken)], tmp_path).returncode == 4
     assert say(["validate", str(tmp_path / "nothing.yaml")], tmp_path).returncode == 5
+
+
+def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be_read_and_names_the_next_step(
+    crew: Path, here: Here
+) -> None:
+    place = crew / ".liza" / "state.yaml"
+    place.write_bytes(board(crew).replace(b"    done_when:", b"    priority: 77\n    done_when:"))
+    done = here(["validate"])
+    assert (done.returncode, done.stdout.rpartition("\n")[0].splitlines()[-1]) == (1, "next: liza edit")
+    whole = board(crew)
+    for odd, said in (
+        (whole.replace(b"UNCLAIMED", b"UNCLAIMD"), "t1: status is 'UNCLAIMD', wanted one of DRAFT, UNCLAIMED, "),
+        (whole[: whole.index(b"config:")], "the end of .liza/state.yaml is missing"),
+        (b"\xff", "not UTF-8"),
+    ):
+        place.write_bytes(odd)
+        done = here(["validate"])
+        assert (done.returncode, said in done.stdout) == (4, True), done
+        assert "next: liza " in done.stdout
+    place.unlink()
+    done = here(["validate"])
+    assert (done.returncode, "is gone" in done.stderr) == (4, True)
+    assert "next: liza restore --last-good" in done.stderr
 
 
 def test_exactly_one_of_several_claimers_gets_the_task_and_is_told_until_when(crew: Path) -> None:

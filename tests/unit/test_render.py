@@ -123,8 +123,8 @@ def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
 
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
     broken = {"entry": "t", "field": "priority", "found": "12", "wanted": "1 to 9"}
-    found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": []}
-    assert render.validation(found) == "t: priority is 12, wanted 1 to 9"
+    found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": [], "next": "liza edit"}
+    assert render.validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
     assert "no violation" in render.validation({**found, "valid": True, "violations": []})
 
 
