@@ -18,6 +18,7 @@ from liza.rules.decide import Holding, holding
 from liza.rules.errors import NotYours
 from liza.rules.model import State, Task
 from liza.rules.paths import agent_of
+from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_path
 
@@ -71,11 +72,11 @@ class Launcher:
         return session.start(directory.path, argv, place, self._environment(held), command.stdin_text)
 
     def _lay_out(self, state: State, held: Holding) -> str:
-        """The slot of what is held, standing where the run's work begins. Raises GitFailed."""
+        """The slot of what is held, standing where the run's work begins. Raises Missing, GitFailed."""
         worktrees = self.crew.worktrees
         agent = agent_of(held.run)
         if held.kind == "planning":
-            tip = self.crew.git.out("rev-parse", f"refs/heads/{state.config.integration_branch}")
+            tip = tampering.need_integration(self.crew, state)
             worktrees.detach(agent, tip, held.run)
             return agent
         task = taking.find(state, held.task or "")

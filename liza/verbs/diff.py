@@ -11,6 +11,7 @@ from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
+from liza.verbs import tampering
 from liza.verbs.crew import Crew
 
 _SHOWN = ("--no-color", "--no-ext-diff", "--find-renames")
@@ -19,18 +20,18 @@ _SHOWN = ("--no-color", "--no-ext-diff", "--find-renames")
 def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     """The commit under review against where it left integration; of a CLAIMED task, what its worktree holds now.
 
-    ``untracked`` names files that git does not know yet. Raises UnknownId, Refused, GitFailed.
+    ``untracked`` names files that git does not know yet. Raises UnknownId, Refused, Missing, GitFailed.
     """
     state = crew.board.read()
     task = taking.find(state, checked_id(task_id))
     form = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
-        return _at_work(crew, task, state.config.integration_branch, form)
+        return _at_work(crew, task, tampering.need_integration(crew, state), form)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit(crew.git, task)
-        old = crew.git.out("merge-base", state.config.integration_branch, new)
+        old = crew.git.out("merge-base", tampering.need_integration(crew, state), new)
     text = crew.git.out("diff", *_SHOWN, *form, old, new, "--")
     return _told(task, old, new, text)
 

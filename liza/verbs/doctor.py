@@ -91,7 +91,8 @@ def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey
 
 def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey]:
     place = fit(directory, None if crew is None else crew.git.pins)
-    changed = f"{place.dirty_count} files changed (left alone; " if place.dirty_count else "clean ("
+    dirty = place.dirty_count
+    changed = f"{_many(dirty, 'file', 'files')} changed (left alone; " if dirty else "clean ("
     told = f"{place.git_version} · on {place.branch}, {changed}agents start from {str(place.head)[:12]})"
     return told, place
 

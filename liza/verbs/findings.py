@@ -9,7 +9,7 @@ from liza.board import journal
 from liza.board.lock import Lock
 from liza.repo import history, moves
 from liza.repo.pins import Pins
-from liza.rules import choose
+from liza.rules import alarms, choose
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import HISTORY_REF, run_id
@@ -95,9 +95,10 @@ def _supervisors(crew: Crew, state: State) -> Iterator[Finding]:
             continue
         directory, holds = crew.run_dir(run_id(name, agent.runs)), choose.occupation(state, name)
         if directory.exists() and sessions.living(directory):
-            yield Finding(name, f"its session {directory.run} lives on without a supervisor", True, "liza up")
+            told = f"its session {directory.run} lives on without a supervisor"
+            yield Finding(name, told, True, alarms.starting(name))
         elif directory.exists() and holds:
-            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, "liza up")
+            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, alarms.starting(name))
 
 
 def _history(crew: Crew, state: State) -> Iterator[Finding]:

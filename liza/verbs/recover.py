@@ -187,7 +187,7 @@ def _mended(crew: Crew) -> list[str]:
     place = crew.paths.worktrees / ".slots"
     there = {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
     names = sorted({*there, *crew.worktrees.recorded()})
-    tip = crew.git.out("rev-parse", f"refs/heads/{crew.board.read().config.integration_branch}")
+    tip = tampering.need_integration(crew, crew.board.read())
     return [name for name in names if crew.worktrees.mend(name, tip)]
 
 

@@ -15,6 +15,7 @@ from liza.rules.shaping import Wanted
 from liza.verbs import tampering
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew, find_crew
+from liza.verbs.diff import diff
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.recover import recover
@@ -192,11 +193,14 @@ def test_a_rewritten_integration_tells_what_is_gone_and_what_came(crew: Crew) ->
 
 def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way_to_have_it_again(crew: Crew) -> None:
     before = tip(crew)
+    add(crew, [Wanted("c", "Write", "it is there", "c.txt", "README.md")])
+    claim(crew, "coder-1", "c")
     git(crew.paths.root, "branch", "-D", "integration")
     assert looked(crew).moved == "the branch integration is gone"
     for step in (
         lambda: sync(crew),
         lambda: merge(crew),
+        lambda: diff(crew, "c"),
         lambda: recover(crew, "doctor"),
         lambda: tampering.need_integration(crew, crew.board.read()),
     ):
