@@ -88,12 +88,12 @@ def _record() -> None:
     """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
     if "liza.verbs.crew" not in sys.modules:
         return
-    from liza.verbs.crew import find_crew
+    from liza.verbs.crew import crew_above
 
     # What cannot be recorded now stays in the spool; what was typed is done all the same.
     with suppress(LizaError, OSError):
-        crew = find_crew()
-        if crew.board.spool.revisions():
+        crew = crew_above()
+        if crew is not None and crew.board.spool.revisions():
             from liza.verbs.record import record_if_alone
 
             record_if_alone(crew)

@@ -158,6 +158,14 @@ _ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, St
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     """The crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
+    found = crew_above(start, clock)
+    if found is None:
+        raise no_crew((start or _here()).absolute(), clock)
+    return found
+
+
+def crew_above(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
+    """As ``find_crew``; None where there is none, without asking git what is left of one. Raises Refused."""
     named = os.environ.get("LIZA_ROOT")
     if named:
         return _crew(Path(named), clock)
@@ -165,7 +173,7 @@ def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     for directory in (here, *here.parents):
         if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
             return _crew(directory, clock)
-    raise no_crew(here, clock)
+    return None
 
 
 def find_lost(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
