@@ -33,6 +33,7 @@ class Outcome:
         return redacted("\n".join(kept.tail(self.log).splitlines()[-lines:]))
 
 
+FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 LOOK = 1.0  # seconds between two looks at the size of a log
 MARK = "merge"
 """The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
@@ -41,8 +42,14 @@ MARK = "merge"
 def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
     """Run a shell command in ``directory``, its output to ``log``; at the limit its whole group is ended.
 
-    Raises OSError where the log cannot be written.
+    One that somebody killed said neither green nor red: it is run once more. Raises OSError where the log cannot be
+    written.
     """
+    done = _run(command, directory, log, limit, root)
+    return _run(command, directory, log, limit, root) if done.code in FROM_OUTSIDE else done
+
+
+def _run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
     import time
 
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
