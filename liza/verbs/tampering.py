@@ -128,6 +128,9 @@ def with_commit(crew: Crew, found: Moved, commit: str) -> Moved:
 
 def ways(crew: Crew, found: Moved, accept: str = "liza sync") -> str:
     """How to go back, and how to accept it, the likelier one first. Raises GitFailed."""
+    if found.merged and not found.gone:
+        # Back would be without what Liza has merged.
+        return accept
     back = _back(crew, found)
     if found.lost:
         return f"{back}, or to accept it: {accept} --accept-moved"

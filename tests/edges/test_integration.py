@@ -125,6 +125,11 @@ def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_i
     assert "stay MERGED on the board" in crew.paths.alerts.read_text()
     assert looked(crew) == Repository()
     assert sync(crew).more["accepted"] is None
+    mine = git(crew.paths.root, "commit-tree", f"{before}^{{tree}}", "-p", before, "-m", "onto what was given up")
+    git(crew.paths.root, "branch", "-f", "integration", before)
+    assert looked(crew) == Repository()
+    git(crew.paths.root, "branch", "-f", "integration", mine)
+    assert looked(crew).ways == "liza sync"
 
 
 def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_being_told_to(crew: Crew) -> None:
