@@ -15,7 +15,7 @@ from tests.campaign.monkey import Tally, rampage
 from tests.conftest import git
 
 SEED = int(os.environ.get("LIZA_SEED", "1"))
-FAULTS = int(os.environ.get("LIZA_FAULTS", "10"))
+FAULTS = int(os.environ.get("LIZA_FAULTS", "5"))
 CALM = 300.0
 long = pytest.mark.campaign
 

@@ -124,6 +124,7 @@ def kill_but_leave_its_steps(process: subprocess.Popen[str]) -> None:
         process.communicate()
 
 
+@pytest.mark.campaign
 def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_look_at_its_stamp(
     checkout: Checkout, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.journeys.crews import APPROVE, WORK, Crew, history
 
 FEW = 15
@@ -36,6 +38,7 @@ def decorated(text: str) -> str:
     return ("# ⓪ at the very top\n" + text + "# ⑪ at the very end, without a newline").replace("\n", "\r\n")
 
 
+@pytest.mark.campaign
 def test_comments_look_alikes_and_line_ends_are_all_there_after_fifty_transitions(crew: Crew) -> None:
     crew.add(*TASKS)
     typed = crew.notes / "decorated"

@@ -66,11 +66,11 @@ def a_link_outside(root: Path) -> None:
     "lay",
     [
         absent,
-        tracked,
+        pytest.param(tracked, marks=pytest.mark.campaign),
         pytest.param(without_a_final_newline, marks=pytest.mark.campaign),
         pytest.param(with_crlf, marks=pytest.mark.campaign),
         a_link_inside,
-        a_link_outside,
+        pytest.param(a_link_outside, marks=pytest.mark.campaign),
     ],
     ids=lambda one: one.__name__,
 )

@@ -265,6 +265,7 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Callabl
         child.wait()
 
 
+@pytest.mark.campaign
 def test_an_interrupted_demo_stops_all_that_it_started(
     begun: tuple[subprocess.Popen[str], Path, Callable[[], str]],
 ) -> None:
