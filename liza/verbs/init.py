@@ -6,17 +6,19 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from liza.programs import presets
 from liza.repo import brief_filter, exclude, history
+from liza.repo.flock import locked
 from liza.repo.pins import Pins
 from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
 from liza.repo.worktrees import Worktrees
-from liza.rules.errors import Missing, Refused
+from liza.rules.errors import LockTimeout, Missing, Refused
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths
 from liza.verbs import commands, detect, ground, tampering
@@ -26,6 +28,7 @@ from liza.verbs.merge import SLOT
 from liza.verbs.record import record
 
 Say = Callable[[str, str], None]
+_SOON = 0.2  # seconds
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,22 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     """Goal, branch, baseline, board. ``say`` hears each fact as it is known. Raises Missing, Refused, GitFailed."""
     found = fit(directory)
     crew = Crew(Paths(found.root), SystemClock())
+    with ExitStack() as stack:
+        try:
+            # On .git, for .liza can be moved away: what one init makes, another that fails would take out.
+            stack.enter_context(locked(found.root / ".git", timeout=_SOON))
+        except LockTimeout:
+            raise Refused(f"another `liza init` is at work in {found.root}", "liza status") from None
+        return _init(crew, found, options, say)
+
+
+def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
     if crew.paths.state.exists():
         raise Refused(f"{found.root} has a crew already", "liza status")
+    if _was_killed(crew):
+        commands.end_leftovers(crew.paths.root)
+        take_out(crew, found)
+        say("left", "by an init that was killed; taken out again")
     _refuse_foreign(crew)
     ground.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
@@ -57,7 +74,9 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
     # What the repository's own configuration names is not believed before the pins are taken.
     earlier = history.tip(replace(crew.git, pins=Pins.of_person(crew.git)))
     above = earlier[0] if earlier else 0
+    crew.paths.liza.mkdir()
     try:
+        _marker(crew).touch()
         _lay_ground(crew, options, tip, say)
         if spec is None:
             spec = ground.GOAL
@@ -67,10 +86,11 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
         # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
         crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()), above)
+        _marker(crew).unlink()
         if earlier:
             say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")
     except BaseException:
-        take_out(crew, found, tip)
+        take_out(crew, found)
         raise
     record(crew)
     more = {"root": str(found.root), "integration": tip, "tested": bool(command), "revision": above + 1}
@@ -160,14 +180,27 @@ def _integration(git: Git, branch: str, found: Survey) -> str:
     )
 
 
+def _marker(crew: Crew) -> Path:
+    return crew.paths.liza / "init"
+
+
+def _was_killed(crew: Crew) -> bool:
+    """Whether what lies in .liza is what an init left that was killed before there was a board. Asked under the lock,
+    so none is at work."""
+    if crew.paths.liza.is_symlink() or not crew.paths.liza.is_dir():
+        return False
+    journal = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
+    return not any(crew.paths.liza.iterdir()) or (_marker(crew).is_file() and journal <= 1)
+
+
 def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
-    ground.lay(crew)
     branch = options.integration_branch
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
+    ground.lay(crew)
     if made:
         crew.git.out("branch", "--no-track", branch, tip)
     tampering.note_left(crew, tip)
-    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
     brief_filter.install(crew.git)
     Pins.take(crew.git).save(crew.paths.pins)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
@@ -252,15 +285,20 @@ def _board(
     return "\n".join(lines) + "\n"
 
 
-def take_out(crew: Crew, found: Survey, tip: str) -> None:
-    """Leave the repository as it was before init: what this crew made goes, what holds work of its own stays."""
+def take_out(crew: Crew, found: Survey) -> None:
+    """Leave the repository as it was before init: what this crew made goes, what holds work of its own stays.
+
+    Repeatable. Raises GitFailed, OSError.
+    """
     Worktrees(crew.paths, crew.git).remove_all()
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
-    crew.git.out("update-ref", "-d", tampering.LEFT)
-    made = crew.paths.liza / "made.json"
-    branch = json.loads(made.read_text())["branch"] if made.exists() else None
-    if branch and crew.git.out("rev-parse", f"refs/heads/{branch}") == tip and found.branch != branch:
-        crew.git.out("update-ref", "-d", f"refs/heads/{branch}", tip)
+    crew.git.run("update-ref", "-d", tampering.LEFT)
+    place = crew.paths.liza / "made.json"
+    made = json.loads(place.read_text() or "{}") if place.exists() else {}
+    branch, tip = made.get("branch"), made.get("at")
+    if branch and found.branch != branch and crew.git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}").stdout:
+        # Only where it stands as it was made: somebody may have moved it since.
+        crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
     if crew.paths.liza.exists():
         shutil.rmtree(crew.paths.liza)

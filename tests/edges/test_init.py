@@ -1,0 +1,51 @@
+"""init, said twice at once, and killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from liza.programs import processes
+from liza.repo.flock import locked
+from liza.rules.errors import Refused
+from liza.verbs.commands import MARK
+from liza.verbs.init import InitOptions, init
+from tests.conftest import git
+from tests.journeys.crews import BIN
+
+
+def test_while_an_init_is_at_work_another_is_refused_and_makes_and_takes_out_nothing(repo: Path) -> None:
+    with locked(repo / ".git"), pytest.raises(Refused, match="another"):
+        init(repo, InitOptions(goal="g", no_test=True))
+    assert not (repo / ".liza").exists()
+
+
+def test_an_init_that_fails_takes_out_what_it_made_and_leaves_the_lock(repo: Path) -> None:
+    before = git(repo, "for-each-ref"), (repo / ".git" / "info" / "exclude").read_bytes()
+    with pytest.raises(Refused, match="red"):
+        init(repo, InitOptions(goal="g", test="false"))
+    assert (git(repo, "for-each-ref"), (repo / ".git" / "info" / "exclude").read_bytes()) == before
+    assert not (repo / ".liza").exists()
+    init(repo, InitOptions(goal="g", no_test=True))
+
+
+def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the_first_is_left(repo: Path) -> None:
+    words = [BIN / "liza", "init", "g", "--test", "sh -c 'kill -9 $(ps -o ppid= -p $PPID); sleep 600'"]
+    assert subprocess.run(words, cwd=repo, check=False, capture_output=True).returncode == -9
+    assert (repo / ".liza").is_dir()
+    init(repo, InitOptions(goal="g", no_test=True))
+    assert processes.with_run(MARK, repo) == ()
+    assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
+    assert not (repo / ".liza" / "init").exists()
+
+
+def test_a_board_deleted_later_is_not_taken_for_an_init_that_was_killed(repo: Path) -> None:
+    init(repo, InitOptions(goal="g", no_test=True))
+    (repo / ".liza" / "specs" / "mine.md").write_text("mine\n")
+    (repo / ".liza" / "state.yaml").unlink()
+    with pytest.raises(Refused, match="board"):
+        init(repo, InitOptions(goal="again", no_test=True))
+    assert (repo / ".liza" / "specs" / "mine.md").exists()
