@@ -69,7 +69,7 @@ def a_link_outside(root: Path) -> None:
         pytest.param(tracked, marks=pytest.mark.campaign),
         pytest.param(without_a_final_newline, marks=pytest.mark.campaign),
         pytest.param(with_crlf, marks=pytest.mark.campaign),
-        a_link_inside,
+        pytest.param(a_link_inside, marks=pytest.mark.campaign),
         pytest.param(a_link_outside, marks=pytest.mark.campaign),
     ],
     ids=lambda one: one.__name__,

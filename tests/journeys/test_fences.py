@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.crews import Crew
 
 TRY = """\
@@ -108,6 +110,7 @@ def commit(crew: Crew, task: str, text: str) -> Path:
     return there
 
 
+@pytest.mark.campaign
 def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.liza("claim", "task-1", "--agent", "coder-1")

@@ -121,6 +121,7 @@ def test_red_tests_on_the_candidate_send_a_task_back_and_set_up_and_copies_are_i
         assert crew.git("ls-tree", "-r", "--name-only", "integration").split() == ["README.md", "task-1.txt"]
 
 
+@pytest.mark.campaign
 def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_done_again(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with started(tmp_path, integration_command=f'echo "$$" > "{notes}/testing"; read line < "{notes}/gate"') as crew:

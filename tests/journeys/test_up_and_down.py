@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from liza.verbs.crew import find_crew
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
@@ -167,6 +169,7 @@ def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(t
     assert [path for path in (crew.root / ".git").rglob("*liza*") if path.is_file()] == []
 
 
+@pytest.mark.campaign
 def test_a_purge_keeps_what_is_merged_nowhere_and_says_so(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     before = world(crew.root)
