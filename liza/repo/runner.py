@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -64,6 +66,7 @@ _ENVIRONMENT = {
 }
 
 _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
+_REF = re.compile(r"refs/[^\0^~:]+")
 _LONGEST_PATH = 4096 + 16
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
@@ -207,9 +210,11 @@ class Git:
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _refuse_endless(self, verb: str) -> None:
-        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory. Or where
-        the repository itself leads to another one: git asks that file for refs, whatever the environment says."""
+    def _refuse_endless(self, args: Sequence[str]) -> None:
+        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory, at a pipe
+        it would wait. Or where the repository itself leads to another one: git asks that file for refs, whatever the
+        environment says."""
+        verb = args[0]
         if self.common is not None and self.common == self.git_dir and os.path.lexists(self.common / "commondir"):
             place = self.common / "commondir"
             raise GitFailed(f"git {verb} was not run: {place} leads into another repository", f"rm {place}")
@@ -223,10 +228,14 @@ class Git:
                 raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {place}") from error
             if not stat.S_ISREG(found.st_mode):
                 raise GitFailed(f"git {verb} was not run: {place} is no plain file any more", f"ls -lL {place}")
+        for place in _small(args, self.git_dir or _git_dir_of(self.directory), common):
+            if _never_ends(place):
+                hint = shlex.join(["rm", str(place)])
+                raise GitFailed(f"git {verb} was not run: {place} is no file but something that never ends", hint)
 
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
         library, missing = _library()
-        self._refuse_endless(args[0])
+        self._refuse_endless(args)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
@@ -277,12 +286,37 @@ def _library() -> tuple[Any, type[Exception]]:
 def _common_of(directory: Path) -> Path | None:
     """The git directory that the work trees of a repository share, without asking git; None where that is not told."""
     place = directory / ".git"
+    own = _git_dir_of(directory)
+    return own if own is None or own == place else own.parent.parent
+
+
+def _git_dir_of(directory: Path) -> Path | None:
+    """The git directory of a work tree, without asking git; None where that is not told."""
+    place = directory / ".git"
     if place.is_dir():
         return place
     if not place.is_file() or place.stat().st_size > _LONGEST_PATH:
         return None
     named = place.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    return (directory / named).parent.parent
+    return directory / named
+
+
+def _small(args: Sequence[str], own: Path | None, common: Path | None) -> set[Path]:
+    """The files of the state of a work tree, and of the refs that these arguments spell out, there or not."""
+    found = set() if own is None else {own / "HEAD", own / "index"}
+    if common is not None:
+        refs = (_REF.match(word) for word in args)
+        found |= {common / "HEAD", *(common / ref.group() for ref in refs if ref)}
+    return found
+
+
+def _never_ends(place: Path) -> bool:
+    """Whether a pipe, a device or a socket stands there. Of everything else that is wrong git tells by itself."""
+    try:
+        mode = place.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _end(process: Any) -> None:

@@ -140,3 +140,22 @@ def test_git_is_not_run_where_a_file_that_it_reads_whole_never_ends(repo: Path, 
     for directory in (repo, tmp_path / "linked"):
         with pytest.raises(GitFailed, match="no plain file"):
             Git(directory).out("status")
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "refs/heads/main"])
+def test_git_is_not_run_where_it_would_wait_for_ever_at_a_pipe_and_taking_that_away_leads_on(
+    repo: Path, tmp_path: Path, name: str
+) -> None:
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    for directory, git_dir in ((repo, repo / ".git"), (tmp_path / "linked", repo / ".git" / "worktrees" / "linked")):
+        place = (repo / ".git" if name.startswith("refs/") else git_dir) / name
+        before = place.read_bytes()
+        place.unlink()
+        os.mkfifo(place)
+        for runner in (Git(directory), Git(directory).inside(directory, git_dir, repo / ".git")):
+            with pytest.raises(GitFailed, match="never ends") as caught:
+                runner.out("rev-parse", "refs/heads/main^{commit}", timeout=5)
+            assert caught.value.hint == f"rm {place}"
+        place.unlink()
+        place.write_bytes(before)
+        assert Git(directory).out("rev-parse", "refs/heads/main^{commit}") == Git(directory).out("rev-parse", "HEAD")
