@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from liza.repo import plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
 
@@ -107,12 +108,13 @@ class Pins:
 
     @classmethod
     def load(cls, path: Path) -> Pins:
-        """The pins that were saved. Raises Missing where there are none or they cannot be read."""
+        """The pins that were saved. Raises Missing where there are none or they cannot be read, GitFailed where what
+        stands there is no file."""
         try:
-            words = json.loads(path.read_text())
+            words = json.loads(plain.read(path))
             config = {key: tuple(values) for key, values in words["config"].items()}
             return cls(config, dict(words["hooks"]), dict(words.get("substitutes", {})))
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
 
     def save(self, path: Path) -> None:

@@ -7,9 +7,11 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from liza import faults
+from liza.repo import plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 
@@ -162,10 +164,10 @@ def leave(worktrees: Path, place: Path) -> None:
 def read_owner(admin: Path) -> Owner | None:
     """Who has the slot; None where nobody has. Raises GitFailed where the file cannot be understood."""
     try:
-        return _owner(json.loads((admin / _OWNER).read_text()))
+        return _owner(json.loads(plain.read(admin / _OWNER)))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, GitFailed) as error:
         raise GitFailed(f"{admin / _OWNER} cannot be read: {error}", "liza doctor --fix") from error
 
 
@@ -178,7 +180,7 @@ def known_owner(admin: Path) -> Owner | None:
         known = read_owner(admin)
     except GitFailed:
         known = None
-    head = (admin / "HEAD").read_text(errors="replace").strip()
+    head = plain.read(admin / "HEAD").decode(errors="replace").strip()
     if known is not None or not head.startswith(_TASKS):
         return known
     return Owner(head.removeprefix(_TASKS), "unknown", done=True)
@@ -206,8 +208,11 @@ def record_anew(slot: Path, common: Path, commit: str) -> Path:
 
 
 def write_owner(admin: Path, owner: Owner | None) -> None:
-    """Write aside and rename; None takes the file away."""
+    """Write aside and rename; None takes the file away. A directory in its place is kept under another name."""
     place = admin / _OWNER
+    if place.is_dir() and not place.is_symlink():
+        names = (place.with_name(f"{_OWNER}.odd{number or ''}") for number in count())
+        place.rename(next(name for name in names if not os.path.lexists(name)))
     if owner is None:
         place.unlink(missing_ok=True)
         faults.point("unlinked", "owner")

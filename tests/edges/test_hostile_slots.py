@@ -13,7 +13,8 @@ import pytest
 
 from liza.programs import instructions, presets
 from liza.programs.rundir import Record, RunDir
-from liza.repo import _filter, marked
+from liza.repo import _filter, marked, slots
+from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.repo.salvage import salvage
 from liza.rules.errors import GitFailed, LizaError
@@ -232,3 +233,34 @@ def test_pins_that_an_agent_took_away_stop_everything_until_a_person_mends_them(
     assert place.ran() == []
     assert doctor(place.root, fix=True).settled
     assert place.ran() == []
+
+
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a directory": lambda path: (path / "x").mkdir(parents=True),
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+    "2 GB": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 2 << 30),
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "pins.json"
+    NO_FILES[kind](path)
+    with pytest.raises(GitFailed, match="no file of a sensible size") as caught:
+        Pins.load(path)
+    assert caught.value.hint == f"mv {path} {path}.odd"
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_an_owner_that_is_no_file_is_told_by_the_branch_and_is_written_anew(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "HEAD").write_text("ref: refs/heads/task/task-1\n")
+    for owner in (slots.Owner("task-1", "coder-1.1", done=True), None):
+        NO_FILES[kind](tmp_path / "liza")
+        with pytest.raises(GitFailed, match="cannot be read") as caught:
+            slots.read_owner(tmp_path)
+        assert caught.value.hint == "liza doctor --fix"
+        assert slots.known_owner(tmp_path) == slots.Owner("task-1", "unknown", done=True)
+        slots.write_owner(tmp_path, owner)
+        assert slots.read_owner(tmp_path) == owner
+        (tmp_path / "liza").unlink(missing_ok=True)
