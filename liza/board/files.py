@@ -32,6 +32,12 @@ _HINTS: Final = {
     errno.EFBIG: "ulimit -f",
 }
 
+_BLOCKED: Final = {
+    *(errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY),
+    # A directory was to be made where something else stands.
+    errno.EEXIST,
+}
+
 
 @contextlib.contextmanager
 def named() -> Iterator[None]:
@@ -48,7 +54,7 @@ def _refused(error: OSError) -> DiskRefused:
     hint = _HINTS.get(error.errno or 0)
     if hint is None:
         word = shlex.quote(str(place))
-        blocked = error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY)
+        blocked = error.errno in _BLOCKED
         hint = "liza doctor" if not place else f"mv {word} {word}.odd" if blocked else f"ls -ld {word}"
     return DiskRefused(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
 

@@ -56,8 +56,9 @@ class Spool:
         """Adds a revision."""
         files.swap(self._directory / str(item.revision), msgspec.json.encode(item))
 
+    @files.named()
     def revisions(self) -> list[int]:
-        """The revisions that wait, ascending."""
+        """The revisions that wait, ascending. Raises DiskRefused where no directory stands there."""
         try:
             return sorted(int(path.name) for path in self._directory.iterdir() if path.name.isdecimal())
         except FileNotFoundError:
@@ -94,8 +95,9 @@ class Spool:
         except (OSError, ValueError):
             return None
 
+    @files.named()
     def size(self) -> int:
-        """Bytes that wait."""
+        """Bytes that wait. Raises DiskRefused where no directory stands there."""
         total = 0
         for revision in self.revisions():
             try:
