@@ -153,8 +153,10 @@ def down(
         return
     done = verbs.purge(crew)
     if as_json:
-        tell.json({"gone": done.gone, "kept": done.kept})
+        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread})
         return
     tell.out(f"Liza is gone from this repository, and with it {', '.join(done.gone) or 'no branch'}.")
     for ref in done.kept:
         tell.out(f"  kept {ref}: what it holds is nowhere else")
+    for name in done.unread:
+        tell.out(f"  not read: {name}, neither a file nor a link to keep")

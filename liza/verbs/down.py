@@ -16,13 +16,11 @@ from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import Refused
 from liza.rules.paths import HISTORY_REF
-from liza.verbs import commands, tampering, texts
+from liza.verbs import commands, kept_specs, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.ground import goal_page
 
-SPECS_REF = "refs/liza/specs"
 SALVAGES = "refs/liza/salvage/"
 PATIENCE = 40.0
 SHORT = 8.0
@@ -30,10 +28,11 @@ SHORT = 8.0
 
 @dataclass(frozen=True)
 class Purged:
-    """What went, and what stayed because it is nowhere else."""
+    """What went, what stayed because it is nowhere else, and what went from .liza/specs without being read."""
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 def down(crew: Crew, *, now: bool = False) -> Answer:
@@ -101,9 +100,20 @@ def _ended(crew: Crew, run: str) -> bool:
 def purge(crew: Crew) -> Purged:
     """Stop the crew and leave the repository as it was before init. Commits that are nowhere else keep their branch.
 
-    Raises Refused, GitFailed.
+    Raises Refused, GitFailed, Missing.
     """
+    lock = Lock(crew.paths.locks / "purge.lock")
+    if not lock.try_acquire():
+        raise Refused("another purge is under way", "liza status")
+    try:
+        return _purge(crew)
+    finally:
+        lock.release()
+
+
+def _purge(crew: Crew) -> Purged:
     down(crew)
+    specs = kept_specs.keep(crew)
     found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
@@ -112,8 +122,8 @@ def purge(crew: Crew) -> Purged:
     gone, kept = _branches(crew, made, found.branch)
     _refs(crew, "refs/liza/candidates")
     _refs(crew, "refs/liza/laid-back")
-    if _keep_specs(crew):
-        kept.append(SPECS_REF)
+    if specs.saved:
+        kept.append(kept_specs.SPECS_REF)
     if kept:
         # What stays is explained by the history, so that stays too.
         kept.append(HISTORY_REF)
@@ -121,24 +131,7 @@ def purge(crew: Crew) -> Purged:
         _refs(crew, HISTORY_REF)
         gone.append(HISTORY_REF)
     shutil.rmtree(crew.paths.liza)
-    return Purged(tuple(gone), tuple(kept))
-
-
-def _keep_specs(crew: Crew) -> bool:
-    """Save what a person wrote below .liza/specs as a commit, which is nowhere else; whether there was anything."""
-    untouched = goal_page(crew.board.read().goal.description)
-    named = {path.relative_to(crew.paths.specs): path for path in sorted(crew.paths.specs.rglob("*.md"))}
-    own = {name: path for name, path in named.items() if name.parts[0] not in texts.SPECS}
-    written = {name: path for name, path in own.items() if path.read_text(errors="replace") != untouched}
-    if not written:
-        return False
-    aside = crew.git.having(GIT_INDEX_FILE=str(crew.paths.tx / "specs.index"))
-    for name, path in written.items():
-        blob = aside.out("hash-object", "-w", "--", str(path))
-        aside.out("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}")
-    commit = crew.git.signed().out("commit-tree", aside.out("write-tree"), "-m", "The specs that were in .liza/specs")
-    crew.git.out("update-ref", SPECS_REF, commit)
-    return True
+    return Purged(tuple(gone), tuple(kept), specs.unread)
 
 
 def _made(path: Path) -> str | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from liza.board.lock import Lock
+from liza.rules.errors import Refused
 from liza.rules.shaping import Wanted
-from liza.verbs import tampering
+from liza.verbs import kept_specs, tampering
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew
 from liza.verbs.down import Purged, purge
@@ -84,3 +89,89 @@ def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew
     assert tampering.LEFT in done.kept
     assert git(crew.paths.root, "rev-parse", tampering.LEFT) == before
     assert git(crew.paths.root, "show", f"{tampering.LEFT}:b.txt") == "x"
+
+
+def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link_and_reads_no_pipe(
+    crew: Crew,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    merged_by_the_person(crew)
+    specs, root = crew.paths.specs, crew.paths.root
+    (root / ".git" / "info" / "attributes").write_text("* text eol=lf\n")
+    (specs / "deep" / "er").mkdir(parents=True)
+    (specs / "deep" / "er" / "a table\nof two.csv").write_bytes(b"a,b\r\n\xff\r\n")
+    (specs / "architecture" / "own.txt").write_text("own\n")
+    laid = next(path for path in sorted((specs / "protocols").iterdir()) if path.is_file())
+    laid.write_text("changed by hand\n")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret").write_text("a secret of this machine\n")
+    (specs / "elsewhere.md").symlink_to(tmp_path / "private" / "secret")
+    (specs / "folder").symlink_to(tmp_path / "private")
+    os.mkfifo(specs / "pipe.md")
+    done = purge(crew)
+    assert done.kept == ("refs/liza/specs", "refs/liza/blackboard")
+    assert done.unread == (".liza/specs/pipe.md",)
+    rows = git(root, "ls-tree", "-r", "-z", "refs/liza/specs").split("\0")
+    assert {row.split("\t")[1]: row.split(" ")[0] for row in rows if row} == {
+        "architecture/own.txt": "100644",
+        "deep/er/a table\nof two.csv": "100644",
+        "elsewhere.md": "120000",
+        "folder": "120000",
+        f"protocols/{laid.name}": "100644",
+    }
+    kept = crew.git.raw("cat-file", "blob", "refs/liza/specs:deep/er/a table\nof two.csv")
+    assert kept == b"a,b\r\n\xff\r\n"
+    assert git(root, "show", "refs/liza/specs:folder") == str(tmp_path / "private")
+    assert not crew.paths.liza.exists()
+
+
+def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not_mix(crew: Crew) -> None:  # noqa: F811
+    root, notes = crew.paths.root, crew.paths.specs / "notes.txt"
+    notes.write_text("first\n")
+    kept_specs.keep(crew)
+    first = git(root, "rev-parse", "refs/liza/specs")
+    kept_specs.keep(crew)
+    assert git(root, "rev-parse", "refs/liza/specs") == first
+    notes.rename(notes.with_name("other.txt"))
+    purge(crew)
+    assert git(root, "rev-parse", "refs/liza/specs^") == first
+    assert git(root, "ls-tree", "-r", "--name-only", "refs/liza/specs") == "other.txt"
+    assert git(root, "show", "refs/liza/specs^:notes.txt") == "first"
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("huge.bin", kept_specs.LARGEST + 1), (".git/config", 3)], ids=["too large", "no name for git"]
+)
+def test_a_spec_that_cannot_be_saved_stops_the_purge_by_name_before_anything_is_removed(
+    crew: Crew,  # noqa: F811
+    name: str,
+    size: int,
+) -> None:
+    before, path = refs(crew), crew.paths.specs / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    os.truncate(path, size)
+    with pytest.raises(Refused, match=name) as refused:
+        purge(crew)
+    assert refused.value.hint
+    assert path.exists()
+    assert crew.paths.slot("s1").is_dir()
+    assert refs(crew) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["notes.txt", "deep"])
+def test_a_spec_that_nobody_may_read_stops_the_purge_by_name(crew: Crew, name: str) -> None:  # noqa: F811
+    path = crew.paths.specs / name
+    path.touch() if "." in name else path.mkdir()
+    path.chmod(0)
+    with pytest.raises(Refused, match=f"{name}.* cannot be saved: Permission denied"):
+        purge(crew)
+    path.chmod(0o700)
+    assert crew.paths.slot("s1").is_dir()
+
+
+def test_of_two_purges_at_once_the_second_is_refused_with_a_sentence(crew: Crew) -> None:  # noqa: F811
+    with Lock(crew.paths.locks / "purge.lock"), pytest.raises(Refused, match="another purge is under way"):
+        purge(crew)
+    assert crew.paths.slot("s1").is_dir()
