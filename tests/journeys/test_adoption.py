@@ -87,6 +87,7 @@ def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_s
     assert again.stop() == 0
 
 
+@pytest.mark.campaign
 def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_goes_on(crew: Crew) -> None:
     program = killed(crew, "submit")
     assert "coder-1.1" in crew.liza("down", "--json")
@@ -97,6 +98,7 @@ def test_down_ends_the_session_of_a_supervisor_that_was_killed_and_the_next_one_
     assert (task.run, task.iteration) == ("coder-1.2", 1)
 
 
+@pytest.mark.campaign
 def test_a_review_goes_on_under_a_restarted_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

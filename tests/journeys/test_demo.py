@@ -127,6 +127,7 @@ def in_order(wanted: list[str], found: list[str]) -> bool:
     return all(one in rest for one in wanted)
 
 
+@pytest.mark.campaign
 def test_the_demo_ends_well_with_every_task_merged_and_the_goal_reached(shown: Facts) -> None:
     assert shown["code"] == 0, shown["out"][-3000:] + shown["err"]
     assert {task["status"] for task in shown["tasks"].values()} == {"MERGED"}

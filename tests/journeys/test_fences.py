@@ -140,6 +140,7 @@ def test_a_run_says_nothing_any_more_after_its_task_was_released_or_resumed(crew
     assert crew.state().revision == before
 
 
+@pytest.mark.campaign
 def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None:
     crew.add("task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")

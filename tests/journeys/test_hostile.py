@@ -110,6 +110,7 @@ def test_an_edit_from_outside_that_overwrote_something_stands_in_status_and_in_t
         assert "overwrote revision" in crew.paths.alerts.read_text()
 
 
+@pytest.mark.campaign
 def test_an_agent_that_deletes_gits_records_of_its_worktree_is_settled_and_its_task_is_merged(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
@@ -204,6 +205,7 @@ def test_what_an_agent_says_stands_nowhere_with_its_secrets_and_what_a_person_sa
         assert not {"\x1b", "\x07", "\u202e"} & set("".join(said.values()))
 
 
+@pytest.mark.campaign
 def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_can_be_read(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
@@ -223,6 +225,7 @@ def test_a_program_that_never_stops_talking_fills_no_disk_and_what_it_said_last_
         assert log.stat().st_size < 64 << 20
 
 
+@pytest.mark.campaign
 def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_told_once_and_work_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -258,6 +261,7 @@ def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_tol
         assert "moved outside" not in str(crew.json("status")["alerts"])
 
 
+@pytest.mark.campaign
 def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_theirs(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = tmp_path / "mine"

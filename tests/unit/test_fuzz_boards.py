@@ -204,7 +204,7 @@ def _others_stand(known: Document, made: Document) -> None:
             assert part.text.rstrip("\r\n ") in made.text
 
 
-PLAIN = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+PLAIN = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 
 

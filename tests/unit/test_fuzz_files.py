@@ -22,7 +22,7 @@ from tests.conftest import FakeClock
 from tests.edges.test_board_store import FIRST
 
 CORPUS = Path(__file__).parents[1] / "data/fuzz"
-SHORT = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+SHORT = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=800, suppress_health_check=list(HealthCheck))
 
 

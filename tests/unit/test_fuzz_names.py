@@ -19,7 +19,7 @@ from liza.rules.paths import agent_id, agent_of, branch_of, task_id
 from tests.unit.test_programs_brief import TASK, context
 
 CORPUS = Path(__file__).parents[1] / "data/fuzz"
-SHORT = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+SHORT = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=1200, suppress_health_check=list(HealthCheck))
 NAMES = st.one_of(
     st.text(max_size=12),
