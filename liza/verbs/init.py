@@ -293,6 +293,7 @@ def take_out(crew: Crew, found: Survey) -> None:
     Worktrees(crew.paths, crew.git).remove_all()
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
+    # One that was killed early enough has not written it.
     crew.git.run("update-ref", "-d", tampering.LEFT)
     place = crew.paths.liza / "made.json"
     made = json.loads(place.read_text() or "{}") if place.exists() else {}

@@ -26,14 +26,20 @@ from liza.verbs.verdict import verdict
 from tests.conftest import GIT_CONFIG, git
 
 
-def work(crew: Crew, task: str) -> None:
-    """A task from words to merge, by hand."""
+def claimed(crew: Crew, task: str = "c") -> Path:
+    """A task with a commit on its branch that is merged nowhere; its worktree."""
     add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
     claim(crew, "coder-1", task)
     there = crew.paths.link(task).resolve()
     (there / f"{task}.txt").write_text("x\n")
     git(there, "add", "-A")
     git(there, "commit", "-q", "-m", f"work on {task}")
+    return there
+
+
+def work(crew: Crew, task: str) -> None:
+    """A task from words to merge, by hand."""
+    there = claimed(crew, task)
     with chdir(there):
         submit(find_crew(crew.paths.root))
     verdict(crew, "approve", "seen", task_id=task)

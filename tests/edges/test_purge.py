@@ -9,29 +9,17 @@ import pytest
 
 from liza.board.lock import Lock
 from liza.rules.errors import Refused
-from liza.rules.shaping import Wanted
 from liza.verbs import kept_specs, tampering
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew
 from liza.verbs.down import Purged, purge
-from liza.verbs.task import add, release
+from liza.verbs.task import release
 from tests.conftest import git
-from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
+from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
 
 def refs(crew: Crew) -> set[str]:  # noqa: F811
     return set(git(crew.paths.root, "for-each-ref", "--format=%(refname)").split())
-
-
-def claimed(crew: Crew, task: str = "c") -> Path:  # noqa: F811
-    """A task with a commit on its branch that is merged nowhere; its worktree."""
-    add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
-    claim(crew, "coder-1", task)
-    there = crew.paths.link(task).resolve()
-    (there / f"{task}.txt").write_text("x\n")
-    git(there, "add", "-A")
-    git(there, "commit", "-q", "-m", f"work on {task}")
-    return there
 
 
 def merged_by_the_person(crew: Crew) -> None:  # noqa: F811

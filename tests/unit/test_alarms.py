@@ -88,8 +88,8 @@ def test_a_task_that_was_stopped_waits_quietly_while_its_supervisor_lives() -> N
     assert kinds(board(claimed(handoff_pending=True)), offline) == ["expired_lease"]
 
 
-def test_a_lapsed_review_lease_points_at_the_reviewer() -> None:
-    waiting = task(
+def in_a_lapsed_review() -> Task:
+    return task(
         status=Status.READY_FOR_REVIEW,
         assigned_to="coder-1",
         worktree="s1",
@@ -99,7 +99,10 @@ def test_a_lapsed_review_lease_points_at_the_reviewer() -> None:
         review_run="code-reviewer-1.2",
         review_lease_expires=PAST,
     )
-    found = only(board(waiting))
+
+
+def test_a_lapsed_review_lease_points_at_the_reviewer() -> None:
+    found = only(board(in_a_lapsed_review()))
     assert (found.kind, found.next) == ("expired_review_lease", "liza logs code-reviewer-1")
 
 
@@ -262,17 +265,7 @@ def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alar
     assert "coder-1 holds t, and its supervisor is gone" in found.message
     assert kinds(board(claimed(lease_expires=PAST)), gone) == ["expired_lease"]
     assert kinds(board(claimed(lease_expires=FUTURE)), Seen(left=CRASHED, alone=gone.alone)) == ["supervisor_left"]
-    under_review = task(
-        status=Status.READY_FOR_REVIEW,
-        assigned_to="coder-1",
-        worktree="s1",
-        base_commit=COMMIT,
-        review_commit=COMMIT,
-        reviewing_by="code-reviewer-1",
-        review_run="code-reviewer-1.2",
-        review_lease_expires=PAST,
-    )
-    reviewer = only(board(under_review), Seen(alone=frozenset({"code-reviewer-1"})))
+    reviewer = only(board(in_a_lapsed_review()), Seen(alone=frozenset({"code-reviewer-1"})))
     assert "code-reviewer-1 holds the review of t" in reviewer.message
     hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
     planner = only(board(task(), planning=hangs), Seen(alone=frozenset({"planner-1"})))
