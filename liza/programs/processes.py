@@ -21,6 +21,8 @@ from liza.rules.model import Identity
 
 PROC = Path("/proc")
 _BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
+_KTHREAD = 0x00200000  # PF_KTHREAD of the kernel's linux/sched.h, in the flags of /proc/<pid>/stat
+_EXEC = 0.5  # seconds that a process may take from one program to the next before its environment is taken for empty
 _ROUND = 0.25  # seconds that one round of killing waits for its dead
 
 
@@ -129,9 +131,30 @@ def with_run(run: str, root: Path) -> tuple[int, ...]:
     for pid in _pids():
         # A process of another user, or one that went meanwhile, is not of this run as far as can be seen.
         with suppress(OSError):
-            if wanted <= set((PROC / str(pid) / "environ").read_bytes().split(b"\0")):
+            if wanted <= set(_environment(pid).split(b"\0")):
                 found.append(pid)
     return tuple(found)
+
+
+def _environment(pid: int) -> bytes:
+    """What a process was given; what is between two programs has none to show for a moment, and is asked again.
+
+    Raises:
+        OSError: it is another user's, or gone.
+    """
+    at = PROC / str(pid) / "environ"
+    if shown := at.read_bytes():
+        return shown
+    end = time.monotonic() + _EXEC
+    while _in_exec(pid) and time.monotonic() < end:
+        time.sleep(0.001)
+    return at.read_bytes()
+
+
+def _in_exec(pid: int) -> bool:
+    """Whether the kernel is still laying out the program's memory: neither a thread of its own, nor dead, nor laid out."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KTHREAD and fields[48] == b"0"
 
 
 def having_open(pattern: str) -> dict[int, str]:

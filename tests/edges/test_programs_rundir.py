@@ -236,6 +236,18 @@ def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_pat
             child.wait()
 
 
+def test_a_process_that_is_between_two_programs_is_seen_all_the_same(tmp_path: Path) -> None:
+    """The kernel shows no environment until the new program is laid out: one look in ten came too early."""
+    env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
+    for _ in range(100):
+        born = subprocess.Popen(["sleep", "60"], env=env)
+        try:
+            assert processes.with_run("coder-1.1", tmp_path) == (born.pid,)
+        finally:
+            born.kill()
+            born.wait()
+
+
 def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
     script = "fork() { sleep 0.01; (fork) & (sleep 60) & wait; }; (setsid sh -c 'sleep 60' &); fork"
