@@ -152,9 +152,11 @@ def _environment(pid: int) -> bytes:
 
 
 def _in_exec(pid: int) -> bool:
-    """Whether the kernel is still laying out the program's memory: neither a thread of its own, nor dead, nor laid out."""
+    """Whether the kernel is still laying out the program's memory."""
     fields = _stat(pid)
-    return fields is not None and fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KTHREAD and fields[48] == b"0"
+    if fields is None or fields[0] in (b"Z", b"X") or int(fields[6]) & _KTHREAD:
+        return False
+    return fields[48] == b"0"
 
 
 def having_open(pattern: str) -> dict[int, str]:
