@@ -41,13 +41,18 @@ class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True, rename={"pass_": "pass"}):
-    """Where the program takes hooks from. ``informational`` ones are texts that it may read, and run nothing."""
+    """Where the program takes hooks from. ``informational`` ones are texts that it may read, and run nothing.
+
+    ``args`` and ``env`` are what it needs besides, so that it runs them without asking a person to trust them.
+    """
 
     provider: str = ""
     file: str = ""
     pass_: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     informational: bool = False
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Dialog(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,8 +62,44 @@ class Dialog(Entry, frozen=True, kw_only=True, omit_defaults=True):
     match: str
 
 
+class Usage(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a program's own output says what a session used. A path names keys from the outside in, with dots.
+
+    ``form``: an object a line, one document, or plain text, whose ``pattern`` has groups named ``input``, ``output``
+    and ``cost``. ``when`` names what an object must hold at a path to count; the figures of all that do are added up
+    (``combine`` sum), or the last one's taken, or the largest. ``cached`` is part of ``input``. ``cost`` is in US
+    dollars. ``session`` is where the id of the conversation stands, in any object.
+    """
+
+    form: Literal["json-lines", "json", "text"] = "json-lines"
+    when: dict[str, str] = msgspec.field(default_factory=dict)
+    combine: Literal["sum", "last", "most"] = "sum"
+    input: tuple[str, ...] = ()
+    cached: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
+    cost: str = ""
+    session: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A regular expression over the end of the output that tells what kept the model from answering.
+
+    ``kind``: login (only a person can mend it), quota (it goes by by itself), server (it answers errors). The groups
+    ``seconds``, ``minutes`` or ``time`` of a quota's say when it is over. ``retried``: the program tries again by
+    itself, so that one sight of it says nothing yet.
+    """
+
+    kind: Literal["login", "quota", "server"]
+    match: str
+    retried: bool = False
+
+
 class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """One agent program. Times are seconds. ``exit_codes``: what a code of its own means as one of Liza's words.
+
+    ``verified`` says with which version what was seen. ``first_run`` are words that keep away the questions of a first
+    start, such as whether to trust a directory ({cwd}), without a change to the person's own settings.
 
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
@@ -67,6 +108,7 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     command: str = ""
     args: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
+    verified: str = ""
     install: str = ""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     env_allow: tuple[str, ...] = ()
@@ -76,6 +118,7 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     config_dir_env: str = ""
     session_id_env: str = ""
     add_dirs: tuple[str, ...] = ()
+    first_run: tuple[str, ...] = ()
     ready_prompt: str = ""
     ready_timeout: int = 60
     login_signs: tuple[str, ...] = ()
@@ -85,6 +128,8 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     resume: ResumeStyle = ResumeStyle()
     hooks: Hooks = Hooks()
     dialogs: tuple[Dialog, ...] = ()
+    usage: Usage = Usage()
+    failures: tuple[Failure, ...] = ()
     exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
 
     @property

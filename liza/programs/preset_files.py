@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from liza.programs import aside
-from liza.programs.preset import Dialog, Hooks, Mode, Permissions, Preset, ResumeStyle
+from liza.programs import aside, preset
+from liza.programs.preset import Preset
 from liza.rules.errors import Missing, Usage
 from liza.rules.paths import ROLES
 
@@ -34,12 +34,14 @@ def _keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 _ROW = tuple(key for key in _keys(Preset) if key != "name")
 _INNER = {
-    "interactive": _keys(Mode),
-    "headless": _keys(Mode),
-    "permissions": _keys(Permissions),
-    "resume": _keys(ResumeStyle),
-    "hooks": _keys(Hooks),
+    "interactive": _keys(preset.Mode),
+    "headless": _keys(preset.Mode),
+    "permissions": _keys(preset.Permissions),
+    "resume": _keys(preset.ResumeStyle),
+    "hooks": _keys(preset.Hooks),
+    "usage": _keys(preset.Usage),
 }
+_LISTS = {"dialogs": _keys(preset.Dialog), "failures": _keys(preset.Failure)}
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,10 @@ def read(file: Path, source: str) -> Layer:
         _known(file, f" [programs.{name}]", row, (*_ROW, "like"))
         for key, inner in _INNER.items():
             _known(file, f" [programs.{name}.{key}]", row.get(key, {}), inner)
-        dialogs = row.get("dialogs", [])
-        for dialog in dialogs if isinstance(dialogs, list) else [dialogs]:
-            _known(file, f" [[programs.{name}.dialogs]]", dialog, _keys(Dialog))
+        for key, inner in _LISTS.items():
+            said_of = row.get(key, [])
+            for one in said_of if isinstance(said_of, list) else [said_of]:
+                _known(file, f" [[programs.{name}.{key}]]", one, inner)
     tiers = _tables(file, said, "tiers", (*ROLES, "default"))
     roles = said.get("roles", {})
     _known(file, " [roles]", roles, ROLES)
