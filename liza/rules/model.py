@@ -265,6 +265,25 @@ class Budget(Entry, frozen=True, kw_only=True, omit_defaults=True):
     seconds_per_sprint: int | None = None
 
 
+class Delivery(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """How messages are brought to a running agent. Times are seconds, patterns are regular expressions.
+
+    ``readiness_timeout`` is how long to wait for a moment to type one in, ``acknowledgment_timeout`` how long for an
+    answer; ``require_acknowledgment`` false lets the sight of it on the terminal do. ``retry_backoffs`` are the pauses
+    after each try; after ``file_fallback_after_attempts`` it goes into the brief. ``readiness_patterns`` on the last
+    line of the terminal mean that the program waits for input, besides what its row says.
+    """
+
+    readiness_timeout: float = 30.0
+    require_acknowledgment: bool = True
+    acknowledgment_timeout: float = 5.0
+    retry_backoffs: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
+    file_fallback_after_attempts: int = 3
+    send_notification_on_failure: bool = True
+    readiness_patterns: tuple[str, ...] = ()
+    acknowledgment_patterns: tuple[str, ...] = (r"ACK:\s*context received",)
+
+
 class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes."""
 
@@ -288,7 +307,7 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     programs: dict[str, str] = {}
     permissions: str = "confined"
     budget: Budget = Budget()
-    delivery: dict[str, Any] = {}
+    delivery: Delivery = Delivery()
 
 
 class State(Entry, frozen=True, kw_only=True, omit_defaults=True):

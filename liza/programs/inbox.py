@@ -1,0 +1,120 @@
+"""An agent's inbox: messages that no crash loses, until somebody saw that they were read.
+
+``.liza/run/<agent>/inbox/<id>.json`` waits; ``inbox/done/<id>.json`` was acknowledged, and says when and by what.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from liza import faults
+from liza.programs import aside, rundir
+from liza.rules.delivering import PRIORITIES, Message, in_order
+from liza.rules.errors import LizaError, Usage
+from liza.rules.paths import Paths
+
+
+def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
+    """A message for the agent. Raises Usage for another priority or no words, OSError where the disk refuses it."""
+    if priority not in PRIORITIES:
+        raise Usage(f"{priority!r} is no priority: {', '.join(PRIORITIES)}", "liza note --to coder-1 --now TEXT")
+    if not text.strip():
+        raise Usage("a message needs words", 'liza note --to coder-1 --now "…"')
+    place = _made(paths, agent)
+    for number in itertools.count():
+        name = f"{now:%Y%m%dT%H%M%S}-{number:03d}"
+        message = Message(id=name, priority=priority, text=text, sender=sender, created=now)
+        taken = (place / "done" / f"{name}.json").exists()
+        if not taken and aside.write_first(place / f"{name}.json", _data(message)):
+            faults.point("inbox", "queued")
+            return message
+    raise AssertionError("numbers do not end")
+
+
+def pending(paths: Paths, agent: str) -> tuple[Message, ...]:
+    """What was not acknowledged, the most urgent first. Raises LizaError where one cannot be read."""
+    return in_order(_read_all(_place(paths, agent)))
+
+
+def done(paths: Paths, agent: str) -> tuple[Message, ...]:
+    """What was acknowledged, oldest first. Raises LizaError where one cannot be read."""
+    return tuple(_read_all(_place(paths, agent) / "done"))
+
+
+def keep(paths: Paths, agent: str, message: Message) -> None:
+    """How far a message came. One that was acknowledged meanwhile stays so. Raises OSError."""
+    with _locked(paths, agent) as place:
+        if (place / f"{message.id}.json").exists():
+            aside.write(place / f"{message.id}.json", _data(message))
+
+
+def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> None:
+    """These were read: ``by`` says what showed it. Repeatable. Raises OSError, LizaError."""
+    if not ids:
+        return
+    with _locked(paths, agent) as place:
+        for message in _read_all(place):
+            if message.id not in ids:
+                continue
+            read = replace(message, acknowledged=now, by=by, run=run, attempts=max(message.attempts, 1))
+            aside.write(place / f"{message.id}.json", _data(read))
+            faults.point("inbox", "acknowledged")
+            (place / f"{message.id}.json").rename(place / "done" / f"{message.id}.json")
+
+
+@contextmanager
+def hand_over(paths: Paths, agent: str, run: str, by: str, now: datetime) -> Iterator[tuple[Message, ...]]:
+    """What is pending, for whoever can put it before the program: acknowledged when that was done without an error,
+    so that a crash in between brings it again rather than never."""
+    waiting = pending(paths, agent)
+    yield waiting
+    acknowledge(paths, agent, tuple(one.id for one in waiting), run, by, now)
+
+
+def as_text(messages: tuple[Message, ...]) -> str:
+    """The messages as an agent reads them; empty without any."""
+    said = [f"MESSAGE from {one.sender} ({one.created:%H:%M}): {one.text.strip()}" for one in messages]
+    return "\n".join(said)
+
+
+def _read_all(place: Path) -> list[Message]:
+    found = (rundir.read(file, Message) for file in sorted(place.glob("*.json")))
+    # One that was acknowledged between the two looks is gone, and that is no failure.
+    return [message for message in found if message is not None]
+
+
+@contextmanager
+def _locked(paths: Paths, agent: str) -> Iterator[Path]:
+    place = _made(paths, agent)
+    handle = os.open(place / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield place
+    finally:
+        os.close(handle)
+
+
+def _made(paths: Paths, agent: str) -> Path:
+    place = _place(paths, agent)
+    for directory in (paths.runs, place.parent, place, place / "done"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.is_symlink():
+            raise LizaError(f"{directory} is a link, and messages are kept in the crew's own", f"rm {directory}")
+    return place
+
+
+def _place(paths: Paths, agent: str) -> Path:
+    return paths.runs / agent / "inbox"
+
+
+def _data(message: Message) -> bytes:
+    return msgspec.json.encode(message) + b"\n"

@@ -1,0 +1,157 @@
+"""What to do next about a message that an agent has not acknowledged. Pure.
+
+A message waits in the agent's inbox until somebody sees that it was read: the program's own hook took it, the agent
+said `liza ready`, or its answer shows it. Typing is one way to carry it, and never the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from liza.rules.model import Delivery, Entry
+
+PRIORITIES = ("startup", "urgent", "normal", "low")
+
+
+class Stage(StrEnum):
+    """How far a message came that nobody acknowledged."""
+
+    QUEUED = "queued"
+    FILED = "filed"
+    TOLD = "told"
+
+
+class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that an agent is to know. ``attempts`` are tries to carry it into a session, ``tried`` the last one's
+    time, ``carried`` whether that one was seen to arrive."""
+
+    id: str
+    priority: str
+    text: str
+    sender: str
+    created: datetime
+    stage: Stage = Stage.QUEUED
+    attempts: int = 0
+    tried: datetime | None = None
+    carried: bool = False
+    run: str | None = None
+    acknowledged: datetime | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the agent's session can be reached now. ``fetches``: its hooks take messages at the edges of a turn.
+    ``types``: it has a terminal, where something may be typed while the program is ``idle``."""
+
+    run: str
+    fetches: bool = False
+    types: bool = False
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class Type:
+    """Type it into the session's terminal, and see that it went in."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Missed:
+    """There was no moment to type it in within the time for one: that counts as a try."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class File:
+    """Write it into the brief, where the next look finds it."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Nothing came of all this: tell the person."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Later:
+    """Nothing to do before ``seconds`` have passed; None: before something happens."""
+
+    why: str
+    seconds: float | None = None
+
+
+Step = Type | Missed | File | Tell | Later
+
+
+def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Those not acknowledged, the most urgent first, the oldest first among equals."""
+    waiting = [one for one in messages if one.acknowledged is None]
+    return tuple(sorted(waiting, key=lambda one: (PRIORITIES.index(one.priority), one.created, one.id)))
+
+
+def next_step(messages: Sequence[Message], reach: Reach | None, now: datetime, how: Delivery) -> Step:
+    """What to do for the first message that needs something; one that waits does not hold up those behind it, but the
+    terminal is given to one at a time."""
+    waits: list[Later] = []
+    for message in in_order(messages):
+        if message.stage is Stage.TOLD:
+            continue
+        if reach is None:
+            return Later("no session runs: it goes into the next brief")
+        step = _step(message, reach, now, how)
+        if not isinstance(step, Later):
+            return step
+        waits.append(step)
+        if reach.types and message.stage is Stage.QUEUED:
+            break
+    return min(waits, key=_sooner, default=Later("nothing waits"))
+
+
+def _sooner(wait: Later) -> float:
+    return float("inf") if wait.seconds is None else wait.seconds
+
+
+def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
+    if message.stage is Stage.FILED:
+        left = _left(message, now, how.retry_backoffs[-1] if how.retry_backoffs else how.acknowledgment_timeout)
+        if left > 0:
+            return Later("it stands in the brief", left)
+        return Tell(message) if how.send_notification_on_failure else Later("it stands in the brief")
+    rest = _left(message, now, _patience(message, how))
+    if rest > 0:
+        return Later("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
+    if message.attempts >= how.file_fallback_after_attempts:
+        return File(message)
+    if not reach.types:
+        return Later("its hook takes it at the end of the turn") if reach.fetches else File(message)
+    if reach.idle:
+        return Type(message)
+    window = how.readiness_timeout - _since(message, now)
+    return Later("the program is busy", window) if window > 0 else Missed(message)
+
+
+def _patience(message: Message, how: Delivery) -> float:
+    """Seconds from the last try to the next: longer after each, and long enough for an answer to one that arrived."""
+    if message.attempts == 0:
+        return 0.0
+    offs = how.retry_backoffs or (0.0,)
+    pause = offs[min(message.attempts, len(offs)) - 1]
+    return max(pause, how.acknowledgment_timeout) if message.carried else pause
+
+
+def _left(message: Message, now: datetime, seconds: float) -> float:
+    return seconds - _since(message, now) if message.attempts or message.stage is Stage.FILED else 0.0
+
+
+def _since(message: Message, now: datetime) -> float:
+    """Seconds since the last try, or since it came; a clock that was set back must not hold it up for ever."""
+    return abs((now - (message.tried or message.created)).total_seconds())

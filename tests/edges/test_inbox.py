@@ -1,0 +1,82 @@
+"""An inbox loses nothing: not to a crash between handing over and saying so, not to two at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from liza.programs import inbox
+from liza.rules.errors import LizaError, Usage
+from liza.rules.paths import Paths
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path)
+
+
+def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -> None:
+    one = inbox.put(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
+    assert inbox.pending(paths, "coder-1") == (one,)
+    with inbox.hand_over(paths, "coder-1", "coder-1.1", "hook idle", NOW) as given:
+        assert inbox.as_text(given) == "MESSAGE from human:ann (12:00): use the fonts in assets/"
+    assert inbox.pending(paths, "coder-1") == ()
+    (read,) = inbox.done(paths, "coder-1")
+    assert (read.by, read.run, read.acknowledged, read.attempts) == ("hook idle", "coder-1.1", NOW, 1)
+    assert inbox.pending(paths, "coder-2") == ()
+
+
+def test_an_error_while_it_is_handed_over_leaves_it_where_it_was(paths: Paths) -> None:
+    inbox.put(paths, "coder-1", "a", "human", NOW)
+    with pytest.raises(BrokenPipeError), inbox.hand_over(paths, "coder-1", "coder-1.1", "hook", NOW):
+        raise BrokenPipeError
+    assert len(inbox.pending(paths, "coder-1")) == 1
+
+
+def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
+    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    said = (
+        "from pathlib import Path; from datetime import datetime, UTC; from liza.programs import inbox;"
+        "from liza.rules.paths import Paths;"
+        f"inbox.acknowledge(Paths(Path({str(paths.root)!r})), 'coder-1', ({one.id!r},), 'coder-1.1', 'hook',"
+        " datetime(2026, 1, 1, 12, tzinfo=UTC))"
+    )
+    env = {**os.environ, "LIZA_FAULT": "inbox.acknowledged"}
+    assert subprocess.run([sys.executable, "-c", said], env=env, check=False).returncode == -9
+    assert inbox.done(paths, "coder-1") == ()
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook", NOW)
+    assert inbox.pending(paths, "coder-1") == ()
+    assert [read.text for read in inbox.done(paths, "coder-1")] == ["a"]
+
+
+def test_many_at_once_put_as_many_messages_as_they_said(paths: Paths) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: inbox.put(paths, "coder-1", str(number), "human", NOW), range(64)))
+    assert {one.text for one in inbox.pending(paths, "coder-1")} == {str(number) for number in range(64)}
+
+
+def test_what_was_read_meanwhile_is_not_brought_back_by_who_still_counts_its_tries(paths: Paths) -> None:
+    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "liza ready", NOW)
+    inbox.keep(paths, "coder-1", replace(one, attempts=2))
+    assert inbox.pending(paths, "coder-1") == ()
+
+
+def test_words_that_are_none_and_files_that_are_broken_are_named(paths: Paths) -> None:
+    with pytest.raises(Usage, match="needs words"):
+        inbox.put(paths, "coder-1", "  ", "human", NOW)
+    with pytest.raises(Usage, match="'soon' is no priority"):
+        inbox.put(paths, "coder-1", "a", "human", NOW, "soon")
+    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    (paths.runs / "coder-1" / "inbox" / f"{one.id}.json").write_text("{")
+    with pytest.raises(LizaError, match="cannot be read"):
+        inbox.pending(paths, "coder-1")

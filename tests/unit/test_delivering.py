@@ -1,0 +1,115 @@
+"""What is done for a message until somebody saw that it was read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from liza.rules.delivering import File, Later, Message, Missed, Reach, Stage, Tell, Type, in_order, next_step
+from liza.rules.model import Delivery
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOW = Delivery()
+TERMINAL = Reach("coder-1.1", types=True, idle=True)
+BUSY = Reach("coder-1.1", types=True)
+HOOKED = Reach("coder-1.1", fetches=True)
+DEAF = Reach("coder-1.1")
+
+
+def message(name: str = "m", priority: str = "normal", **more: object) -> Message:
+    return Message(id=name, priority=priority, text="t", sender="human", created=NOW, **more)  # type: ignore[arg-type]
+
+
+def later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_read_not_at_all() -> None:
+    low, old, new = message("a", "low"), message("b"), replace(message("c"), created=later(1))
+    urgent, startup, read = message("d", "urgent"), message("e", "startup"), message("f", acknowledged=NOW)
+    assert in_order([low, new, old, urgent, read, startup]) == (startup, urgent, old, new, low)
+
+
+def test_nothing_is_typed_without_a_session_or_into_a_busy_program() -> None:
+    assert next_step([message()], None, NOW, HOW) == Later("no session runs: it goes into the next brief")
+    assert next_step([message()], BUSY, NOW, HOW) == Later("the program is busy", 30.0)
+
+
+def test_a_program_that_is_never_idle_costs_tries_and_then_gets_it_in_its_brief() -> None:
+    assert next_step([message()], BUSY, later(30), HOW) == Missed(message())
+    assert isinstance(next_step([message(attempts=3, tried=NOW)], BUSY, later(5), HOW), File)
+
+
+def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
+    assert next_step([message()], HOOKED, NOW, HOW) == Later("its hook takes it at the end of the turn")
+    assert next_step([message()], DEAF, NOW, HOW) == File(message())
+
+
+def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_answer() -> None:
+    for attempts, pause in ((1, 1.0), (2, 2.0)):
+        tried = message(attempts=attempts, tried=NOW)
+        assert isinstance(next_step([tried], TERMINAL, later(pause - 0.1), HOW), Later)
+        assert next_step([tried], TERMINAL, later(pause), HOW) == Type(tried)
+    arrived = message(attempts=1, tried=NOW, carried=True)
+    assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), Later)
+    assert next_step([arrived], TERMINAL, later(5), HOW) == Type(arrived)
+
+
+def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
+    tried = message(attempts=3, tried=NOW)
+    assert next_step([tried], TERMINAL, later(5), HOW) == File(tried)
+    filed = replace(tried, stage=Stage.FILED)
+    assert isinstance(next_step([filed], TERMINAL, later(29), HOW), Later)
+    assert next_step([filed], TERMINAL, later(30), HOW) == Tell(filed)
+    quiet = replace(HOW, send_notification_on_failure=False)
+    assert next_step([filed], TERMINAL, later(300), quiet) == Later("it stands in the brief")
+    assert next_step([replace(filed, stage=Stage.TOLD)], TERMINAL, later(300), HOW) == Later("nothing waits")
+
+
+def test_one_that_waits_holds_the_terminal_and_not_those_whose_way_is_another() -> None:
+    waits, next_one = message("a", "urgent", attempts=1, tried=NOW), message("b")
+    assert isinstance(next_step([waits, next_one], TERMINAL, later(0.5), HOW), Later)
+    filed = replace(waits, stage=Stage.FILED)
+    assert next_step([filed, next_one], TERMINAL, later(0.5), HOW) == Type(next_one)
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up_for_ever() -> None:
+    assert next_step([message(attempts=1, tried=later(86_400))], TERMINAL, NOW, HOW) == Type(
+        message(attempts=1, tried=later(86_400))
+    )
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0.01, 40)), min_size=1, max_size=60),
+    st.booleans(),
+)
+def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_after_few_tries(
+    windows: list[tuple[bool, bool, float]], fetches: bool
+) -> None:
+    """``windows``: whether the program is idle, whether what was typed is answered, seconds until the next look."""
+    one, now, typed = message(), NOW, 0
+    calm = [(False, False, 40.0)] * 12
+    for idle, answers, pause in [*windows, *calm]:
+        step = next_step([one], Reach("coder-1.1", fetches=fetches, types=True, idle=idle), now, HOW)
+        match step:
+            case Type():
+                assert idle
+                typed += 1
+                one = replace(one, attempts=one.attempts + 1, tried=now, carried=True)
+                if answers:
+                    one = replace(one, acknowledged=now)
+                    break
+            case Missed():
+                one = replace(one, attempts=one.attempts + 1, tried=now, carried=False)
+            case File():
+                one = replace(one, stage=Stage.FILED, tried=now)
+            case Tell():
+                one = replace(one, stage=Stage.TOLD)
+            case _:
+                assert step.seconds is None or step.seconds > 0
+        now += timedelta(seconds=pause)
+    assert typed <= HOW.file_fallback_after_attempts
+    assert one.acknowledged is not None or one.stage is Stage.TOLD
