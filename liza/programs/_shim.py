@@ -1,7 +1,8 @@
 """The parent of a program: outlives the supervisor, and leaves the program's beginning and end behind in files.
 
 Run in a session of its own as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with the launch as JSON on its stdin: argv,
-cwd, env, and the path of what the program is to read.
+cwd, env, and the path of what the program is to read. Or in the pane of a terminal, as ``_shim.py RUNDIR SOCKET``: then
+launch and lock come through that socket, and the program has the terminal.
 It imports the standard library only, and nothing of Liza: it may live longer than the installation that started it.
 
 - ``session.json``  host, boot, pid and start time of shim and child; there before the program's first instruction
@@ -22,28 +23,67 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
 
 LAST_WORDS = 2.0  # seconds between TERM and KILL for what the program left running
 GONE = 5.0  # seconds after KILL before the end is reported all the same
 LARGEST, KEPT = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
 LOOK, LOOK_SOON, MUCH = 1.0, 0.05, 4 << 20  # seconds between looks at it; bytes in one that make the next come soon
 SUBREAPER, DEATH_SIGNAL = 36, 1
-DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTSTP)
+BY_TERMINAL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *BY_TERMINAL)
 
 
-def main(run_dir: str, lock: int) -> None:
-    """Be the parent of one program, from before its first instruction until nothing of it is left."""
-    os.set_inheritable(lock, False)
+def main(run_dir: str, by: str) -> None:
+    """Be the parent of one program. ``by`` is the descriptor of the lock, or the socket that it comes through."""
+    if not by.isdigit():
+        return in_pane(run_dir, by)
+    os.set_inheritable(int(by), False)
     launch = json.load(sys.stdin)
     if os.fork():
         os._exit(0)  # The starter's child ends here: the shim is nobody's zombie.
     os.chdir(run_dir)
+    return stay_with(launch, os.dup(1))
+
+
+def in_pane(run_dir: str, address: str) -> None:
+    """The same with a terminal, whose session this process leads. No fork: the pane lives as long as this."""
+    os.chdir(run_dir)
+    starter = called(address)
+    launch, lock = hear(starter)
+    os.set_inheritable(lock, False)
+    launch["env"]["TERM"] = os.environ["TERM"]
+    stay_with(launch, starter.detach(), terminal=os.dup(0))
+
+
+def called(address: str) -> socket.socket:
+    """The line to the starter, which listens at ``address``. Raises OSError where it is gone."""
+    import socket
+
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(address)
+    return line
+
+
+def hear(line: socket.socket) -> tuple[dict[str, Any], int]:
+    """The launch, and the lock of the run. Raises where the starter died in the middle of it."""
+    import socket
+
+    said, handles, _, _ = socket.recv_fds(line, 1 << 16, 1)
+    while part := line.recv(1 << 16):
+        said += part
+    return json.loads(said), handles[0]
+
+
+def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) -> None:
+    """From before the program's first instruction until nothing of it is left."""
     stand_alone()
-    report = os.dup(1)
     to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
-    child, go, failed = spawn(launch)
+    child, go, failed = spawn(launch, terminal)
     os.umask(0o077)  # Its own from here on; the program keeps the person's.
     forward(child)
     write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
@@ -54,7 +94,7 @@ def main(run_dir: str, lock: int) -> None:
         os.write(report, error or b"started")
     os.close(report)
     watch_output()
-    status = wait_for(child)
+    status = wait_for(child, terminal)
     strays = sweep()
     write("exit.json", {**the_end(status, error.decode()), "strays": strays, "time": now()})
 
@@ -72,7 +112,7 @@ def to_null(*handles: int) -> None:
         os.dup2(null, handle)
 
 
-def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
+def spawn(launch: dict[str, Any], terminal: int | None) -> tuple[int, int, int]:
     """The program's process, waiting for a word; the pipe for that word; the pipe that tells why it could not start."""
     heard, go = os.pipe()
     failed, fail = os.pipe()
@@ -85,10 +125,12 @@ def spawn(launch: dict[str, Any]) -> tuple[int, int, int]:
         return child, go, failed
     try:
         os.setpgid(0, 0)
+        if terminal is not None:
+            os.tcsetpgrp(terminal, os.getpid())
         prctl(DEATH_SIGNAL, signal.SIGKILL)
         os.close(go)
         if os.read(heard, 2) == b"go":
-            become(launch)
+            become(launch, terminal)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to hear it
         os.write(fail, why(error, launch["argv"][0]).encode(errors="replace"))
     finally:
@@ -105,17 +147,26 @@ def why(error: BaseException, command: str) -> str:
     return f"{command}: {type(error).__name__}: {error}"
 
 
-def become(launch: dict[str, Any]) -> None:
+def become(launch: dict[str, Any], terminal: int | None) -> None:
     """Turn this process into the program. Raises OSError."""
     for name in (*DEAF_TO, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if terminal is None:
+        from_file_to_log(launch["stdin"])
+    else:
+        for handle in (0, 1, 2):
+            os.dup2(terminal, handle)
+    os.chdir(launch["cwd"])
+    os.execvpe(launch["argv"][0], launch["argv"], launch["env"])
+
+
+def from_file_to_log(stdin: str) -> None:
+    """Read a file, or a FIFO, and write to the log. Raises OSError."""
     os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
     os.dup2(1, 2)
     # Read and write: a FIFO that its reader also holds open for writing never ends.
-    os.dup2(os.open(launch["stdin"], os.O_RDWR if launch["stdin"].endswith("stdin.fifo") else os.O_RDONLY), 0)
-    os.chdir(launch["cwd"])
-    os.execvpe(launch["argv"][0], launch["argv"], launch["env"])
+    os.dup2(os.open(stdin, os.O_RDWR if stdin.endswith("stdin.fifo") else os.O_RDONLY), 0)
 
 
 def read_all(handle: int) -> bytes:
@@ -169,12 +220,22 @@ def cap(path: str | os.PathLike[str], largest: int = LARGEST, kept: int = KEPT) 
     return 0
 
 
-def wait_for(child: int) -> int:
-    """The child's status; orphans that came to the subreaper are reaped on the way."""
+def wait_for(child: int, terminal: int | None) -> int:
+    """The child's end; orphans that came to the subreaper are reaped on the way."""
     while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == child:
+        pid, status = os.waitpid(-1, 0 if terminal is None else os.WUNTRACED)
+        if terminal is not None and os.WIFSTOPPED(status):
+            if pid == child and os.WSTOPSIG(status) in BY_TERMINAL:
+                go_on(child, terminal)
+        elif pid == child:
             return status
+
+
+def go_on(child: int, terminal: int) -> None:
+    """No shell stands behind the program that could fetch it back from Ctrl+Z."""
+    with contextlib.suppress(OSError):
+        os.tcsetpgrp(terminal, child)
+        os.killpg(child, signal.SIGCONT)
 
 
 def sweep() -> int:
@@ -282,4 +343,4 @@ def prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2])

@@ -5,17 +5,19 @@ A time-out proves nothing by itself; it only ends the waiting, and what was seen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
-from liza.programs import session
+from liza.programs import screens, session, witnesses
 from liza.programs.preset import Dialog, Preset
 from liza.programs.rundir import RunDir, Sentinel
-from liza.programs.session import Ended, Look, Never, Vanished, described
+from liza.programs.screens import Screen
+from liza.programs.session import Ended, Living, Look, Never, Vanished, described
+from liza.programs.witnesses import Witness, joined
 
 SURE = 0.7
-AGREEMENT = 0.1
 
 
 class Kind(StrEnum):
@@ -30,22 +32,16 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Witness:
-    """One sign that the program waits for input, and how sure it is, from 0 to 1."""
-
-    source: str
-    confidence: float
-
-
-@dataclass(frozen=True)
 class Facts:
-    """What was seen of a session. ``since_start`` is seconds of the steady clock; ``tail`` is the end of its output."""
+    """What was seen of a session. ``since_start`` is seconds of the steady clock; ``tail`` is the end of its output, or
+    what its ``screen`` shows where it has one."""
 
     look: Look
     since_start: float
     timeout: float
     sentinel: Sentinel | None = None
     tail: str = ""
+    screen: Screen | None = None
     ready_prompt: str = ""
     login_signs: tuple[str, ...] = ()
     dialogs: tuple[Dialog, ...] = ()
@@ -94,14 +90,6 @@ def classify(seen: Facts) -> Ready | Starting | NotReady:
     return _late(seen)
 
 
-def joined(witnesses: Sequence[Witness]) -> float:
-    """How sure the witnesses are together: the surest, and a little more when they agree; 0 without any."""
-    if not witnesses:
-        return 0.0
-    surest = max(one.confidence for one in witnesses)
-    return min(surest + (AGREEMENT if len(witnesses) > 1 else 0.0), 1.0)
-
-
 def _over(seen: Facts) -> NotReady:
     if isinstance(seen.look, Ended) and seen.look.error is not None:
         return NotReady(Kind.NEVER_STARTED, seen.look.error)
@@ -114,10 +102,9 @@ def _over(seen: Facts) -> NotReady:
 
 def _asks(seen: Facts) -> NotReady | None:
     """A program that waits for a person: it will not go on by itself, so there is no use in waiting."""
-    for dialog in seen.dialogs:
-        if dialog.match in seen.tail:
-            return NotReady(Kind.DIALOG, f"the program shows its {dialog.kind} dialog: {dialog.match!r}")
-    return None
+    screen = seen.screen or Screen(tuple(seen.tail.splitlines()))
+    asks = screens.question(screen, seen.ready_prompt, seen.dialogs)
+    return None if asks is None else NotReady(Kind.DIALOG, f"the program shows {asks}")
 
 
 def _sign(seen: Facts) -> str | None:
@@ -125,6 +112,8 @@ def _sign(seen: Facts) -> str | None:
 
 
 def _prompts(seen: Facts) -> bool:
+    if seen.screen is not None:
+        return screens.shows_prompt(seen.screen, seen.ready_prompt)
     last = next((line for line in reversed(seen.tail.splitlines()) if line.strip()), "")
     return last.lstrip().startswith(seen.ready_prompt.rstrip())
 
@@ -146,14 +135,49 @@ def _last_words(tail: str) -> str:
     return f": {said[-1][-200:]}" if said else ""
 
 
-def gather(run_dir: RunDir, preset: Preset, since_start: float, timeout: float) -> Facts:
-    """What can be seen of a session without a terminal: its files. Raises LizaError when one cannot be read."""
+class Pane(Protocol):
+    """The terminal of a run."""
+
+    def screen(self, now: float) -> Screen:
+        """What is to be seen at ``now``, of the steady clock."""
+        ...
+
+    def witnesses(self, text: str) -> tuple[Witness, ...]:
+        """The signs that the program waits for input; ``text`` is what its screen shows."""
+        ...
+
+
+def gather(run_dir: RunDir, preset: Preset, since_start: float, timeout: float, pane: Pane | None = None) -> Facts:
+    """What can be seen of a session now: its files, its processes, its terminal where it has one. Waits for nothing.
+
+    Raises LizaError when something of it cannot be read.
+    """
+    look = session.look(run_dir.path)
+    screen = None if pane is None else pane.screen(time.monotonic())
+    tail = run_dir.tail() if screen is None else screen.text
     return Facts(
-        look=session.look(run_dir.path),
+        look=look,
         since_start=since_start,
         timeout=timeout,
         sentinel=run_dir.ready(),
-        tail=run_dir.tail(),
+        tail=tail,
+        screen=screen,
+        ready_prompt=preset.ready_prompt if screen is not None else "",
         login_signs=preset.login_signs,
-        # No dialogs: they need a screen, and what a program prints without one may merely speak of them.
+        # They need a screen: what a program prints without one may merely speak of them.
+        dialogs=preset.dialogs if screen is not None else (),
+        witnesses=_witnesses(run_dir, look, tail, pane),
     )
+
+
+def _witnesses(run_dir: RunDir, look: Look, tail: str, pane: Pane | None) -> tuple[Witness, ...]:
+    """Without a terminal and without a FIFO nothing can come later, so a program that waits does not wait for us."""
+    if not isinstance(look, Living):
+        return ()
+    if pane is not None:
+        return pane.witnesses(tail)
+    if not (run_dir.path / session.FIFO).exists():
+        return ()
+    moved = run_dir.moved()
+    silence = None if moved is None else max(0.0, time.time() - moved)
+    return (*witnesses.of_program(look, from_terminal=False), *witnesses.of_output(silence, tail))

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -71,6 +71,9 @@ class NotStarted(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Look = Never | Starting | Living | Ended | Vanished
+Bring = Callable[[Path, int, Mapping[str, Any]], tuple[str, str]]
+"""Brings up a shim in a run directory, with the lock to hold and the launch; what it says of its start, and its
+complaint if it could not even do that."""
 
 
 def start(
@@ -94,12 +97,19 @@ def start_open(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, 
 
 
 def _start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str) -> Living | NotStarted:
+    return start_by(_shim, run_dir, argv, cwd, env, stdin)
+
+
+def start_by(
+    bring: Bring, run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str = os.devnull
+) -> Living | NotStarted:
+    """Start a program under a shim that ``bring`` starts. Otherwise as ``start``."""
     run_dir = run_dir.resolve()
     launch = {"argv": list(argv), "cwd": str(cwd), "stdin": stdin}
     with _only_session(run_dir) as lock:
         # Values of the environment may be keys, so they go through a pipe; the record has the names.
         aside.write(run_dir / "launch.json", json.dumps({**launch, "env": sorted(env)}).encode())
-        said, complaint = _shim(run_dir, lock.fileno(), {**launch, "env": dict(env)})
+        said, complaint = bring(run_dir, lock.fileno(), {**launch, "env": dict(env)})
     faults.point("started", "session")
     living = rundir.read(run_dir / "session.json", Living)
     if said == "started" and living is not None:
@@ -108,15 +118,20 @@ def _start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
     return NotStarted(reason=said or complaint or f"the shim left no session in {run_dir}")
 
 
+def shim_words(run_dir: Path, by: str) -> list[str]:
+    """The command line of a shim; ``by`` is the descriptor of its lock, or the socket that it comes through."""
+    return [sys.executable, "-I", "-S", str(SHIM), str(run_dir), by]
+
+
 def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
-    """What the shim says of its start, and its complaint if it could not even do that."""
-    words = [sys.executable, "-I", "-S", str(SHIM), str(run_dir), str(lock)]
+    """Bring up a shim as a child, with the launch on its stdin."""
+    words = shim_words(run_dir, str(lock))
     with subprocess.Popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_shim_env(launch["env"]),
+        env=shim_env(launch["env"]),
         pass_fds=(lock,),
         start_new_session=True,
         text=True,
@@ -130,7 +145,7 @@ def _shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str
     return said.strip(), complaint.strip().rpartition("\n")[2]
 
 
-def _shim_env(env: Mapping[str, str]) -> dict[str, str]:
+def shim_env(env: Mapping[str, str]) -> dict[str, str]:
     """Little, and the run under other names: what bears the run itself is ended with it, and the shim has to report."""
     run = {name.replace("LIZA_", SHIM_PREFIX): env[name] for name in ("LIZA_RUN", "LIZA_ROOT") if name in env}
     return {"PATH": os.environ.get("PATH", os.defpath), **run}

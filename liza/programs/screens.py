@@ -1,0 +1,183 @@
+"""What a terminal's screen shows: where one types, whether a question stands there, whether a text does. Pure.
+
+Programs frame, wrap and indent what they show, so texts are compared without blanks, frames and line ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from liza.programs.preset import Dialog
+
+LOW = 12  # lines with something in them that may stand below the line where one types
+MARK = 20  # characters of a text's end by which it is known
+SLACK = 3  # characters that a program may put before the cursor in a line that goes on
+_NOTHING = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
+_FOLDED = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
+_CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"[\[(]y(es)?\s*/\s*n(o)?[\])]\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What is to be seen of a terminal at one moment. ``row`` and ``column`` are the cursor's, from 0.
+
+    ``time`` is the steady clock's, in seconds. ``by_line``: the kernel edits the line, and Enter hands it over;
+    None where that cannot be seen. ``program`` are the words of what has the terminal. ``waiting`` is how sure it is,
+    from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key.
+    """
+
+    lines: tuple[str, ...]
+    row: int = 0
+    column: int = 0
+    time: float = 0.0
+    alive: bool = True
+    in_mode: bool = False
+    by_line: bool | None = None
+    program: tuple[str, ...] = ()
+    waiting: float = 0.0
+    person: float | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it, without the empty rest."""
+        return "\n".join(line.rstrip() for line in self.lines).rstrip()
+
+
+def squeezed(text: str) -> str:
+    """``text`` without blanks, line ends and frames."""
+    return _NOTHING.sub("", text)
+
+
+def prompt_row(screen: Screen, ready_prompt: str) -> int | None:
+    """The lowest line that begins with the prompt; None where there is none, or none is known."""
+    sign = squeezed(ready_prompt)
+    if not sign:
+        return None
+    return next((at for at in _upwards(screen) if squeezed(screen.lines[at]).startswith(sign)), None)
+
+
+def shows_prompt(screen: Screen, ready_prompt: str) -> bool:
+    """Whether the line where one types is there, and low enough to be no memory of an earlier one."""
+    row = prompt_row(screen, ready_prompt)
+    if row is None or sum(1 for line in screen.lines[row + 1 :] if squeezed(line)) > LOW:
+        return False
+    return _choice(screen, row, ready_prompt) is None
+
+
+def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog]) -> str | None:
+    """What on the screen waits for a person's decision, in words; None where nothing does.
+
+    A dialog's text with the prompt below it is something that was said, and no dialog any more.
+    """
+    row = prompt_row(screen, ready_prompt)
+    choice = None if row is None else _choice(screen, row, ready_prompt)
+    typing = row is not None and choice is None
+    for dialog in dialogs:
+        at = _lowest(screen, squeezed(dialog.match))
+        if at is not None and not (typing and row is not None and row > at):
+            return f"its {dialog.kind} dialog: {dialog.match!r}"
+    if choice is not None:
+        return f"a menu: {choice!r}"
+    line = screen.lines[screen.row][: screen.column] if screen.row < len(screen.lines) else ""
+    return f"a question: {line.strip()[-60:]!r}" if _YES_OR_NO.search(line) else None
+
+
+def _choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
+    """The chosen line of a menu, whose mark is often the prompt's."""
+    line = screen.lines[row].replace("\u00a0", " ")
+    behind = line.partition(ready_prompt.strip())[2].strip()
+    return behind if _CHOICE.match(behind) else None
+
+
+def _lowest(screen: Screen, wanted: str) -> int | None:
+    """The line in which the lowest occurrence of a squeezed text begins."""
+    if not wanted:
+        return None
+    below = ""
+    for at in _upwards(screen):
+        below = squeezed(screen.lines[at]) + below
+        if wanted in below:
+            return at
+    return None
+
+
+def _upwards(screen: Screen) -> range:
+    return range(len(screen.lines) - 1, -1, -1)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a text that was typed is to be seen: in the ``composer``, the lines from the prompt on, how often; right
+    before the ``cursor``; how often on the whole ``screen``, and how many lines above its end. ``folded``: how many
+    notes such as "[Pasted text #1 +12 lines]" stand in the composer."""
+
+    composer: int | None
+    cursor: bool
+    screen: int
+    above_end: int | None
+    folded: int
+
+
+def standing(screen: Screen, ready_prompt: str, text: str) -> Standing:
+    """How ``text`` stands on the screen, known by its end."""
+    mark = squeezed(text)[-MARK:]
+    row = prompt_row(screen, ready_prompt)
+    low = screen.lines if row is None else screen.lines[row:]
+    composer = squeezed("\n".join(low))
+    at = _lowest(screen, mark)
+    return Standing(
+        composer=None if row is None else _count(mark, composer),
+        cursor=_before_cursor(screen, mark),
+        screen=_count(mark, squeezed("\n".join(screen.lines))),
+        above_end=None if at is None else len(screen.text.splitlines()) - at,
+        folded=len(_FOLDED.findall(" ".join(low))),
+    )
+
+
+def _count(mark: str, text: str) -> int:
+    # The end of the mark is enough: a line that goes on may begin with a sign of its own in the middle of it.
+    return max(text.count(mark), text.count(mark[-MARK // 2 :])) if mark else 0
+
+
+def _before_cursor(screen: Screen, mark: str) -> bool:
+    if screen.by_line and not screen.column:
+        return False
+    whole = (*screen.lines[: screen.row], "".join(screen.lines[screen.row : screen.row + 1])[: screen.column])
+    ahead = squeezed("\n".join(whole))
+    slack = 0 if screen.by_line else SLACK
+    return bool(mark) and mark[-MARK // 2 :] in ahead[-len(mark) - slack :]
+
+
+def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
+    """Whether a text that was typed after ``before`` stands there, unsent."""
+    old, new = standing(before, ready_prompt, text), standing(now, ready_prompt, text)
+    if now.by_line:
+        return new.cursor
+    if new.composer is not None and new.composer > (old.composer or 0):
+        return True
+    if new.folded > old.folded or (new.cursor and not old.cursor):
+        return True
+    return new.composer is None and new.screen > old.screen
+
+
+def stands(screen: Screen, ready_prompt: str, text: str) -> bool:
+    """Whether a text stands there unsent, from an earlier try: where one types, and nowhere else."""
+    found = standing(screen, ready_prompt, text)
+    return bool(found.composer) if found.composer is not None else found.cursor
+
+
+def taken(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
+    """Whether a text that stood there at ``before`` has been taken: the line where one types holds it no more."""
+    old, new = standing(before, ready_prompt, text), standing(now, ready_prompt, text)
+    if now.by_line:
+        return not new.cursor
+    if old.folded and not old.composer:
+        return new.folded < old.folded
+    if old.cursor and not new.cursor:
+        return True
+    if old.composer:
+        return not new.composer
+    return not old.cursor and (new.above_end != old.above_end or new.screen < old.screen)

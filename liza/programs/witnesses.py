@@ -1,0 +1,215 @@
+"""Signs that a program waits for input: what the kernel says of its threads, how long it has been silent, how it ended
+what it said. Each with how sure it is, as far as this system shows anything.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from liza.programs import processes
+from liza.programs.session import Living
+
+PROC = Path("/proc")
+BLOCKED, PERHAPS = 0.95, 0.6
+QUIET, SILENT, MOST_SILENT = 0.2, 0.5, 0.8  # the first two in seconds
+FULL_SILENCE = 3.0  # seconds that would make silence certain, were it not for MOST_SILENT
+NATURAL = 0.6
+AGREEMENT = 0.1
+_READS = ("n_tty_read", "wait_woken", "pipe_read", "unix_stream_read_generic")
+_POLLS = ("poll_schedule_timeout", "do_select", "do_poll", "do_sys_poll", "ep_poll", "do_epoll_wait")
+_CALLS: dict[str, dict[str, frozenset[int]]] = {
+    # From the kernel's tables: the calls that read, poll, select, and wait for an epoll.
+    "x86_64": {
+        "read": frozenset({0, 19}),
+        "poll": frozenset({7, 271}),
+        "select": frozenset({23, 270}),
+        "epoll": frozenset({232, 281, 441}),
+    },
+    "aarch64": {
+        "read": frozenset({63, 65}),
+        "poll": frozenset({73}),
+        "select": frozenset({72}),
+        "epoll": frozenset({22, 441}),
+    },
+}
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
+_GOES_ON = re.compile(r"([,;:\-–—(\[{]|\w)$")
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One sign, and how sure it is, from 0 to 1. ``against``: a sign that the program is at work."""
+
+    source: str
+    confidence: float
+    against: bool = False
+
+
+def joined(witnesses: Sequence[Witness]) -> float:
+    """How sure the witnesses are together: the surest, and a little more when they agree; 0 without any, or when one
+    speaks against it."""
+    if not witnesses or any(one.against for one in witnesses):
+        return 0.0
+    surest = max(one.confidence for one in witnesses)
+    return min(surest + (AGREEMENT if len(witnesses) > 1 else 0.0), 1.0)
+
+
+class Doing(Enum):
+    """What a thread is at, as far as typing goes. Of many threads the first of these speaks."""
+
+    WORKS = "runs"
+    READS = "blocked on its terminal"
+    POLLS = "waits for its terminal, or for something else"
+    OTHER = "waits for something else"
+
+
+def of_program(living: Living, from_terminal: bool) -> tuple[Witness, ...]:
+    """What the kernel says of the program and all below it; nothing where there is no /proc, or it hides them.
+
+    ``from_terminal``: it has one. Without, only a FIFO can bring it input later.
+    """
+    pids = processes.below(living.shim)
+    seen = {pid: doing(pid, from_terminal) for pid in pids}
+    at = [one for one in seen.values() if one is not None]
+    if not at:
+        return ()
+    if Doing.WORKS in at:
+        return (Witness("process", BLOCKED, against=True),)
+    if Doing.READS in at:
+        return (Witness("process", BLOCKED),)
+    return (Witness("process", PERHAPS),) if Doing.POLLS in at else (Witness("process", BLOCKED, against=True),)
+
+
+def doing(pid: int, from_terminal: bool = True) -> Doing | None:
+    """What the threads of a process are at; None when it is gone, or may not be seen."""
+    found = []
+    try:
+        for thread in sorted((PROC / str(pid) / "task").iterdir(), key=lambda at: int(at.name)):
+            found.append(_thread(pid, thread, from_terminal))
+    except (OSError, ValueError, IndexError):
+        # It went meanwhile, or is another user's.
+        return None
+    return next((one for one in Doing if one in found), None)
+
+
+def _thread(pid: int, thread: Path, from_terminal: bool) -> Doing:
+    state = (thread / "stat").read_bytes().rpartition(b") ")[2][:1]
+    if state in (b"R", b"D"):
+        return Doing.WORKS
+    if state != b"S":
+        return Doing.OTHER
+    call = _call(thread)
+    return _by_channel(pid, thread, from_terminal) if call is None else _by_call(pid, call, from_terminal)
+
+
+def _call(thread: Path) -> tuple[str, int] | None:
+    """Which of the calls that wait for input the thread is in, and its first argument; empty for any other call.
+
+    None where the system does not tell.
+    """
+    table = _CALLS.get(platform.machine())
+    try:
+        number, first = (thread / "syscall").read_text().split()[:2]
+    except (OSError, ValueError):
+        # Only who may trace a process is told; and "running" is a single word.
+        return None
+    if table is None:
+        return None
+    name = next((name for name, numbers in table.items() if int(number) in numbers), "")
+    return name, int(first, 16)
+
+
+def _by_call(pid: int, call: tuple[str, int], from_terminal: bool) -> Doing:
+    name, first = call
+    if name == "read":
+        return Doing.READS if _is_input(_target(pid, first), from_terminal) else Doing.OTHER
+    if name == "epoll":
+        watched = [_target(pid, handle) for handle in _watched(pid, first)]
+    elif name == "poll" or (name == "select" and first):
+        # A select over no descriptor is a way to sleep.
+        watched = list(_all_open(pid))
+    else:
+        return Doing.OTHER
+    if not any(_is_input(one, from_terminal) for one in watched):
+        return Doing.OTHER
+    # What it waits for may as well be the answer of a model.
+    return Doing.POLLS if any(one.startswith("socket:") for one in watched) else Doing.READS
+
+
+def _by_channel(pid: int, thread: Path, from_terminal: bool) -> Doing:
+    """The same by the kernel's wait channel, which says less: not what is waited for."""
+    channel = (thread / "wchan").read_text()
+    if not _is_input(_target(pid, 0), from_terminal):
+        return Doing.OTHER
+    if channel.startswith(_READS):
+        return Doing.READS
+    return Doing.POLLS if channel.startswith(_POLLS) else Doing.OTHER
+
+
+def _target(pid: int, handle: int) -> str:
+    """What a descriptor leads to; empty where it leads nowhere."""
+    try:
+        return os.readlink(PROC / str(pid) / "fd" / str(handle))  # noqa: PTH115 - "socket:[7]" is no path
+    except OSError:
+        return ""
+
+
+def _all_open(pid: int) -> Iterator[str]:
+    for handle in (PROC / str(pid) / "fd").iterdir():
+        yield _target(pid, int(handle.name))
+
+
+def _watched(pid: int, epoll: int) -> list[int]:
+    said = (PROC / str(pid) / "fdinfo" / str(epoll)).read_text()
+    return [int(line.split()[1]) for line in said.splitlines() if line.startswith("tfd:")]
+
+
+def _is_input(target: str, from_terminal: bool) -> bool:
+    if from_terminal:
+        return target.startswith(("/dev/pts/", "/dev/tty"))
+    try:
+        return target.startswith("/") and stat.S_ISFIFO(Path(target).stat().st_mode)
+    except OSError:
+        return False
+
+
+def of_output(silence: float | None, text: str) -> tuple[Witness, ...]:
+    """What its output says: ``silence`` is how many seconds ago its last word came, None when it said nothing yet."""
+    if silence is None:
+        return ()
+    found = []
+    if silence > SILENT:
+        found.append(Witness("silence", min(silence / FULL_SILENCE, MOST_SILENT)))
+    if silence > QUIET and ends_naturally(text):
+        found.append(Witness("natural ending", NATURAL))
+    return tuple(found)
+
+
+def ends_naturally(text: str) -> bool:
+    """Whether a text ends as one that is whole, and not in the middle of a word or a list."""
+    return not _GOES_ON.search(_ANSI.sub("", text)[-50:].strip())
+
+
+def foreground(shim: int) -> tuple[str, ...] | None:
+    """The words of the process that has the shim's terminal; None where there is no /proc, or nothing has it."""
+    try:
+        group = int((PROC / str(shim) / "stat").read_bytes().rpartition(b") ")[2].split()[5])
+        words = (PROC / str(group) / "cmdline").read_bytes().split(b"\0")[:-1]
+    except (OSError, ValueError):
+        return None
+    return tuple(word.decode(errors="replace") for word in words)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still, so that whoever asks it something waits for ever."""
+    try:
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2][:1] in (b"T", b"t")
+    except OSError:
+        return False
