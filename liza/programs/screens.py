@@ -130,7 +130,7 @@ def standing(screen: Screen, ready_prompt: str, text: str) -> Standing:
     at = _lowest(screen, mark)
     return Standing(
         composer=None if row is None else _count(mark, composer),
-        cursor=_before_cursor(screen, mark),
+        cursor=_before_cursor(screen, mark, 0 if row is None or screen.by_line else SLACK),
         screen=_count(mark, squeezed("\n".join(screen.lines))),
         above_end=None if at is None else len(screen.text.splitlines()) - at,
         folded=len(_FOLDED.findall(" ".join(low))),
@@ -142,13 +142,13 @@ def _count(mark: str, text: str) -> int:
     return max(text.count(mark), text.count(mark[-MARK // 2 :])) if mark else 0
 
 
-def _before_cursor(screen: Screen, mark: str) -> bool:
+def _before_cursor(screen: Screen, mark: str, slack: int) -> bool:
     if screen.by_line and not screen.column:
         return False
     whole = (*screen.lines[: screen.row], "".join(screen.lines[screen.row : screen.row + 1])[: screen.column])
     ahead = squeezed("\n".join(whole))
-    slack = 0 if screen.by_line else SLACK
-    return bool(mark) and mark[-MARK // 2 :] in ahead[-len(mark) - slack :]
+    end = mark[-MARK // 2 :]
+    return bool(end) and end in ahead[-len(end) - slack :]
 
 
 def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:

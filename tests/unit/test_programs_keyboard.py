@@ -1,0 +1,337 @@
+"""Typing with proof, against screens that a test draws: no terminal, no clock, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from liza.programs import keyboard, screens, witnesses
+from liza.programs.keyboard import Act, Enter, Leave, Look, NotSent, Paste, Sent
+from liza.programs.preset import Dialog, Preset
+from liza.programs.screens import Screen
+
+PROMPT = Preset(name="x", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
+PLAIN = Preset(name="y")
+
+
+class Tui:
+    """A program with a framed composer at the bottom and its talk above, as most agents have it."""
+
+    def __init__(self, width: int = 40) -> None:
+        self.width = width
+        self.said: list[str] = ["Welcome"]
+        self.draft = ""
+        self.enters = 0
+        self.deaf_until = 0.0
+        self.enters_needed = 1
+        self.folds = False
+        self.extra: dict[str, object] = {}
+        self.overlay: tuple[str, ...] | None = None
+        self.pasted: list[str] = []
+        self.time = 0.0
+
+    def screen(self) -> Screen:
+        body = self.said[-20:]
+        if self.overlay is not None:
+            lines = (*body, *self.overlay)
+            return Screen(lines, row=len(lines) - 1, time=self.time, by_line=False, **self.extra)
+        draft = self.draft or ""
+        rows = [draft[at : at + self.width] for at in range(0, len(draft), self.width)] or [""]
+        box = [f"│ {'❯' if not at else ' '}\u00a0{row:<{self.width}} │" for at, row in enumerate(rows)]
+        lines = (*body, "╭" + "─" * 44 + "╮", *box, "╰" + "─" * 44 + "╯", "  ? for shortcuts")
+        return Screen(lines, row=len(lines) - 1, time=self.time, by_line=False, **self.extra)
+
+    def does(self, act: Act) -> Screen:
+        if isinstance(act, Look):
+            self.time += act.after
+        elif isinstance(act, Leave):
+            self.extra["in_mode"] = False
+        elif isinstance(act, Paste):
+            self.pasted.append(act.text)
+            self.draft += f"[Pasted text #1 +{act.text.count(chr(10))} lines]" if self.folds else act.text
+        elif self.time >= self.deaf_until and self.overlay is None:
+            self.enters += 1
+            if self.enters >= self.enters_needed:
+                self.said.append(f"❯ {self.draft}")
+                self.draft = ""
+        return self.screen()
+
+
+def typed(program: Tui, text: str, preset: Preset = PROMPT, limit: float = 20.0) -> Sent | NotSent:
+    policy = keyboard.typed(text, preset, limit)
+    try:
+        act = next(policy)
+        for _ in range(1000):
+            act = policy.send(program.does(act))
+    except StopIteration as over:
+        return over.value
+    raise AssertionError("it never came to an end")
+
+
+def test_a_program_that_takes_the_text_is_told_once_with_one_enter() -> None:
+    program = Tui()
+    assert typed(program, "hello there") == Sent(1)
+    assert program.said[-1] == "❯ hello there"
+    assert (len(program.pasted), program.enters) == (1, 1)
+
+
+def test_a_long_text_is_found_again_although_it_is_wrapped_and_framed() -> None:
+    program = Tui(width=13)
+    assert typed(program, "please look at the failing test of the parser first, and then go on") == Sent(1)
+
+
+def test_a_long_paste_that_the_program_folds_into_a_note_counts_as_standing_there() -> None:
+    program = Tui()
+    program.folds = True
+    assert typed(program, "one\ntwo\nthree") == Sent(1)
+    assert program.said[-1] == "❯ [Pasted text #1 +2 lines]"
+
+
+def test_enter_comes_again_while_the_text_stands_there_and_not_once_more() -> None:
+    program = Tui()
+    program.enters_needed = 2
+    assert typed(program, "hello") == Sent(2)
+    assert (len(program.pasted), program.enters) == (1, 2)
+
+
+def test_a_program_that_is_deaf_to_enter_for_a_while_is_told_in_the_end() -> None:
+    program = Tui()
+    program.deaf_until = 3.0
+    assert typed(program, "hello") == Sent(4)
+    assert len(program.pasted) == 1
+
+
+def test_a_program_that_never_takes_it_is_reported_with_the_text_standing_there_and_is_not_pasted_into_again() -> None:
+    program = Tui()
+    program.deaf_until = 1e9
+    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters")
+    program.deaf_until = 0.0
+    assert typed(program, "hello") == Sent(1)
+    assert program.pasted == ["hello"]
+
+
+def test_nothing_is_typed_into_a_trust_dialog_whose_mark_is_the_prompts() -> None:
+    program = Tui()
+    program.overlay = ("Do you trust the", "files in this folder?", "❯ 1. Yes, proceed", "  2. No, exit")
+    assert typed(program, "hello") == NotSent("the program shows its trust dialog: 'Do you trust the files'")
+    assert (program.pasted, program.enters) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "says"),
+    [
+        (("Allow this command?", "❯ 1. Yes", "  2. No"), "the program shows a menu: '1. Yes'"),
+        (("Theme", "❯ No, keep it"), "the program shows a menu: 'No, keep it'"),
+    ],
+)
+def test_a_menu_that_no_row_knows_is_a_persons_to_answer_all_the_same(overlay: tuple[str, ...], says: str) -> None:
+    program = Tui()
+    program.overlay = overlay
+    assert typed(program, "hello") == NotSent(says)
+    assert program.pasted == []
+
+
+def test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer() -> None:
+    line = "Overwrite the file? [y/N] "
+    asks = Screen((line,), column=len(line), waiting=0.95)
+    assert keyboard.refusal(asks, PLAIN) == NotSent("the program shows a question: 'Overwrite the file? [y/N]'")
+
+
+def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing() -> None:
+    program = Tui()
+    program.said.append("The dialog says: Do you trust the files in this folder?")
+    assert typed(program, "hello") == Sent(1)
+
+
+def test_a_dialog_that_comes_up_after_the_paste_gets_no_enter() -> None:
+    program = Tui()
+    policy = keyboard.typed("hello", PROMPT)
+    seen = program.does(next(policy))
+    act = policy.send(seen)
+    assert act == Paste("hello")
+    program.does(act)
+    program.overlay = ("Do you trust the files in this folder?", "❯ 1. Yes")
+    with pytest.raises(StopIteration) as over:
+        policy.send(program.screen())
+    assert isinstance(over.value.value, NotSent)
+
+
+def test_a_text_that_is_sent_and_brings_up_a_dialog_was_sent() -> None:
+    program = Tui()
+    policy = keyboard.typed("hello", PROMPT)
+    act: Act = next(policy)
+    while not isinstance(act, Enter):
+        act = policy.send(program.does(act))
+    program.does(act)
+    program.overlay = ("Do you trust the files in this folder?", "❯ 1. Yes")
+    with pytest.raises(StopIteration) as over:
+        policy.send(program.screen())
+    assert over.value.value == Sent(1)
+
+
+def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() -> None:
+    program = Tui()
+    program.extra["in_mode"] = True
+    policy = keyboard.typed("hello", PROMPT)
+    act = policy.send(program.does(next(policy)))
+    assert act == Leave()
+    assert policy.send(program.does(act)) == Paste("hello")
+
+
+@pytest.mark.parametrize(
+    ("shows", "answer"),
+    [
+        ({"alive": False}, NotSent("the program is dead", later=False)),
+        ({"program": ("-bash",)}, NotSent("a shell has the terminal: -bash")),
+        ({"program": ("/bin/sh", "-i")}, NotSent("a shell has the terminal: /bin/sh -i")),
+        ({"person": 1.0}, NotSent("a person is typing into it")),
+        ({"person": 60.0}, Sent(1)),
+        ({"program": ("/bin/sh", "./agent.sh")}, Sent(1)),
+        ({"program": ("sh", "-c", "read line")}, Sent(1)),
+    ],
+)
+def test_the_dead_a_shell_and_a_person_at_the_keys_are_left_alone(shows: dict[str, object], answer: object) -> None:
+    program = Tui()
+    program.extra.update(shows)
+    assert typed(program, "hello", limit=5.0) == answer
+    assert len(program.pasted) == isinstance(answer, Sent)
+
+
+def test_a_shell_that_a_row_names_as_its_program_is_no_shell() -> None:
+    program = Tui()
+    program.extra["program"] = ("fish",)
+    fish = Preset(name="fish", ready_prompt="❯ ", process_names=("fish",))
+    assert typed(program, "hello", fish) == Sent(1)
+
+
+def test_a_program_without_its_prompt_on_the_screen_is_waited_for_and_not_typed_into() -> None:
+    program = Tui()
+    program.overlay = ("Loading…",)
+    assert typed(program, "hello", limit=3.0) == NotSent("it does not show its prompt '❯ '")
+    assert 3.0 <= program.time < 5.0
+
+
+def test_an_old_prompt_far_above_is_a_memory_and_no_place_to_type() -> None:
+    lines = ("❯ an earlier question", *(f"line {number}" for number in range(20)))
+    assert not screens.shows_prompt(Screen(lines), "❯ ")
+    assert screens.shows_prompt(Screen(lines[:5]), "❯ ")
+
+
+class Line:
+    """A program that reads lines: the kernel shows what is typed, whether anybody reads it or not."""
+
+    def __init__(self, prompt: str = "") -> None:
+        self.lines = ["hello, I am a line editor", prompt]
+        self.time = 0.0
+        self.waiting = 0.95
+        self.got: list[str] = []
+
+    def does(self, act: Act) -> Screen:
+        if isinstance(act, Look):
+            self.time += act.after
+        elif isinstance(act, Paste):
+            self.lines[-1] += act.text
+        elif isinstance(act, Enter):
+            self.got.append(self.lines[-1])
+            self.lines.append("")
+        return Screen(
+            tuple(self.lines),
+            row=len(self.lines) - 1,
+            column=len(self.lines[-1]),
+            time=self.time,
+            by_line=True,
+            waiting=self.waiting,
+        )
+
+
+@pytest.mark.parametrize("prompt", ["", "> "])
+def test_a_program_that_reads_lines_has_it_once_the_cursor_left_the_line(prompt: str) -> None:
+    program = Line(prompt)
+    assert typed(program, "go on", PLAIN) == Sent(1)
+    assert program.got == [f"{prompt}go on"]
+
+
+def test_a_program_without_a_prompt_of_its_own_is_typed_into_only_while_it_waits_for_input() -> None:
+    program = Line()
+    program.waiting = 0.6
+    assert typed(program, "go on", PLAIN, limit=2.0) == NotSent("it takes no input")
+    assert program.got == []
+
+
+class Unknown(Tui):
+    """A framed composer whose sign no row names, with the cursor parked below it."""
+
+    def screen(self) -> Screen:
+        drawn = super().screen()
+        return replace(drawn, lines=tuple(line.replace("❯", "▶") for line in drawn.lines), waiting=0.95)
+
+
+def test_a_composer_that_no_row_knows_is_empty_again_when_the_text_has_moved_up() -> None:
+    program = Unknown()
+    assert typed(program, "please look at the failing test", PLAIN) == Sent(1)
+
+
+def test_a_message_presses_no_keys_of_its_own() -> None:
+    assert keyboard.typable("a\x1b[201~\x03b\tc\r\nd\x9b") == "a[201~b    c\nd"
+    assert typed(Tui(), "\x1b\x1b \n") == NotSent("there is nothing in it to type", later=False)
+
+
+SHELLS: list[tuple[tuple[str, ...], bool]] = [
+    ((), False),
+    (("bash",), True),
+    (("/usr/bin/zsh", "-l"), True),
+    (("bash", "--norc", "-i"), True),
+    (("bash", "./agent.sh"), False),
+    (("sh", "-c", "x"), False),
+    (("sh", "-ec", "x"), False),
+    (("busybox", "sh"), True),
+    (("node", "cli.js"), False),
+    (("/home/x/bash-agent",), False),
+]
+
+
+@pytest.mark.parametrize(("words", "shell"), SHELLS)
+def test_a_shell_is_one_that_would_carry_out_what_is_typed(words: tuple[str, ...], shell: bool) -> None:
+    assert keyboard.is_shell(words) is shell
+
+
+@pytest.mark.parametrize(
+    ("silence", "text", "sources"),
+    [
+        (None, "", {}),
+        (0.1, "Done.", {}),
+        (0.3, "Done.", {"natural ending": 0.6}),
+        (0.6, "and then,", {"silence": 0.2}),
+        (1.5, "half a wor", {"silence": 0.5}),
+        (30.0, "```\n", {"silence": 0.8, "natural ending": 0.6}),
+        (30.0, "\x1b[1mWhat next?\x1b[0m\x1b[?25h", {"silence": 0.8, "natural ending": 0.6}),
+    ],
+)
+def test_silence_and_a_whole_sentence_are_weaker_signs(silence: float | None, text: str, sources: object) -> None:
+    found = {one.source: pytest.approx(one.confidence) for one in witnesses.of_output(silence, text)}
+    assert found == sources
+
+
+def test_one_witness_against_it_outweighs_all_others() -> None:
+    idle, busy = witnesses.Witness("silence", 0.8), witnesses.Witness("process", 0.95, against=True)
+    assert witnesses.joined((idle, busy)) == 0.0
+    assert witnesses.joined((idle, witnesses.Witness("natural ending", 0.6))) == pytest.approx(0.9)
+
+
+DRAWN: list[tuple[Callable[[], Screen], str | None]] = [
+    (lambda: Screen(("Do\u00a0you trust", "│ the files │ here", "❯ 1. Yes")), "its trust dialog"),
+    (lambda: Screen(("Do you trust the files here", "❯ what is this?")), None),
+    (lambda: Screen(("❯ what is this?", "Do you trust the files here")), "its trust dialog"),
+    (lambda: Screen(("❯ ",)), None),
+    (lambda: Screen(()), None),
+]
+
+
+@pytest.mark.parametrize(("draw", "says"), DRAWN)
+def test_a_dialog_is_found_wrapped_framed_and_with_blanks_that_do_not_break(
+    draw: Callable[[], Screen], says: str | None
+) -> None:
+    found = screens.question(draw(), "❯ ", PROMPT.dialogs)
+    assert found is None if says is None else found is not None and says in found
