@@ -8,13 +8,15 @@ from liza.verbs.crew import find_crew
 
 def ready(as_json: bool) -> None:
     """Prove who this run is, and print its brief."""
-    from liza.verbs.ready import ready as verb
+    from liza.verbs import ready as verbs
 
-    said = verb(find_crew())
+    crew = find_crew()
+    said = verbs.ready(crew)
     if as_json:
         tell.answer(said, as_json)
     else:
         tell.out(str(said.more["brief"]))
+    verbs.read(crew, said.more["messages"])
 
 
 def submit(as_json: bool) -> None:

@@ -29,11 +29,13 @@ def claim(
 def note(
     text: Annotated[str, typer.Argument(help="What is to be known.")],
     to: Annotated[str | None, typer.Option("--to", metavar="AGENT|TASK", help="For whom; default: everyone.")] = None,
+    now: Annotated[bool, typer.Option("--now", help="Bring it into the session that runs, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a note onto the board."""
-    from liza.verbs.note import note as verb
+    from liza.verbs import note as verbs
 
+    verb = verbs.note_now if now else verbs.note
     tell.answer(verb(find_crew(), text, to), as_json)
 
 

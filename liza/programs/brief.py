@@ -85,8 +85,11 @@ def _before(at: Context) -> list[str]:
 
 
 def _notes(at: Context) -> list[str]:
-    """What the person has to say to this agent, or about this task."""
-    return [f"NOTE from the person: {lines(note, 250)}" for note in at.notes[-MOST_NOTES:]]
+    """What the person has to say to this agent, or about this task, and messages that it has not read."""
+    notes = at.notes[-MOST_NOTES:]
+    said = [f"NOTE from the person: {lines(note, 250)}" for note in notes]
+    fresh = [one for one in at.messages if one.text not in notes]
+    return [*said, *(f"MESSAGE from {line(one.sender, 60)}: {lines(one.text, SMALL)}" for one in fresh[:MOST_NOTES])]
 
 
 def _tests(at: Context) -> str:

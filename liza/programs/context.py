@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from liza.rules.delivering import Message
 from liza.rules.model import State, Task
 from liza.rules.paths import agent_of, role_of
 
@@ -15,6 +16,8 @@ _HOW = {
     "crash": "it crashed",
     "ended": "it ended without a word",
     "held up": "it was held up by what was no fault of it",
+    "quota": "a limit of use ended it",
+    "unusable": "its program could not be used",
 }
 """How a session ended that said nothing, by the event in its task's history."""
 
@@ -39,6 +42,7 @@ class Context:
     trigger: str = ""
     ids: tuple[str, ...] = ()
     facts: str = ""
+    messages: tuple[Message, ...] = ()
 
     @property
     def agent(self) -> str:

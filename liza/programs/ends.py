@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from liza.programs.session import Ended, Vanished, described
+from liza.programs.trouble import Trouble
 
 
 @dataclass(frozen=True)
@@ -37,34 +39,70 @@ class NeverRan:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """The model answers nobody before a person did something, such as a login."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A limit of use is reached, which goes by by itself: at ``until``, where that was said. No crash."""
+
+    reason: str
+    until: datetime | None
+
+
+@dataclass(frozen=True)
 class Halted:
     """It was ended on purpose; no fault of the program."""
 
     reason: str
 
 
-Outcome = Finished | HandedOff | Crashed | NeverRan | Halted
+ON_PURPOSE = ("stop", "over", "fenced")
+"""Reasons to end a session that say nothing about its program."""
+
+Outcome = Finished | HandedOff | Crashed | NeverRan | Refused | Limited | Halted
 
 
 def outcome(
-    end: Ended | Vanished, word: str | None, codes: Mapping[str, str], moved: bool, stopped: str | None = None
+    end: Ended | Vanished,
+    word: str | None,
+    codes: Mapping[str, str],
+    moved: bool,
+    stopped: str | None = None,
+    trouble: Trouble | None = None,
 ) -> Outcome:
     """What came of a session that is over.
 
     ``word`` is what the run left, ``codes`` what the program's own exit codes mean (a vendor may use 42 for something
-    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was.
+    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was, and
+    ``trouble`` what its last lines say that the model did not answer for: four programs end with 0 even then.
     """
     if isinstance(end, Ended) and end.error is not None:
         return NeverRan(end.error)
     if word is not None:
         return _meant(word, f"said {word}", idle=False)
-    if stopped is not None:
+    if stopped is not None and (trouble is None or stopped in ON_PURPOSE):
         return Halted(stopped)
+    if trouble is not None and not moved:
+        return _troubled(trouble)
     if isinstance(end, Vanished):
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
     if end.signal is not None:
         return Crashed(described(end))
     return _meant(codes.get(str(end.code), str(end.code)), described(end), idle=not moved)
+
+
+def _troubled(trouble: Trouble) -> Outcome:
+    match trouble.kind:
+        case "login":
+            return Refused(f"the model refuses the program's login: {trouble.words}")
+        case "quota":
+            return Limited(f"a limit of use is reached: {trouble.words}", trouble.until)
+        case _:
+            return Crashed(f"the model answered with errors only: {trouble.words}")
 
 
 def _meant(word: str, what: str, *, idle: bool) -> Outcome:

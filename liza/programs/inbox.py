@@ -18,9 +18,12 @@ from msgspec.structs import replace
 
 from liza import faults
 from liza.programs import aside, rundir
+from liza.programs.wording import line, lines
 from liza.rules.delivering import PRIORITIES, Message, in_order
 from liza.rules.errors import LizaError, Usage
 from liza.rules.paths import Paths
+
+LONGEST = 8000  # bytes of one message
 
 
 def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
@@ -82,8 +85,7 @@ def hand_over(paths: Paths, agent: str, run: str, by: str, now: datetime) -> Ite
 
 def as_text(messages: tuple[Message, ...]) -> str:
     """The messages as an agent reads them; empty without any."""
-    said = [f"MESSAGE from {one.sender} ({one.created:%H:%M}): {one.text.strip()}" for one in messages]
-    return "\n".join(said)
+    return "".join(f"MESSAGE from {line(one.sender, 60)}: {lines(one.text, LONGEST)}\n" for one in messages)
 
 
 def _read_all(place: Path) -> list[Message]:

@@ -43,10 +43,14 @@ class Sentinel(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Halt(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """``stopped``: somebody ended the session on purpose, so that its end is no crash."""
+    """``stopped``: somebody ended the session on purpose, so that its end is no crash.
+
+    ``unusable``: because its program waits for a person, and so would the next one.
+    """
 
     time: datetime
     reason: str
+    unusable: bool = False
 
 
 class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +60,16 @@ class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
     time: datetime
     verb: str
     reason: str
+
+
+class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``turn.json``: what the program's own hooks said last. ``phase`` is started, busy, idle or stopped; ``tools`` how
+    many of its tools were about to run; ``session`` the program's own id of the conversation."""
+
+    time: datetime
+    phase: str
+    tools: int = 0
+    session: str | None = None
 
 
 class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,13 +134,21 @@ class RunDir:
             raise LizaError(f"{self.path / 'word'} holds {word!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
         return word
 
-    def note_stop(self, now: datetime, reason: str) -> None:
+    def note_stop(self, now: datetime, reason: str, unusable: bool = False) -> None:
         """Say, before the session is ended, that it is ended on purpose."""
-        self._put("stopped", Halt(time=now, reason=reason))
+        self._put("stopped", Halt(time=now, reason=reason, unusable=unusable))
 
     def stopped(self) -> Halt | None:
         """Why the session was ended on purpose."""
         return self._get("stopped", Halt)
+
+    def note_turn(self, turn: Turn) -> None:
+        """Keep where the program's turn stands. Raises OSError."""
+        self._put("turn.json", turn)
+
+    def turn(self) -> Turn | None:
+        """Where the program's turn stands, as its hooks said; None where none of them spoke."""
+        return self._get("turn.json", Turn)
 
     def note_held_up(self, now: datetime, verb: str, reason: str) -> None:
         """Keep that ``verb`` could not be carried out. Raises OSError where the run has no directory or the disk is
@@ -255,6 +277,28 @@ def forget_left(paths: Paths, agent: str) -> None:
 
 def _left(paths: Paths, agent: str) -> Path:
     return paths.runs / agent / "left.json"
+
+
+class Waits(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``waits.json``: a limit of use keeps the agent's program from its work; ``until`` where that was said."""
+
+    reason: str
+    until: datetime
+
+
+def note_waits(paths: Paths, agent: str, waits: Waits | None) -> None:
+    """Keep beside the agent's runs what it waits for; None: it waits no more. Raises OSError, Refused."""
+    place = paths.runs / agent / "waits.json"
+    if waits is None:
+        place.unlink(missing_ok=True)
+        return
+    _make(place.parent.parent, place.parent)
+    aside.write(place, msgspec.json.encode(waits) + b"\n")
+
+
+def waits(paths: Paths, agent: str) -> Waits | None:
+    """What the agent waits for, if that is not over. Raises LizaError where the file cannot be read."""
+    return read(paths.runs / agent / "waits.json", Waits)
 
 
 def runs_of(paths: Paths, agent: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,6 +21,7 @@ class Carrier(StrEnum):
     PROMPT = "prompt"
     STDIN = "stdin"
     HOOK = "hook"
+    TERMINAL = "terminal"
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,14 @@ TABLE: dict[tuple[bool, Prompt], Plan] = {
 
 def plan(preset: Preset, interactive: bool) -> Plan:
     """The row of the table for this program. Nothing in it depends on keystrokes."""
-    hooks = preset.hooks.provider in INSTALLED_HOOKS and not preset.hooks.informational
-    return TABLE[hooks, mode(preset, interactive).prompt]
+    found = TABLE[has_hooks(preset), mode(preset, interactive).prompt]
+    # At a terminal a program that was told nothing waits for a person; without one it begins by itself.
+    return replace(found, work=Carrier.TERMINAL) if interactive and found.work in (F, H) else found
+
+
+def has_hooks(preset: Preset) -> bool:
+    """Whether the program runs hooks that Liza can install. Informational ones count as none."""
+    return preset.hooks.provider in INSTALLED_HOOKS and not preset.hooks.informational
 
 
 def mode(preset: Preset, interactive: bool) -> Mode:

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from liza.rules import choose, merging, planning
+from liza.rules import choose, delivering, merging, planning
 from liza.rules.choose import Evidence, Limit, Nothing
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
-from liza.rules.taking import ended_by_nobodys_fault
+from liza.rules.taking import STOP, ended_by_nobodys_fault
 from liza.rules.transitions import has_said
 
 S = Status
 CRASH_WINDOW = 300.0
 MOST_CRASHES_IN_WINDOW = 3
 LONGEST_BACKOFF = 300.0
+UNUSABLE = 5
+"""The exit code of a supervisor whose program nobody can use before a person did something."""
 _NO_EVIDENCE = Evidence()
 
 
@@ -34,11 +36,19 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock."""
+    """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock.
+
+    ``never`` says why it is not going to be ready; ``needs_person``: nor would the next one be. ``unanswered`` is how
+    long its model has given nothing but what ``trouble`` says, or nothing at all.
+    """
 
     run: str
     standing: Standing
     ready: bool = False
+    never: str | None = None
+    needs_person: bool = False
+    unanswered: float = 0.0
+    trouble: str | None = None
     since_start: float = 0.0
     since_movement: float = 0.0
     since_word: float | None = None
@@ -50,6 +60,8 @@ class Situation:
     """Everything a supervisor knows when it decides.
 
     ``offered`` is a task whose tested candidate waited for a person's files, and those are out of the way now.
+    ``unusable`` says why no session of this agent's program can work before a person did something, ``overspent`` why
+    no more may be spent, ``mail`` what is to be done for a message.
     """
 
     agent: str
@@ -66,6 +78,9 @@ class Situation:
     merge_lock_free: bool = True
     offered: str | None = None
     since_gap: float | None = None
+    unusable: str | None = None
+    overspent: str | None = None
+    mail: delivering.Step | None = None
 
 
 @dataclass(frozen=True)
@@ -110,10 +125,14 @@ class Resume:
 
 @dataclass(frozen=True)
 class StopSession:
-    """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows."""
+    """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows.
+
+    ``unusable``: its program waits for a person, and the next session would.
+    """
 
     run: str
     why: str
+    unusable: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +172,20 @@ class LetGo:
 
 
 @dataclass(frozen=True)
+class Deliver:
+    """Do this for a message to the session."""
+
+    step: delivering.Step
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Put PAUSE up for a person: no more may be spent."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Exit:
     code: int
     why: str
@@ -171,6 +204,8 @@ Action = (
     | Block
     | Merge
     | LetGo
+    | Deliver
+    | Pause
     | Exit
 )
 
@@ -185,9 +220,11 @@ def decide(at: Situation) -> Action:
     held = holding(at.state, at.agent)
     if leaving:
         return LetGo(held.run) if held and not _given_back(at, held) else Exit(0, "stopped")
-    crash_loop = _crash_loop(at)
-    if crash_loop:
-        return LetGo(held.run) if held and not _given_back(at, held) else crash_loop
+    hopeless = Exit(UNUSABLE, at.unusable) if at.unusable else _crash_loop(at)
+    if hopeless:
+        return LetGo(held.run) if held and not _given_back(at, held) else hopeless
+    if at.overspent and not _halted(at):
+        return Pause(at.overspent)
     if at.job is not None:
         return Wait(at.job)
     if held is not None:
@@ -231,20 +268,39 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
             return StopSession(session.run, "fenced")
         left = at.state.config.grace - session.since_word
         return StopSession(session.run, "over") if left <= 0 else Wait(f"{session.run} has said its last word", left)
-    if not session.ready and session.since_start > at.ready_timeout:
-        return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
+    hopeless = _hopeless(at, session)
+    if hopeless is not None:
+        return hopeless
     if session.since_movement > at.state.config.hung_after:
         return StopSession(session.run, f"hung: nothing moved for {session.since_movement:.0f} s")
     beat = at.state.config.heartbeat_interval
     if session.since_beat >= beat:
         return Renew(session.run)
+    if at.mail is not None and not isinstance(at.mail, delivering.Later):
+        return Deliver(at.mail)
     merge = None if at.job is not None or _halted(at) else _merge(at)
     if merge is not None:
         return merge
     waits = [beat - session.since_beat]
+    if at.mail is not None and at.mail.seconds is not None:
+        waits.append(at.mail.seconds)
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)
     return Wait(f"{session.run} is at work", min(waits))
+
+
+def _hopeless(at: Situation, session: SessionFacts) -> Action | None:
+    """What ends a session from which nothing can come any more."""
+    if session.never is not None:
+        return StopSession(session.run, session.never, session.needs_person)
+    if not session.ready and session.since_start > at.ready_timeout:
+        return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
+    if session.unanswered > at.state.config.answer_timeout:
+        said = f": {session.trouble}" if session.trouble else ""
+        return StopSession(session.run, f"no answer from its model for {session.unanswered:.0f} s{said}")
+    if at.overspent is not None:
+        return Pause(at.overspent) if not _halted(at) else StopSession(session.run, STOP)
+    return None
 
 
 def _crash_loop(at: Situation) -> Action | None:
@@ -259,7 +315,11 @@ def _go_on(at: Situation, held: Holding) -> Action:
     if halted:
         return halted
     if at.rest > 0:
-        return Wait("resting before the next session", at.rest)
+        left = _lease_left(at, held)
+        half = at.state.config.lease_duration / 2
+        if left is not None and left < half:
+            return Renew(held.run)
+        return Wait("resting before the next session", at.rest if left is None else min(at.rest, left - half + 0.01))
     if at.session is not None and at.session.run == held.run and not _given_back(at, held):
         return StartSession(held.run)
     if held.kind != "work":
@@ -271,6 +331,14 @@ def _go_on(at: Situation, held: Holding) -> Action:
     if limit and not ended_by_nobodys_fault(task):
         return Block(held.task, limit)
     return Resume(held.task, held.run)
+
+
+def _lease_left(at: Situation, held: Holding) -> float | None:
+    """Seconds for which a claim is still leased; None for what was given back, and for reviews and planning."""
+    task = at.state.task(held.task) if held.task and held.kind == "work" else None
+    if task is None or task.lease_expires is None or _given_back(at, held):
+        return None
+    return (task.lease_expires - at.now).total_seconds()
 
 
 def _halted(at: Situation) -> Wait | None:

@@ -120,6 +120,10 @@ class Paths:
     def runs(self) -> Path:
         return self.liza / "run"
 
+    @property
+    def usage(self) -> Path:
+        return self.runs / "usage.jsonl"
+
     def run(self, run: str) -> Path:
         return self.runs / agent_of(run) / run
 

@@ -17,7 +17,13 @@ from liza.rules.transitions import Said, has_said, move
 STOP = "stop"
 HELD_UP = "held up"
 """What a task's history says of a session that the board, its lock or the disk kept from its end."""
-_NOBODYS_FAULT = (STOP, HELD_UP)
+QUOTA = "quota"
+"""And of one that a limit of use kept from its model."""
+UNUSABLE = "unusable"
+"""And of one whose program nobody can use before a person did something."""
+_NOBODYS_FAULT = (STOP, HELD_UP, QUOTA, UNUSABLE)
+TOLD_ONLY = (HELD_UP, QUOTA, UNUSABLE)
+"""Ends that count neither as a crash nor as a session that moved nothing."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from liza.rules.errors import Refused, Usage
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
-from liza.rules.taking import HELD_UP, find, owned
+from liza.rules.taking import TOLD_ONLY, find, owned
 from liza.rules.transitions import Said, has_said, move, remark
 
 S = Status
@@ -181,8 +181,8 @@ def is_held_up(kind: str, word: str | None, on_purpose: bool) -> bool:
 
 
 def session_over(state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime) -> State:
-    """A session of this run ended (``crash``, ``ended`` or ``held up``) and the task is still its own: count it, or
-    block; one that was held up is only told.
+    """A session of this run ended (``crash``, ``ended``, ``held up``, ``quota`` or ``unusable``) and the task is still
+    its own: count it, or block; an end that was not the session's fault is only told.
 
     ``moved`` says whether a commit, or any verb, came of it.
     """
@@ -197,7 +197,7 @@ def session_over(state: State, task_id: str, run: str, *, event: str, detail: st
                 state.with_task(remarked), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
         return state.with_task(remarked)
-    if event == HELD_UP:
+    if event in TOLD_ONLY:
         return state.with_task(remarked)
     idle = 0 if moved else task.idle_sessions + 1
     counted = state.with_task(replace(remarked, idle_sessions=idle))

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza import faults
-from liza.programs import brief, environment, presets, session, startup
+from liza.programs import brief, environment, inbox, presets, session, startup
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
 from liza.repo import brief_filter, sandbox
@@ -70,6 +70,17 @@ class Launcher:
         )
         argv = (str(presets.need(self.preset)), *command.argv[1:])
         return session.start(directory.path, argv, place, self._environment(held), command.stdin_text)
+
+    def brief_again(self, agent: str) -> None:
+        """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""
+        state = self.crew.board.read()
+        held = holding(state, agent)
+        if held is None:
+            raise NotYours(f"{agent} holds nothing any more", f"liza agents {agent}")
+        directory = self.crew.run_dir(held.run)
+        record = directory.record()
+        if record is not None and record.worktree:
+            self._write_brief(state, held, directory, Path(record.worktree))
 
     def _lay_out(self, state: State, held: Holding) -> str:
         """The slot of what is held, standing where the run's work begins. Raises Missing, GitFailed."""
@@ -165,6 +176,7 @@ class Launcher:
             trigger=state.planning.trigger or "",
             ids=state.planning.ids,
             facts=trigger.facts if trigger else "",
+            messages=inbox.pending(self.crew.paths, agent_of(held.run)),
         )
 
     def _environment(self, held: Holding) -> dict[str, str]:

@@ -19,8 +19,9 @@ from liza.rules.model import State
 from liza.rules.narrate import news
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.supervisor.situation import gather, unsettled
+from liza.supervisor.situation import gather
 from liza.supervisor.steps import Steps
+from liza.supervisor.watching import unsettled
 from liza.verbs import record, recover, tampering
 from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
@@ -117,8 +118,7 @@ class Supervisor:
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
         self._take_back(state)
-        timeout = state.config.ready_timeout or self.preset.ready_timeout
-        return rules.decide(gather(self.crew, self.agent, self.memory, timeout))
+        return rules.decide(gather(self.crew, self.agent, self.memory, self.preset))
 
     def _take_back(self, state: State) -> None:
         """Settle what a claim left on the board that did not end: nobody can take such a task."""

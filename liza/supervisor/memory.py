@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from liza.rules.decide import CRASH_WINDOW
+from liza.rules.spending import Spent
 from liza.supervisor.jobs import Job
 
 
@@ -20,6 +21,13 @@ class SessionMemory:
     traces: tuple[object, ...] = ()
     looked: float = 0.0
     word: float | None = None
+    signs: tuple[object, ...] = ()
+    answered: float | None = None
+    """When its model last showed that it answers; None before the first time."""
+    troubled: float | None = None
+    """Since when the last lines of the output say that it does not."""
+    spent: Spent | None = None
+    spent_at: float = 0.0
     told_ready: bool = False
     heard: bool = False
 
@@ -46,6 +54,10 @@ class Memory:
     recorded: float = float("-inf")
     alarmed: object = None
     last_done: tuple[object, int] | None = None
+    unusable: str | None = None
+    """Why no session of this program can work before a person did something."""
+    spent: tuple[object, str | None] = (None, None)
+    """The ledger as it was last read, and whether it was over the budget."""
     merge_tried: tuple[int, str] | None = None
 
     def crashed(self, steady: float) -> None:

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import aside, brief, ends, session
+from liza.programs import aside, brief, ends, ledger, session, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
+from liza.programs.trouble import Trouble, trouble
 from liza.repo import brief_filter
 from liza.rules import planning, reviewing, taking, working
 from liza.rules.model import State, Status
-from liza.rules.taking import HELD_UP, STOP
-from liza.supervisor.situation import SETTLED
+from liza.rules.spending import Spent
+from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
+from liza.supervisor.watching import SETTLED
 from liza.verbs.crew import Crew
 
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
-GENTLE = (STOP, "over", "fenced")
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a session: ``kind`` is finished, handed off, crashed, stopped or held up; ``why`` in a sentence."""
+    """What came of a session: ``kind`` is finished, handed off, crashed, stopped, held up, quota or unusable.
+
+    ``why`` is a sentence, ``until`` when a limit of use is over, where that was said.
+    """
 
     run: str
     kind: str
     why: str
+    until: datetime | None = None
 
 
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
@@ -41,6 +47,7 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         faults.point("settle", "brief-gone")
         _tell(crew, record, came)
         faults.point("settle", "told")
+        _write_down(crew, directory, preset, record, came)
     aside.write(directory.path / SETTLED, f"{came.kind}: {came.why}\n".encode())
     return came
 
@@ -51,21 +58,51 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     if isinstance(found, session.Living | session.Starting | session.Never):
         return Came(directory.run, "stopped", "its program was never started")
     reason = halt.reason if halt else None
-    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason):
-        case ends.Halted(why) if why in GENTLE:
+    said = _trouble(crew, directory, preset)
+    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason, said):
+        case ends.Halted(why) if why in ends.ON_PURPOSE:
             return Came(directory.run, "stopped" if why == STOP else "finished", why)
         case ends.Finished():
             return Came(directory.run, "finished", _last_lines(directory))
         case ends.HandedOff():
             return Came(directory.run, "handed off", _last_lines(directory))
-        case ends.Halted(why) | ends.NeverRan(why) | ends.Crashed(why):
+        case ends.Limited(why, until):
+            return Came(directory.run, QUOTA, why, until)
+        case ends.NeverRan(why) | ends.Refused(why):
+            return Came(directory.run, UNUSABLE, why)
+        case ends.Halted(why) if halt is not None and halt.unusable:
+            return Came(directory.run, UNUSABLE, why)
+        case ends.Halted(why) | ends.Crashed(why):
             return Came(directory.run, "crashed", f"{why}. {_last_lines(directory)}".strip())
+
+
+def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> Trouble | None:
+    """What the program's last words say that kept its model from answering; a time of day is one of this machine's."""
+    return trouble(preset.failures, directory.tail(8000), crew.clock.now().astimezone())
+
+
+def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, came: Came) -> None:
+    """What the session used, in the ledger."""
+    found = session.look(directory.path)
+    over = found.time if isinstance(found, session.Ended) else crew.clock.now()
+    spent = Spent(
+        run=record.run,
+        time=over,
+        kind=record.kind,
+        program=record.program,
+        outcome=came.kind,
+        seconds=max(0.0, (over - record.started).total_seconds()),
+        task=record.task,
+        sprint=crew.board.read().sprint.id,
+        used=usage.used(preset.usage, directory.output),
+    )
+    ledger.note(crew.paths, spent)
 
 
 def _held_up(directory: RunDir, came: Came) -> Came:
     """What came of a session that could not say its word for the board's or the disk's sake is not its own fault."""
     note, halt = directory.held_up(), directory.stopped()
-    on_purpose = halt is not None and halt.reason in GENTLE
+    on_purpose = halt is not None and halt.reason in ends.ON_PURPOSE
     if note is None or not working.is_held_up(came.kind, directory.word(), on_purpose):
         return came
     return Came(directory.run, HELD_UP, f"liza {note.verb}: {note.reason}")
@@ -122,11 +159,12 @@ def _tell(crew: Crew, record: Record, came: Came) -> None:
         )
 
 
-_EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP, HELD_UP: HELD_UP}
+_EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP}
+_EVENTS |= {kind: kind for kind in TOLD_ONLY}
 
 
 def _tell_planning(crew: Crew, record: Record, came: Came) -> None:
-    held_up = came.kind == HELD_UP
+    held_up = came.kind in TOLD_ONLY
     with crew.change(record.agent, "planning held up" if held_up else "planning over") as tx:
         after = planning.planning_held_up if held_up else planning.planning_over
         tx.state = after(tx.state, record.run)
@@ -149,7 +187,7 @@ def _tell_review(crew: Crew, record: Record, came: Came) -> None:
     with crew.change(record.agent, "release review", record.task) as tx:
         if came.kind == "stopped":
             tx.state = reviewing.release_review(tx.state, record.task, record.run, now)
-        elif came.kind == HELD_UP:
-            tx.state = reviewing.release_review(tx.state, record.task, record.run, now, f"{HELD_UP}: {came.why}")
+        elif came.kind in TOLD_ONLY:
+            tx.state = reviewing.release_review(tx.state, record.task, record.run, now, f"{came.kind}: {came.why}")
         else:
             tx.state = reviewing.review_without_verdict(tx.state, record.task, record.run, now, came.why)

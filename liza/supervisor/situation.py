@@ -3,31 +3,26 @@ started it, is found by its directory like any other."""
 
 from __future__ import annotations
 
-import os
-from datetime import datetime
-from pathlib import Path
-
 from liza.board import signals
 from liza.board.lock import Lock
-from liza.programs import processes, session
-from liza.programs.rundir import RunDir, runs_of
+from liza.programs import delivery, inbox, ledger, usage
+from liza.programs.preset import Preset
 from liza.repo.survey import changed
-from liza.rules import merging
+from liza.rules import delivering, merging, spending
 from liza.rules.decide import SessionFacts, Situation, Standing, holding
-from liza.rules.model import State
+from liza.rules.model import Budget, State
 from liza.supervisor.memory import Memory, SessionMemory
+from liza.supervisor.watching import Watcher
 from liza.verbs.crew import Crew
 
-SETTLED = "settled"
-LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 
-
-def gather(crew: Crew, agent: str, memory: Memory, ready_timeout: float) -> Situation:
+def gather(crew: Crew, agent: str, memory: Memory, preset: Preset) -> Situation:
     """How things stand now. Raises LizaError where something cannot be read."""
     state = crew.board.read()
     steady, now = crew.clock.monotonic(), crew.clock.now()
     slept = memory.notice_gap(now, steady, state.config.lease_duration)
-    facts = _session(crew, state, agent, memory, steady, now)
+    watcher = Watcher(crew, state, preset, memory, steady, now)
+    facts = watcher.look(agent)
     if slept and memory.session is not None:
         memory.session.beat = float("-inf")
         memory.session.moved = steady
@@ -42,125 +37,67 @@ def gather(crew: Crew, agent: str, memory: Memory, ready_timeout: float) -> Situ
         leaving=memory.leaving,
         crashes=tuple(steady - one for one in memory.crashes),
         rest=max(0.0, memory.rest_until - steady),
-        ready_timeout=ready_timeout,
+        ready_timeout=watcher.ready_timeout,
         merge_lock_free=_may_merge(crew, state, memory),
         offered=_free_of_files(crew, state, memory),
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
+        unusable=memory.unusable,
+        overspent=overspent(crew, state, agent, memory, preset),
+        mail=mail(crew, agent, facts, preset),
     )
 
 
-def unsettled(crew: Crew, agent: str) -> RunDir | None:
-    """The agent's newest run whose end was not settled; None when every one was."""
-    for run in reversed(runs_of(crew.paths, agent)):
-        directory = crew.run_dir(run)
-        return None if (directory.path / SETTLED).exists() else directory
-    return None
-
-
-def _session(crew: Crew, state: State, agent: str, memory: Memory, steady: float, now: datetime) -> SessionFacts | None:
-    directory = unsettled(crew, agent)
-    held = holding(state, agent)
-    if directory is None or not directory.exists():
-        never = held is not None and not crew.run_dir(held.run).exists()
-        memory.session = None
-        return SessionFacts(run=held.run, standing=Standing.NEVER) if held and never else None
-    found = session.look(directory.path)
-    if isinstance(found, session.Never):
-        # The directory was made and the program was not started: the supervisor died in between.
-        owned = held is not None and held.run == directory.run
-        return SessionFacts(run=directory.run, standing=Standing.NEVER if owned else Standing.OVER)
-    if not isinstance(found, session.Living | session.Starting):
-        return SessionFacts(run=directory.run, standing=Standing.OVER)
-    return _living(crew, state, directory, memory, found, steady, now)
-
-
-def _living(
-    crew: Crew,
-    state: State,
-    directory: RunDir,
-    memory: Memory,
-    found: session.Living | session.Starting,
-    steady: float,
-    now: datetime,
-) -> SessionFacts:
-    known = memory.session
-    if known is None or known.run != directory.run:
-        known = SessionMemory(directory.run, started=steady - _age(found, now), moved=steady, beat=steady)
-        memory.session = known
-    _look_for_movement(crew, state, directory, known, found, steady)
-    if known.word is None and (directory.word() is not None or has_ended(state, directory.run)):
-        known.word = steady
-    return SessionFacts(
-        run=directory.run,
-        standing=Standing.LIVING,
-        ready=directory.is_ready(),
-        since_start=steady - known.started,
-        since_movement=steady - known.moved,
-        since_word=None if known.word is None else steady - known.word,
-        since_beat=steady - known.beat,
-    )
-
-
-def _age(found: session.Living | session.Starting, now: datetime) -> float:
-    """How long a session has run that was found running: the clock may have been set since it began."""
-    if isinstance(found, session.Starting):
-        return 0.0
-    age = processes.age(found.child)
-    return max(0.0, (now - found.time).total_seconds()) if age is None else age
-
-
-def has_ended(state: State, run: str) -> bool:
-    """Whether the board says that this run has said its last word: its verb is there before its word is."""
-    if any(note.event == run for note in state.goal.alignment_history):
-        return True
-    return any(event.run == run and event.event in LAST_WORDS for task in state.tasks for event in task.history)
-
-
-def _look_for_movement(
-    crew: Crew,
-    state: State,
-    directory: RunDir,
-    known: SessionMemory,
-    found: session.Living | session.Starting,
-    steady: float,
-) -> None:
-    """Output, CPU time, the worktree's index, the agent's own heartbeat: any change vouches for the agent."""
-    every = min(state.config.heartbeat_interval, state.config.hung_after / 4)
-    if known.traces and steady - known.looked < every:
-        return
-    agent = state.agents.get(directory.agent)
-    record = directory.record()
-    traces = (
-        directory.moved(),
-        _ticks(found) if isinstance(found, session.Living) else 0,
-        _touched(Path(record.worktree)) if record and record.worktree else None,
-        agent.context_percent if agent else None,
-        directory.is_ready(),
-    )
-    known.looked = steady
-    if traces != known.traces:
-        known.traces, known.moved = traces, steady
-
-
-def _ticks(living: session.Living) -> int:
-    """CPU time of the program and all below it, in clock ticks; 0 where the system does not tell."""
-    total = 0
-    for pid in processes.below(living.shim):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        total += int(fields[11]) + int(fields[12])
-    return total
-
-
-def _touched(worktree: Path) -> float | None:
-    try:
-        return max(
-            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
-        )
-    except (OSError, TypeError):
+def overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset) -> str | None:
+    """Why no more may be spent, by the ledger and by what the living session says that it used so far."""
+    budget = state.config.budget
+    if budget == Budget():
         return None
+    live = _so_far(crew, memory, preset)
+    held = holding(state, agent)
+    task = held.task if held else None
+    now = (crew.paths.usage.stat().st_mtime_ns if crew.paths.usage.exists() else 0, live, task, budget)
+    if memory.spent[0] != now:
+        spent = [one for one in ledger.entries(crew.paths) if live is None or one.run != live.run]
+        spent += [live] if live is not None else []
+        memory.spent = (now, spending.over(budget, spent, task, state.sprint.id))
+    return memory.spent[1]
+
+
+def _so_far(crew: Crew, memory: Memory, preset: Preset) -> spending.Spent | None:
+    """What the living session used, as it was at the last look for movement."""
+    known = memory.session
+    if known is None:
+        return None
+    if known.spent is None or known.spent_at != known.looked:
+        known.spent_at, known.spent = known.looked, _spent(crew, known, preset)
+    return known.spent
+
+
+def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent | None:
+    directory = crew.run_dir(known.run)
+    record = directory.record()
+    if record is None:
+        return None
+    return spending.Spent(
+        run=known.run,
+        time=record.started,
+        kind=record.kind,
+        program=record.program,
+        outcome="living",
+        seconds=known.looked - known.started,
+        task=record.task,
+        sprint=crew.board.read().sprint.id,
+        used=usage.used(preset.usage, directory.output),
+    )
+
+
+def mail(crew: Crew, agent: str, facts: SessionFacts | None, preset: Preset) -> delivering.Step | None:
+    """What is to be done for a message to a living session; None without messages."""
+    waiting = inbox.pending(crew.paths, agent)
+    if not waiting or facts is None or facts.standing is not Standing.LIVING:
+        return None
+    reach = delivery.reach(crew.run_dir(facts.run), preset)
+    return delivering.next_step(waiting, reach, crew.clock.now(), crew.board.read().config.delivery)
 
 
 def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
-from liza.board import bell
-from liza.programs import session
+from liza.board import bell, signals
+from liza.programs import rundir, session
 from liza.rules import decide as rules
 from liza.rules import taking, working
-from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours
+from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, Missing, NotYours
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
-from liza.rules.taking import HELD_UP, STOP
+from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
 from liza.supervisor import jobs
+from liza.supervisor.carrier import Carrier
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
-from liza.supervisor.settle import settle
+from liza.supervisor.settle import Came, settle
 from liza.verbs import claim, review
 from liza.verbs.liza_path import liza_words
 
+LEAST_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
 AT_ONCE = 0.5  # seconds of grace for a session that has nothing left to say
 
 
@@ -39,6 +42,7 @@ class Steps:
         self.memory = memory
         self.post = post
         self.say = say
+        self.carrier = Carrier(agent, launcher, say)
 
     def carry_out(self, action: rules.Action) -> None:
         """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
@@ -57,8 +61,8 @@ class Steps:
             case rules.Resume(task, run):
                 with self.crew.change(self.agent, "resume", task) as tx:
                     tx.state, _ = taking.resume(tx.state, task, run, self.crew.clock.now())
-            case rules.StopSession(run, why):
-                self._stop(run, why)
+            case rules.StopSession(run, why, unusable):
+                self._stop(run, why, unusable)
             case rules.Settle(run):
                 self._settle(run)
             case rules.Renew(run):
@@ -70,6 +74,10 @@ class Steps:
                 self._merge(task)
             case rules.LetGo(run):
                 self._let_go(run)
+            case rules.Deliver(step):
+                self.carrier.carry_out(step)
+            case rules.Pause(why):
+                self._pause(why)
             case _:
                 raise AssertionError(action)
 
@@ -81,9 +89,13 @@ class Steps:
             # What it held a moment ago is gone, or not laid out yet, or the board or the disk is in the way, which is
             # no fault of the program: look again, but not at once.
             raise
+        except Missing as error:
+            self.memory.unusable = f"{error.message} (next: {error.hint})"
+            return
         except LizaError as error:
             self._crash(run, error.message)
             return
+        rundir.note_waits(self.crew.paths, self.agent, None)
         if isinstance(started, SetUpDue):
             self._set_up(started)
         elif isinstance(started, session.NotStarted):
@@ -113,9 +125,9 @@ class Steps:
         )
         self.memory.job = jobs.start(order, self.post)
 
-    def _stop(self, run: str, why: str) -> None:
+    def _stop(self, run: str, why: str, unusable: bool) -> None:
         directory = self.crew.run_dir(run)
-        directory.note_stop(self.crew.clock.now(), why)
+        directory.note_stop(self.crew.clock.now(), why, unusable)
         grace = 1.0 if self.memory.firm else float(min(self.crew.board.read().config.grace, 10))
         self.say(f"stopping {run}: {why}")
         session.stop(directory.path, run, self.crew.paths.root, AT_ONCE if why in ("over", "fenced") else grace)
@@ -128,12 +140,16 @@ class Steps:
             self.memory.crashed(self.crew.clock.monotonic())
         if came.kind in ("crashed", HELD_UP):
             self._rest()
+        elif came.kind == QUOTA:
+            self._wait_for_quota(came)
+        elif came.kind == UNUSABLE:
+            self.memory.unusable = came.why
         elif came.kind == "handed off":
             pause = self.crew.board.read().config.restart_after_handoff
             self.memory.rest_until = self.crew.clock.monotonic() + pause
         if came.kind in ("finished", "handed off"):
             self.memory.in_vain = 0
-        if came.kind in ("crashed", HELD_UP) and rules.holding(self.crew.board.read(), self.agent) is None:
+        if came.kind in ("crashed", *TOLD_ONLY) and rules.holding(self.crew.board.read(), self.agent) is None:
             self.say(f"{run} {came.kind}: {came.why}")
         bell.ring(self.crew.paths, self.agent)
 
@@ -142,6 +158,25 @@ class Steps:
         self.memory.in_vain += 1
         first = self.crew.board.read().config.restart_after_crash
         self.memory.rest_until = self.crew.clock.monotonic() + rules.backoff(self.memory.in_vain, first)
+
+    def _wait_for_quota(self, came: Came) -> None:
+        """Until the limit is over, where that was said; otherwise a while, and longer each time."""
+        self._rest()
+        now, steady = self.crew.clock.now(), self.crew.clock.monotonic()
+        if came.until is not None:
+            self.memory.rest_until = steady + max(0.0, (came.until - now).total_seconds()) + 1.0
+        self.memory.rest_until = max(self.memory.rest_until, steady + LEAST_QUOTA_REST)
+        until = now + timedelta(seconds=self.memory.rest_until - steady)
+        rundir.note_waits(self.crew.paths, self.agent, rundir.Waits(reason=came.why, until=until))
+
+    def _pause(self, why: str) -> None:
+        """No more may be spent: PAUSE for everyone, and an alert for the person."""
+        told = f"{why}: raise config.budget (liza edit), then: liza resume"
+        signals.raise_signal(
+            self.crew.paths, "PAUSE", f"{self.crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {self.agent}\n{told}\n"
+        )
+        self.crew.write_down([f"budget  {told}"])
+        self.say(f"! {told}")
 
     def _crash(self, run: str, why: str) -> None:
         """A session that could not even be prepared."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from liza.board import bell, events
 from liza.programs import presets
+from liza.rules.decide import UNUSABLE
 from liza.rules.errors import Refused, Usage
 from liza.rules.paths import role_of
 from liza.verbs import tampering
@@ -25,7 +26,7 @@ from liza.verbs.down import end_sessions
 from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
-STOP, LEFT = "stop", "left"
+STOP, LEFT, USELESS = "stop", "left", "useless"
 LONGEST_START = 60.0  # seconds
 
 
@@ -180,17 +181,24 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> in
         # Of supervisors that were killed, or were stopped before they could adopt.
         end_sessions(crew)
     say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
+    codes = [child.returncode for child in children]
+    if UNUSABLE in codes:
+        return UNUSABLE
     # One that was asked before it could hear ended by the signal, and had begun nothing.
     fine = (0, -signal.SIGTERM) if asked else (0,)
-    return int(any(child.returncode not in fine for child in children))
+    return int(any(code not in fine for code in codes))
 
 
 def _until_all_left(children: Sequence[subprocess.Popen[str]], heard: queue.SimpleQueue[str], say: Say) -> bool:
-    """Ask all to stop, as often as it is asked for; whether it was."""
+    """Ask all to stop, as often as it is asked for, and once when a program turns out to be of no use; whether it
+    was."""
     asked, left = 0, 0
     while left < len(children):
-        if heard.get() == LEFT:
+        event = heard.get()
+        if event == LEFT:
             left += 1
+            continue
+        if event == USELESS and asked:
             continue
         asked += 1
         if asked == 1:
@@ -205,5 +213,7 @@ def _relay(agent: str, child: subprocess.Popen[str], say: Say, heard: queue.Simp
     for line in child.stderr:
         # What it ends with in spite of itself has another beginning.
         say(agent, line.rstrip("\n").removeprefix(f"{agent}  "))
-    child.wait()
+    if child.wait() == UNUSABLE:
+        # Others with the same program would only find out the same, one after the other.
+        heard.put(USELESS)
     heard.put(LEFT)

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from msgspec.structs import replace
 
-from liza.rules.errors import UnknownId, Usage
-from liza.rules.model import HumanNote, State
+from liza.board import bell
+from liza.programs import inbox
+from liza.rules.errors import Refused, UnknownId, Usage
+from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import agent_id
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
+
+
+def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
+    """As ``note``, and brought into the session of whoever it is for, at the next moment that it can take it.
+
+    Raises UnknownId, Usage, Refused: nobody works there.
+    """
+    by = human_or(crew, planner=False)
+    agent = _at_work(crew.board.read(), to)
+    said = note(crew, text, to)
+    message = inbox.put(crew.paths, agent, text, by, crew.clock.now(), "urgent")
+    bell.ring(crew.paths, agent)
+    return dataclasses.replace(
+        said, next=f"it waits in the inbox of {agent}", more={**said.more, "message": message.id}
+    )
+
+
+def _at_work(state: State, to: str | None) -> str:
+    """The agent that is meant: the one named, or the one that holds the task named."""
+    if to is None:
+        raise Usage("a note for now is for somebody", 'liza note --to coder-1 --now "…"')
+    task = state.task(to)
+    if task is None:
+        return _recipient(state, to) or to
+    at_work = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
+    if at_work is None:
+        raise Refused(f"nobody works on {to} now", f"liza note --to {to} TEXT")
+    return at_work
 
 
 def note(crew: Crew, text: str, to: str | None = None) -> Answer:

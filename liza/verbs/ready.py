@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from liza.programs import inbox
 from liza.rules import planning, reviewing, taking, working
 from liza.rules.errors import NotYours, Refused
 from liza.rules.model import State
@@ -27,10 +30,17 @@ def ready(crew: Crew) -> Answer:
     with crew.board.renewal(caller.run) as tx:
         tx.state = taking.renew(tx.state, caller.run, crew.clock.now())
     text = directory.block() or f"You hold {caller.task} as {caller.run}.\n"
+    waiting = inbox.pending(crew.paths, caller.agent)
+    text += inbox.as_text(tuple(one for one in waiting if one.text not in text))
+    said = {"brief": text, "messages": [one.id for one in waiting]}
     task = state.task(caller.task) if caller.task else None
-    return Answer(
-        "changed", caller.task, task.status.value if task else None, "do what the brief says", {"brief": text}
-    )
+    return Answer("changed", caller.task, task.status.value if task else None, "do what the brief says", said)
+
+
+def read(crew: Crew, ids: Sequence[str]) -> None:
+    """These messages were shown to the run that says this: only now, so that no crash in between loses one."""
+    caller = run_caller(crew)
+    inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", crew.clock.now())
 
 
 def _identity_holds(crew: Crew, state: State, caller: RunCaller) -> None:

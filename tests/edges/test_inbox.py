@@ -28,7 +28,7 @@ def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -
     one = inbox.put(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
     assert inbox.pending(paths, "coder-1") == (one,)
     with inbox.hand_over(paths, "coder-1", "coder-1.1", "hook idle", NOW) as given:
-        assert inbox.as_text(given) == "MESSAGE from human:ann (12:00): use the fonts in assets/"
+        assert inbox.as_text(given) == "MESSAGE from human:ann: use the fonts in assets/\n"
     assert inbox.pending(paths, "coder-1") == ()
     (read,) = inbox.done(paths, "coder-1")
     assert (read.by, read.run, read.acknowledged, read.attempts) == ("hook idle", "coder-1.1", NOW, 1)

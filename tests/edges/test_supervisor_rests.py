@@ -64,10 +64,11 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
     assert (made.memory.crashes, made.memory.in_vain) == ([], 0)
 
 
-def test_a_session_whose_program_is_not_there_is_a_crash(made: Steps) -> None:
+def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: Steps) -> None:
     def start(run: str) -> None:
-        raise Missing("claude is not installed")
+        raise Missing("claude is not installed", "npm install -g claude")
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     made.carry_out(decide.StartSession(RUN))
-    assert (len(made.memory.crashes), made.memory.in_vain) == (1, 1)
+    assert made.memory.crashes == []
+    assert made.memory.unusable == "claude is not installed (next: npm install -g claude)"

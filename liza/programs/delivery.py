@@ -1,0 +1,21 @@
+"""How a session is reached while it runs: by its own hooks at the edges of a turn, or by its terminal."""
+
+from __future__ import annotations
+
+from liza.programs import startup
+from liza.programs.preset import Preset
+from liza.programs.rundir import RunDir
+from liza.rules.delivering import Reach
+
+BUSY = ("started", "busy")
+
+
+def reach(directory: RunDir, preset: Preset) -> Reach:
+    """The ways into the session of a run. Hooks count once one of them has spoken: that they were installed is no proof
+    that the program heeds them. Raises LizaError where a file cannot be read."""
+    turn = directory.turn()
+    return Reach(
+        run=directory.run,
+        fetches=turn is not None and startup.has_hooks(preset),
+        idle=turn is not None and turn.phase not in BUSY,
+    )

@@ -1,0 +1,57 @@
+"""``.liza/run/usage.jsonl``: a line a session, of what it used and what came of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import IO
+
+import msgspec
+
+from liza.rules.errors import LizaError
+from liza.rules.paths import Paths
+from liza.rules.spending import Spent
+
+LONGEST = 1 << 16  # bytes of a line
+
+
+def entries(paths: Paths) -> tuple[Spent, ...]:
+    """Every session's line, a run's last one where it was written twice. Raises LizaError where a line cannot be read.
+
+    A last line without its end was being written when the machine went down, and its session is told of again.
+    """
+    place = paths.usage
+    try:
+        data = place.read_bytes()
+    except FileNotFoundError:
+        return ()
+    found: dict[str, Spent] = {}
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            one = msgspec.json.decode(line, type=Spent)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise LizaError(f"{place}:{number} cannot be read: {error}", f"sed -i {number}d {place}") from error
+        found[one.run] = one
+    return tuple(found.values())
+
+
+def note(paths: Paths, spent: Spent) -> None:
+    """Write down what a session used. Said again it counts once. Raises OSError."""
+    line = msgspec.json.encode(spent) + b"\n"
+    handle = os.open(paths.usage, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _drop_torn_line(file)
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _drop_torn_line(file: IO[bytes]) -> None:
+    """Leave the file at its end, behind a whole line."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - LONGEST)
+    file.seek(start)
+    last = file.read()
+    file.truncate(start + last.rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)

@@ -1,0 +1,138 @@
+"""What a session used, read out of what its program printed in a form meant for machines. Figures, never guesses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from liza.programs.preset import Usage
+from liza.rules.spending import Used
+
+_MOST = 64 << 20
+"""Bytes of output that are read; a shim cuts it there."""
+
+
+def used(form: Usage, output: Path) -> Used | None:
+    """What the program says that it used; None where it said nothing of it. Raises OSError but for a missing file."""
+    if not (form.input or form.output or form.cost or form.pattern):
+        return None
+    try:
+        with output.open("rb") as file:
+            text = file.read(_MOST).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    figures = list(_from_text(form, text) if form.form == "text" else _from_objects(form, _objects(form, text)))
+    return _joined(form, figures) if figures else None
+
+
+def session_id(form: Usage, output: Path) -> str | None:
+    """The id of the conversation, for going on with it; None where it was not said."""
+    try:
+        text = output.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    for found in _objects(form, text) if form.session else ():
+        for path in form.session:
+            value = _at(found, path)
+            if isinstance(value, str) and value:
+                return value
+    return None
+
+
+def _objects(form: Usage, text: str) -> Iterator[Any]:
+    if form.form == "json":
+        yield from _documents(text)
+        return
+    for line in text.splitlines():
+        if line.lstrip().startswith("{"):
+            # A line of a tool's own may look like one and be none.
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """The documents that begin on a line of their own; what the tools of the agent printed stands between them."""
+    decoder = json.JSONDecoder()
+    for begin in re.finditer(r"^[\[{]", text, re.MULTILINE):
+        try:
+            found, _ = decoder.raw_decode(text, begin.start())
+        except ValueError:
+            continue
+        yield from found if isinstance(found, list) else (found,)
+
+
+def _from_objects(form: Usage, objects: Iterable[Any]) -> Iterator[Used]:
+    for found in objects:
+        if not isinstance(found, dict) or any(str(_at(found, path)) != want for path, want in form.when.items()):
+            continue
+        read = [_sum(found, paths) for paths in (form.input, form.cached, form.output)]
+        cost = _number(_at(found, form.cost)) if form.cost else None
+        if cost is not None or any(one is not None for one in read):
+            taken, cached, given = (int(one or 0) for one in read)
+            yield Used(input=taken, cached=cached, output=given, cost=cost)
+
+
+def _from_text(form: Usage, text: str) -> Iterator[Used]:
+    for found in re.finditer(form.pattern, text):
+        said = found.groupdict()
+        cost = said.get("cost")
+        yield Used(
+            input=_counted(said.get("input")),
+            output=_counted(said.get("output")),
+            cost=float(cost) if cost else None,
+        )
+
+
+def _joined(form: Usage, figures: list[Used]) -> Used:
+    if form.combine == "last":
+        return figures[-1]
+    if form.combine == "most":
+        return max(figures, key=lambda one: (one.cost or 0.0, one.tokens))
+    return sum(figures[1:], figures[0])
+
+
+def _sum(found: dict[str, Any], paths: tuple[str, ...]) -> float | None:
+    numbers = [number for path in paths for number in _numbers(_at(found, path))]
+    return sum(numbers) if numbers else None
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    for one in value if isinstance(value, list) else (value,):
+        number = _number(one)
+        if number is not None:
+            yield number
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _at(found: Any, path: str) -> Any:
+    """What stands at a path; ``*`` stands for every key, whose values are then a list. None where there is nothing."""
+    names = path.split(".")
+    for place, name in enumerate(names):
+        if name == "*" and isinstance(found, dict | list):
+            below = found.values() if isinstance(found, dict) else found
+            return _flat(_at(one, ".".join(names[place + 1 :])) if names[place + 1 :] else one for one in below)
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return found
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _counted(text: str | None) -> int:
+    """``1.2k`` is 1200."""
+    if not text:
+        return 0
+    text = text.replace(",", "").lower()
+    times = {"k": 1_000, "m": 1_000_000}.get(text[-1], 1)
+    return round(float(text.rstrip("km")) * times)

@@ -1,0 +1,175 @@
+"""What can be seen of an agent's session from outside: whether it lives, moves, answers, and can be reached."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from liza.programs import processes, readiness, session
+from liza.programs.preset import Preset
+from liza.programs.readiness import Kind, NotReady, Ready
+from liza.programs.rundir import RunDir, runs_of
+from liza.programs.trouble import Trouble, trouble
+from liza.rules.decide import SessionFacts, Standing, holding
+from liza.rules.model import State
+from liza.supervisor.memory import Memory, SessionMemory
+from liza.verbs.crew import Crew
+
+SETTLED = "settled"
+LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
+HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
+LAST = 1500  # characters of output that are still the last thing said
+
+
+def unsettled(crew: Crew, agent: str) -> RunDir | None:
+    """The agent's newest run whose end was not settled; None when every one was."""
+    for run in reversed(runs_of(crew.paths, agent)):
+        directory = crew.run_dir(run)
+        return None if (directory.path / SETTLED).exists() else directory
+    return None
+
+
+def has_ended(state: State, run: str) -> bool:
+    """Whether the board says that this run has said its last word: its verb is there before its word is."""
+    if any(note.event == run for note in state.goal.alignment_history):
+        return True
+    return any(event.run == run and event.event in LAST_WORDS for task in state.tasks for event in task.history)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """One look, at ``steady`` of the clock that stands still in sleep; what has to be compared is in ``memory``."""
+
+    crew: Crew
+    state: State
+    preset: Preset
+    memory: Memory
+    steady: float
+    now: datetime
+
+    @property
+    def ready_timeout(self) -> float:
+        """Seconds within which a session has to show that it has read its brief."""
+        return float(self.state.config.ready_timeout or self.preset.ready_timeout)
+
+    def look(self, agent: str) -> SessionFacts | None:
+        """The agent's newest session that is not settled. Raises LizaError where a file cannot be read."""
+        directory = unsettled(self.crew, agent)
+        held = holding(self.state, agent)
+        if directory is None or not directory.exists():
+            never = held is not None and not self.crew.run_dir(held.run).exists()
+            self.memory.session = None
+            return SessionFacts(run=held.run, standing=Standing.NEVER) if held and never else None
+        found = session.look(directory.path)
+        if isinstance(found, session.Never):
+            # The directory was made and the program was not started: the supervisor died in between.
+            owned = held is not None and held.run == directory.run
+            return SessionFacts(run=directory.run, standing=Standing.NEVER if owned else Standing.OVER)
+        if not isinstance(found, session.Living | session.Starting):
+            return SessionFacts(run=directory.run, standing=Standing.OVER)
+        return self._living(directory, found)
+
+    def _living(self, directory: RunDir, found: session.Living | session.Starting) -> SessionFacts:
+        known = self.memory.session
+        if known is None or known.run != directory.run:
+            started = self.steady - _age(found, self.now)
+            known = SessionMemory(directory.run, started=started, moved=self.steady, beat=self.steady)
+            self.memory.session = known
+        self._look_for_movement(directory, known, found)
+        if known.word is None and (directory.word() is not None or has_ended(self.state, directory.run)):
+            known.word = self.steady
+        since_start = self.steady - known.started
+        stands = readiness.classify(readiness.gather(directory, self.preset, since_start, self.ready_timeout))
+        said = self._trouble(directory, known)
+        return SessionFacts(
+            run=directory.run,
+            standing=Standing.LIVING,
+            ready=isinstance(stands, Ready),
+            never=stands.reason if isinstance(stands, NotReady) else None,
+            needs_person=isinstance(stands, NotReady) and stands.kind in HOPELESS,
+            unanswered=self._unanswered(known, since_start),
+            trouble=said.words if said else None,
+            since_start=since_start,
+            since_movement=self.steady - known.moved,
+            since_word=None if known.word is None else self.steady - known.word,
+            since_beat=self.steady - known.beat,
+        )
+
+    def _look_for_movement(
+        self, directory: RunDir, known: SessionMemory, found: session.Living | session.Starting
+    ) -> None:
+        """Output, CPU time, the worktree's index, the agent's own heartbeat: any change vouches for the agent.
+
+        Its model answers where something happens that needs one.
+        """
+        config = self.state.config
+        every = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
+        if known.traces and self.steady - known.looked < every:
+            return
+        signs = self._signs(directory)
+        if signs != known.signs and (known.signs or any(_has_spoken(directory))):
+            known.answered, known.troubled = self.steady, None
+        known.signs = signs
+        traces = (*signs, directory.moved(), _ticks(found) if isinstance(found, session.Living) else 0)
+        known.looked = self.steady
+        if traces != known.traces:
+            known.traces, known.moved = traces, self.steady
+
+    def _signs(self, directory: RunDir) -> tuple[object, ...]:
+        agent, record = self.state.agents.get(directory.agent), directory.record()
+        return (
+            _touched(Path(record.worktree)) if record and record.worktree else None,
+            agent.context_percent if agent else None,
+            _has_spoken(directory),
+        )
+
+    def _trouble(self, directory: RunDir, known: SessionMemory) -> Trouble | None:
+        """What the very last lines say that the model did not answer for."""
+        said = trouble(self.preset.failures, directory.tail(LAST), self.now.astimezone())
+        if said is None:
+            known.troubled = None
+        elif known.troubled is None:
+            known.troubled = self.steady
+        return said
+
+    def _unanswered(self, known: SessionMemory, since_start: float) -> float:
+        if known.troubled is not None:
+            return self.steady - known.troubled
+        return since_start if known.answered is None else 0.0
+
+
+def _has_spoken(directory: RunDir) -> tuple[bool, int]:
+    """Whether the run said a verb, and how many tools it used: both need a model that answers."""
+    sentinel, turn = directory.ready(), directory.turn()
+    return sentinel is not None and sentinel.evidence == "liza ready", turn.tools if turn else 0
+
+
+def _age(found: session.Living | session.Starting, now: datetime) -> float:
+    """How long a session has run that was found running: the clock may have been set since it began."""
+    if isinstance(found, session.Starting):
+        return 0.0
+    age = processes.age(found.child)
+    return max(0.0, (now - found.time).total_seconds()) if age is None else age
+
+
+def _ticks(living: session.Living) -> int:
+    """CPU time of the program and all below it, in clock ticks; 0 where the system does not tell."""
+    total = 0
+    for pid in processes.below(living.shim):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total
+
+
+def _touched(worktree: Path) -> float | None:
+    try:
+        return max(
+            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
+        )
+    except (OSError, TypeError):
+        return None
