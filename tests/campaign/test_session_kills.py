@@ -85,9 +85,13 @@ class Lives:
 
     def _until_over(self, pid: int) -> int:
         """Wait for the supervisor's death, or for the end of its work, and then stop it; its code."""
-        handle = os.pidfd_open(pid)
+        handle, there = os.pidfd_open(pid), find_crew(self.world.root)
         try:
-            self.world.crew.wait(lambda _: _readable(handle) or self._done(), f"the end of {pid}: {self.world.told()}")
+            # One that does not hold its lock yet hears no signal, and has brought nothing into the history.
+            self.world.crew.wait(
+                lambda _: _readable(handle) or (self._done() and there.supervised("coder-1")),
+                f"the end of {pid}: {self.world.told()}",
+            )
             if not _readable(handle):
                 os.kill(pid, signal.SIGTERM)
             return forks.ended(pid)
