@@ -25,14 +25,25 @@ class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permissions(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """Arguments for the two answers to "may it do whatever you can?": ``confined`` is no, ``bypass`` is yes."""
+    """Arguments for the two answers to "may it do whatever you can?": ``confined`` is no, ``bypass`` is yes.
+
+    ``confined_env`` and ``bypass_env`` are for what a program takes from its environment alone. ``none``: it has no
+    permissions to give or to keep, so that a confined one can do what an unconfined one can.
+    """
 
     confined: tuple[str, ...] = ()
     bypass: tuple[str, ...] = ()
+    confined_env: dict[str, str] = msgspec.field(default_factory=dict)
+    bypass_env: dict[str, str] = msgspec.field(default_factory=dict)
+    none: bool = False
 
 
 class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """How an earlier conversation is gone on with: by a ``flag`` among the options, a ``subcommand`` first, or not."""
+    """How an earlier conversation is gone on with: by a ``flag``, by a ``subcommand``, or not.
+
+    The words of both stand behind all options and in front of what leads the prompt. ``id`` goes on with one that is
+    named, ``latest`` with the last one of this directory; ``fork`` begins a new one with the named one's memory.
+    """
 
     style: Literal["flag", "subcommand", "none"] = "none"
     id: tuple[str, ...] = ()
@@ -68,9 +79,11 @@ class Usage(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``form``: an object a line, one document, or plain text, whose ``pattern`` has groups named ``input``, ``output``
     and ``cost``. ``when`` names what an object must hold at a path to count; the figures of all that do are added up
     (``combine`` sum), or the last one's taken, or the largest. ``cached`` is part of ``input``. ``cost`` is in US
-    dollars. ``session`` is where the id of the conversation stands, in any object.
+    dollars. ``session`` is where the id of the conversation stands, in any object. ``file`` is a file in the run's
+    directory that says it in place of the output.
     """
 
+    file: str = ""
     form: Literal["json-lines", "json", "text"] = "json-lines"
     when: dict[str, str] = msgspec.field(default_factory=dict)
     combine: Literal["sum", "last", "most"] = "sum"
@@ -86,8 +99,9 @@ class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A regular expression over the end of the output that tells what kept the model from answering.
 
     ``kind``: login (only a person can mend it), quota (it goes by by itself), server (it answers errors). The groups
-    ``seconds``, ``minutes`` or ``time`` of a quota's say when it is over. ``retried``: the program tries again by
-    itself, so that one sight of it says nothing yet.
+    ``days``, ``hours``, ``minutes``, ``seconds``, ``epoch`` or ``time`` of a quota's say when it is over. ``retried``:
+    the program tries again by itself, so that one sight of it says nothing yet. What an agent's tools print stands in
+    the same output, so a pattern is tied to the beginning of a line that only the program itself writes.
     """
 
     kind: Literal["login", "quota", "server"]
@@ -99,7 +113,8 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """One agent program. Times are seconds. ``exit_codes``: what a code of its own means as one of Liza's words.
 
     ``verified`` says with which version what was seen. ``first_run`` are words that keep away the questions of a first
-    start, such as whether to trust a directory ({cwd}), without a change to the person's own settings.
+    start, such as whether to trust a directory ({cwd}), without a change to the person's own settings. ``lacks`` says
+    to a person what it cannot do in a crew, whatever its arguments.
 
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
@@ -109,6 +124,7 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     args: tuple[str, ...] = ()
     version: tuple[str, ...] = ()
     verified: str = ""
+    lacks: str = ""
     install: str = ""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     env_allow: tuple[str, ...] = ()

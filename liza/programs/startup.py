@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -64,38 +65,71 @@ def mode(preset: Preset, interactive: bool) -> Mode:
 
 @dataclass(frozen=True)
 class Command:
-    """What to start: the words, and the whole stdin (None: nothing)."""
+    """What to start: the words, the whole stdin (None: nothing), and what its environment needs besides."""
 
     argv: tuple[str, ...]
     stdin_text: str | None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def command(
-    preset: Preset, how: Mode, prompt: str, permissions: str, directories: Sequence[Path], liza: Path, tests: str = ""
+    preset: Preset,
+    how: Mode,
+    prompt: str,
+    permissions: str,
+    directories: Sequence[Path],
+    liza: Path,
+    tests: str = "",
+    *,
+    cwd: Path | None = None,
+    run: Path | None = None,
+    again: Sequence[str] = (),
 ) -> Command:
     """The command line of a session: command, its arguments, the mode's, the permission's, directories, prompt.
 
     ``permissions`` is ``confined`` or ``bypass``; ``directories`` are those besides its own that it has to write to;
-    ``tests`` is the command that a confined program has to be allowed besides Liza's own.
-    Raises Usage for another word.
+    ``tests`` is the command that a confined program has to be allowed besides Liza's own; ``cwd`` is its directory,
+    ``run`` the run's, and ``again`` the words of ``resumed``. Raises Usage for another word.
     """
     if not preset.command:
         raise Usage(f"{preset.name!r} needs a command", f"liza up --program {preset.name}:./agent.sh")
-    allowed = [word for word in _permitted(preset, permissions) if tests or "{tests}" not in word]
-    named = [word.replace("{dir}", str(one)) for one in directories for word in preset.add_dirs]
-    words = [*preset.args, *how.args, *(_filled(word, liza, tests) for word in allowed), *named]
+    allowed, env = _permitted(preset, permissions)
+    known = {"{liza}": str(liza), "{tests}": tests, "{cwd}": str(cwd or ""), "{run}": str(run or "")}
+    written = [*preset.args, *how.args, *preset.first_run, *allowed]
+    words = [_filled(word, known) for word in written if tests or "{tests}" not in word]
+    words += [word.replace("{dir}", str(one)) for one in directories for word in preset.add_dirs]
+    words += again
     if how.prompt == "arg":
         words += [*how.before_prompt, prompt]
-    return Command((preset.command, *words), prompt if how.prompt == "stdin" else None)
+    # A list in a variable's value keeps its place for the tests: without any, Liza's own word stands there twice.
+    told = {name: _filled_json(value, {**known, "{tests}": tests or str(liza)}) for name, value in env.items()}
+    return Command((preset.command, *words), prompt if how.prompt == "stdin" else None, told)
 
 
-def _filled(word: str, liza: Path, tests: str) -> str:
-    return word.replace("{liza}", str(liza)).replace("{tests}", tests)
+def resumed(preset: Preset, session: str | None = None, *, fork: bool = False) -> tuple[str, ...]:
+    """The words that go on with conversation ``session``, or with the last one of the directory. Raises Usage."""
+    words = preset.resume.latest if session is None else preset.resume.fork if fork else preset.resume.id
+    if preset.resume.style == "none" or not words:
+        raise Usage(f"{preset.name} cannot go on with an earlier conversation", f"liza programs show {preset.name}")
+    return tuple(word.replace("{id}", session or "") for word in words)
 
 
-def _permitted(preset: Preset, permissions: str) -> tuple[str, ...]:
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    for name, value in known.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _filled_json(text: str, known: Mapping[str, str]) -> str:
+    """As ``_filled``, for a text that may be JSON: its quotes stay whole whatever is filled in."""
+    if not text.startswith("{"):
+        return _filled(text, known)
+    return _filled(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in known.items()})
+
+
+def _permitted(preset: Preset, permissions: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
     if permissions == "confined":
-        return preset.permissions.confined
+        return preset.permissions.confined, preset.permissions.confined_env
     if permissions == "bypass":
-        return preset.permissions.bypass
+        return preset.permissions.bypass, preset.permissions.bypass_env
     raise Usage(f"permissions are {permissions!r}, wanted confined or bypass", "liza edit")

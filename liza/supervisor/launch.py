@@ -64,12 +64,16 @@ class Launcher:
             startup.mode(self.preset, interactive=False),
             prompt,
             state.config.permissions,
-            (self.crew.paths.liza, self.crew.paths.root / ".git"),
+            self._writable(place),
             liza_path(),
             state.config.integration_command or "",
+            cwd=place,
+            run=directory.path,
         )
         argv = (str(presets.need(self.preset)), *command.argv[1:])
-        return session.start(directory.path, argv, place, self._environment(held), command.stdin_text)
+        return session.start(
+            directory.path, argv, place, {**self._environment(held), **command.env}, command.stdin_text
+        )
 
     def brief_again(self, agent: str) -> None:
         """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""
@@ -81,6 +85,12 @@ class Launcher:
         record = directory.record()
         if record is not None and record.worktree:
             self._write_brief(state, held, directory, Path(record.worktree))
+
+    def _writable(self, place: Path) -> tuple[Path, ...]:
+        """The directories besides its own that a session writes to. The work tree's own git directory is named for
+        sandboxes that allow a directory and keep such a one below it read-only."""
+        own = Path(self.crew.worktrees.slot_git(place.name).out("rev-parse", "--absolute-git-dir"))
+        return self.crew.paths.liza, self.crew.paths.root / ".git", own
 
     def _lay_out(self, state: State, held: Holding) -> str:
         """The slot of what is held, standing where the run's work begins. Raises Missing, GitFailed."""

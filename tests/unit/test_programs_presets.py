@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from liza.programs import presets
+from liza.programs import presets, startup
 from liza.programs.presets import Presets, choose
 from liza.rules.errors import Missing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
+
+NAMES = {
+    "script", "claude", "codex", "gemini", "opencode", "copilot", "cursor", "auggie", "amp", "pi", "vibe", "qwen",
+    "aider", "goose",
+}  # fmt: skip
 
 
 class Project:
@@ -44,16 +53,79 @@ def project(tmp_path: Path) -> Project:
 
 def test_what_is_built_in_loads_and_every_row_can_be_driven_without_a_terminal(project: Project) -> None:
     table = project.load()
-    assert set(table.rows) == {"script", "claude", "codex"}
+    assert set(table.rows) == NAMES
     assert table.notices == ()
     for name, row in table.rows.items():
         assert row.name == name
         assert row.created_file in row.instructions
         assert row.ready_timeout > 0
+        assert row.verified
+        allowed = row.permissions
+        assert allowed.none is not bool(allowed.bypass or allowed.bypass_env)
         if row.command:
-            assert row.permissions.confined
-            assert row.permissions.bypass
             assert row.headless.args != row.interactive.args
+            assert row.install
+            assert row.login_signs
+            assert row.failures
+
+
+def test_every_pattern_of_the_rows_is_tied_to_the_beginning_of_a_line_and_compiles(project: Project) -> None:
+    for row in project.load().rows.values():
+        for failure in row.failures:
+            assert all(one.startswith("^") for one in re.split(r"\|(?=\^)", failure.match)), failure.match
+            groups = re.compile(failure.match, re.MULTILINE).groupindex
+            assert set(groups) <= {"days", "hours", "minutes", "seconds", "epoch", "time"}
+        if row.usage.pattern:
+            assert set(re.compile(row.usage.pattern).groupindex) <= {"input", "output", "cost"}
+
+
+def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project: Project) -> None:
+    for row in project.load().rows.values():
+        for interactive, permissions in itertools.product((True, False), ("confined", "bypass")):
+            row = msgspec.structs.replace(row, command=row.command or "x")
+            made = startup.command(
+                row,
+                startup.mode(row, interactive),
+                "the prompt",
+                permissions,
+                [Path("/r/.liza")],
+                Path("/b/liza"),
+                'run "all" tests',
+                cwd=Path("/r/w"),
+                run=Path("/r/.liza/run/x"),
+            )
+            for word in (*made.argv, *made.env.values()):
+                assert not re.search(r"\{[a-z]+\}", word), f"{row.name}: {word}"
+            for value in made.env.values():
+                assert not value.startswith("{") or json.loads(value)
+            if startup.mode(row, interactive).prompt == "arg":
+                assert made.argv[-1] == "the prompt"
+
+
+def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_prompt(project: Project) -> None:
+    table = project.load()
+    codex, claude = table.named("codex"), table.named("claude")
+    assert startup.resumed(codex, "7") == ("resume", "7")
+    assert startup.resumed(codex) == ("resume", "--last")
+    assert startup.resumed(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
+    again = startup.resumed(codex, "7")
+    made = startup.command(codex, codex.headless, "more", "bypass", [], Path("/b/liza"), again=again)
+    assert made.argv[-4:] == ("resume", "7", "--", "more")
+    with pytest.raises(Usage, match="cannot go on"):
+        startup.resumed(table.named("script:./agent.sh"), "7")
+    with pytest.raises(Usage, match="cannot go on"):
+        startup.resumed(table.named("gemini"), "7", fork=True)
+
+
+def test_no_module_names_a_vendors_program(project: Project) -> None:
+    """What a vendor calls things stands in the table, and in the templates of hooks."""
+    names = NAMES - {"script", "cursor", "amp", "goose", "pi"} | {"cursor-agent", "ampcode", "anthropic", "openai"}
+    liza = Path(presets.__file__).parents[1]
+    for module in liza.rglob("*.py"):
+        if "hooks" in module.relative_to(liza).parts:
+            continue
+        said = set(re.findall(r"[a-z]+(?:-agent)?", module.read_text().lower()))
+        assert not said & names, f"{module.relative_to(liza)} names {said & names}"
 
 
 def test_a_later_files_keys_lie_over_an_earlier_ones_and_leave_the_rest(project: Project) -> None:
@@ -146,7 +218,7 @@ def test_a_clones_own_table_changes_nothing_of_what_runs_and_says_so(project: Pr
     assert after.ready_timeout == 9
     for name in ("command", "args", "env", "env_allow", "instructions", "headless", "permissions"):
         assert getattr(after, name) == getattr(before, name)
-    assert set(table.rows) == {"script", "claude", "codex"}
+    assert set(table.rows) == NAMES
     (notice,) = table.notices
     for words in ("programs.codex.command", "programs.own.command", "roles.coder", "tiers.cheap.coder", "program)"):
         assert words in notice
