@@ -85,7 +85,7 @@ def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) 
     prctl(SUBREAPER, 1)
     child, go, failed = spawn(launch, terminal)
     os.umask(0o077)  # Its own from here on; the program keeps the person's.
-    forward(child)
+    forward(child, (signal.SIGTERM,) if terminal is None else (signal.SIGTERM, signal.SIGHUP))
     write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
     os.write(go, b"go")
     os.close(go)
@@ -178,14 +178,16 @@ def read_all(handle: int) -> bytes:
     return said
 
 
-def forward(child: int) -> None:
-    """Who asks the shim to end asks the program; the shim ends after it."""
+def forward(child: int, signals: tuple[signal.Signals, ...]) -> None:
+    """Who asks the shim to end asks the program; the shim ends after it. Of a terminal that is gone the kernel tells
+    only the leader of its session."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, number)
 
-    signal.signal(signal.SIGTERM, pass_on)
+    for number in signals:
+        signal.signal(number, pass_on)
 
 
 def watch_output() -> None:

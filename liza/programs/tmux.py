@@ -340,9 +340,9 @@ class Pane:
         # A file, for a word of a command may have 16 KB at most.
         aside.write(path, whole.encode())
         try:
-            self.ask(
-                "load-buffer", "-b", name, str(path), ";", "paste-buffer", "-p", "-d", "-b", name, "-t", self.target
-            )
+            # It fills in #{…} in the name.
+            load = ("load-buffer", "-b", name, str(path).replace("#", "##"))
+            self.ask(*load, ";", "paste-buffer", "-p", "-d", "-b", name, "-t", self.target)
         finally:
             path.unlink(missing_ok=True)
 

@@ -72,7 +72,8 @@ def _without(data: bytes, run: bytes | None) -> bytes:
 
 
 _RUN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
-_MARKED = re.compile(rb"<!-- liza:begin run=%s -->" % _RUN)
+# In a settings file the mark stands in a comment.
+_MARKED = re.compile(rb"(?:// )?<!-- liza:begin run=%s -->" % _RUN)
 _BEGIN = re.compile(rb"^" + _MARKED.pattern, re.MULTILINE)
 _LINE_END = re.compile(rb"(?:\r?\n)?")
 _MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is

@@ -11,6 +11,7 @@ import sys
 BEGIN = b"<!-- liza:begin run="
 END = b"<!-- liza:end run="
 CLOSE = b" -->"
+COMMENT = b"// "  # what may stand before a begin mark: in a settings file it is in a comment
 _LONGEST = 64  # bytes of a run's name
 _MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is
 
@@ -29,12 +30,13 @@ def strip_blocks(text: bytes) -> bytes:
         start = text.find(BEGIN, look)
         if start < 0:
             return b"".join(kept) + text[done:]
-        begins = start == done or text[start - 1 : start] == b"\n"
+        line = start - len(COMMENT) if text[max(done, start - len(COMMENT)) : start] == COMMENT else start
+        begins = line == done or text[line - 1 : line] == b"\n"
         end = _end_of_block(text, start, unended) if begins else None
         if end is None:
             look = start + 1
             continue
-        kept.append(text[done:start])
+        kept.append(text[done:line])
         done = look = end
 
 
