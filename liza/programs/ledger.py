@@ -1,4 +1,4 @@
-"""``.liza/run/usage.jsonl``: a line a session, of what it used and what came of it."""
+"""``.liza/usage.jsonl``: a line a session, of what it used and what came of it."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Paths:
 
     @property
     def usage(self) -> Path:
-        return self.runs / "usage.jsonl"
+        return self.liza / "usage.jsonl"
 
     def run(self, run: str) -> Path:
         return self.runs / agent_of(run) / run
