@@ -1,0 +1,447 @@
+"""Sessions in real terminals: the same run as without one, typing that is proved, and nothing that stays behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs import keyboard, processes, readiness, session, tmux
+from liza.programs.keyboard import NotSent, Sent
+from liza.programs.preset import Dialog, Preset
+from liza.programs.readiness import Kind, NotReady, Ready, Starting
+from liza.programs.rundir import Record, RunDir
+from liza.programs.session import Ended, Living, NotStarted
+from liza.rules.errors import Refused
+from liza.rules.paths import Paths
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG = 30.0
+TUI = Preset(name="tui", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
+LINES = Preset(name="lines")
+
+# A program as agents are: it takes the terminal over, asks for pastes as a whole, and keeps what was sent in a file.
+PROGRAM = r"""
+import os, sys, termios, time, tty
+deaf, enters, dialog = float(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "dialog"
+print("Loading...", flush=True)
+time.sleep(deaf)
+tty.setraw(0, termios.TCSAFLUSH)
+def show(text): os.write(1, text.encode())
+show("\x1b[?2004h\x1b[2J\x1b[H")
+draft, pressed, said = "", 0, []
+def draw():
+    show("\x1b[2J\x1b[H" + "".join(line + "\r\n" for line in said[-9:]))
+    if dialog: show("Do you trust the files in this folder?\r\n\u276f 1. Yes, proceed\r\n  2. No, exit\r\n")
+    else: show("\u256d" + "\u2500" * 30 + "\u256e\r\n\u276f\u00a0" + draft[-400:] + "\r\n? for shortcuts")
+draw()
+while True:
+    got = os.read(0, 65536).decode()
+    for one in got.replace("\x1b[200~", "").replace("\x1b[201~", "\0").split("\0"):
+        if dialog: open(sys.argv[1], "a").write("answered the dialog\n"); dialog = False
+        elif one == "\r":
+            pressed += 1
+            if pressed >= enters:
+                open(sys.argv[1], "a").write(draft + "\n")
+                said.append("\u276f " + draft[-60:]); draft = ""; pressed = 0
+        else: draft += one.replace("\r", "\n")
+    draw()
+"""
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait for a condition; fail with ``what`` when it does not come."""
+    end = time.monotonic() + LONG
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Clock:
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic()
+
+
+class Crew:
+    """A crew with a tmux server of its own, which is ended with the test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = Paths(root)
+        self.made: list[RunDir] = []
+        self.told = root / "told"
+
+    def run(self, name: str = "coder-1.1") -> RunDir:
+        run = RunDir(self.paths, name)
+        run.create(Record(agent=run.agent, run=name, kind="work", started=NOW, task="task-1"))
+        self.made.append(run)
+        return run
+
+    def env(self, run: RunDir, **more: str) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "LIZA_RUN": run.run, "LIZA_ROOT": str(self.root), "TERM": "dumb", **more}
+
+    def start(self, words: list[str], name: str = "coder-1.1", **more: str) -> tuple[RunDir, tmux.Pane]:
+        run = self.run(name)
+        started = tmux.start(run.path, words, self.root, self.env(run, **more))
+        assert isinstance(started, Living), started
+        pane = tmux.pane(self.root, name)
+        assert pane is not None
+        return run, pane
+
+    def python(self, code: str, name: str = "coder-1.1") -> tuple[RunDir, tmux.Pane]:
+        return self.start([sys.executable, "-c", textwrap.dedent(code)], name)
+
+    def tui(self, *, deaf: float = 0.0, enters: int = 1, dialog: bool = False) -> tuple[RunDir, tmux.Pane]:
+        words = [sys.executable, "-c", PROGRAM, str(self.told), str(deaf), str(enters), "dialog" if dialog else "none"]
+        return self.start(words)
+
+    def heard(self) -> list[str]:
+        return self.told.read_text().splitlines() if self.told.exists() else []
+
+
+@pytest.fixture
+def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    # The name of a socket must be short.
+    sockets = Path(tempfile.mkdtemp(prefix="tm"))
+    monkeypatch.setenv("TMUX_TMPDIR", str(sockets))
+    monkeypatch.delenv("TMUX", raising=False)
+    # What tmux and a shell would make something of.
+    root = tmp_path.resolve() / "a #{pid} b%H'c;"
+    root.mkdir()
+    crew = Crew(root)
+    yield crew
+    for run in crew.made:
+        session.stop(run.path, run.run, crew.root, grace=0)
+        assert processes.with_run(run.run, crew.root) == ()
+    tmux.close_all(crew.root)
+    assert not list(sockets.glob("*/liza-*")), "a tmux server was left"
+    shutil.rmtree(sockets)
+
+
+def ended(run: RunDir) -> Ended:
+    end = session.wait(run.path, LONG)
+    assert isinstance(end, Ended), end
+    return end
+
+
+def test_a_run_in_a_terminal_has_the_same_files_the_foreground_and_a_last_screen(crew: Crew) -> None:
+    code = """
+        import os
+        print(os.environ["TERM"], os.tcgetpgrp(0) == os.getpgrp(), os.environ.get("TMUX"), os.environ["LIZA_RUN"])
+        raise SystemExit(3)
+    """
+    run, pane = crew.python(code)
+    end = ended(run)
+    assert (end.code, end.signal, end.error, end.strays) == (3, None, None, 0)
+    wanted = "screen-256color True None coder-1.1"
+    until(lambda: wanted in run.tail(), "the log has what was said")
+    assert pane.capture().strip() == wanted
+    assert not pane.path.joinpath("start.sock").exists()
+    tmux.close(crew.root, run.run)
+    assert tmux.pane(crew.root, run.run) is None
+    tmux.close(crew.root, run.run)
+
+
+def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_the_disk(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "of-the-supervisor")
+    run, pane = crew.start(["sleep", "60"], VENDOR_KEY="of-the-session")
+    told = [*pane.ask("show-environment", "-g"), *pane.ask("show-environment", "-t", "=coder-1_1")]
+    birth = Path(f"/proc/{pane.place.server}/environ")
+    told += [birth.read_bytes().decode()] if birth.exists() else []
+    told += [path.read_text() for path in run.path.iterdir() if path.is_file()]
+    assert "of-the-" not in "\n".join(told)
+
+
+def test_a_program_that_cannot_be_started_says_why_as_without_a_terminal(crew: Crew) -> None:
+    run = crew.run()
+    started = tmux.start(run.path, ["a-program-that-nobody-has"], crew.root, crew.env(run))
+    assert started == NotStarted(reason="a-program-that-nobody-has: No such file or directory")
+    assert session.look(run.path) == ended(run)
+
+
+def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = crew.run()
+    monkeypatch.setenv("PATH", str(crew.root))
+    started = tmux.start(run.path, ["true"], crew.root, crew.env(run))
+    assert isinstance(started, NotStarted)
+    assert "tmux is not installed" in started.reason
+    assert session.look(run.path) == session.Never()
+
+
+def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> None:
+    run, _ = crew.start(["sleep", "60"])
+    for start in (tmux.start, session.start):
+        with pytest.raises(Refused, match="has a session already"):
+            start(run.path, ["true"], crew.root, crew.env(run))
+    with pytest.raises(Refused, match="lives"):
+        tmux.close(crew.root, run.run)
+
+
+def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the_run_can_be_started_again(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> tuple[str, str]:
+        raise KeyboardInterrupt
+
+    run = crew.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(tmux, "_hand_over", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tmux.start(run.path, ["true"], crew.root, crew.env(run))
+    assert session.look(run.path) == session.Never()
+    assert isinstance(tmux.start(run.path, ["sh", "-c", "exit 7"], crew.root, crew.env(run)), Living)
+    assert ended(run).code == 7
+
+
+def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_group(crew: Crew) -> None:
+    run = crew.run()
+    code = """
+        import os, sys
+        from pathlib import Path
+        from liza.programs import tmux
+        env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": sys.argv[2]}
+        tmux.start(Path(sys.argv[1]), ["sh", "-c", "read line; exit 5"], Path("/"), env)
+        os.killpg(0, 9)
+    """
+    words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(crew.root)]
+    assert subprocess.run(words, check=False, start_new_session=True).returncode == -signal.SIGKILL
+    assert isinstance(session.look(run.path), Living)
+    pane = tmux.pane(crew.root, run.run)
+    assert pane is not None
+    pane.enter()
+    assert ended(run).code == 5
+
+
+def test_the_next_session_of_an_agent_closes_its_dead_panes_and_nobody_elses(crew: Crew) -> None:
+    for name in ("coder-1.1", "coder-11.1"):
+        run, pane = crew.start(["true"], name)
+        ended(run)
+        until(pane.is_dead, "the pane is dead")
+    crew.start(["sleep", "60"], "coder-1.2")
+    assert tmux.pane(crew.root, "coder-1.1") is None
+    assert tmux.pane(crew.root, "coder-11.1") is not None
+
+
+def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) -> None:
+    run, pane = crew.start(["sleep", "60"])
+    os.kill(pane.place.server, signal.SIGKILL)
+    end = ended(run)
+    assert end.signal == signal.SIGHUP
+    assert tmux.pane(crew.root, run.run) is None
+
+
+def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
+    _, pane = crew.start(["sleep", "60"])
+    os.kill(pane.place.server, signal.SIGSTOP)
+    try:
+        until(lambda: tmux.witnesses.is_stopped(pane.place.server), "it stands still")
+        with pytest.raises(Refused, match="stands still"):
+            pane.capture()
+    finally:
+        os.kill(pane.place.server, signal.SIGCONT)
+
+
+def test_ctrl_z_leaves_no_program_behind_that_nobody_can_fetch_back(crew: Crew) -> None:
+    _, pane = crew.python("print('here', flush=True)\nprint('got', input())\nprint('got', input())")
+    until(lambda: "here" in pane.capture(), "it came up")
+    pane.ask("send-keys", "-t", pane.target, "C-z")
+    assert keyboard.send(pane, "go on", LINES, Clock) == Sent(1)
+    until(lambda: "got go on" in pane.capture(), "it goes on")
+
+
+# Typing
+
+
+def test_a_long_message_arrives_whole_and_once_in_a_program_that_takes_pastes(crew: Crew) -> None:
+    _, pane = crew.tui()
+    text = "\n".join(f"line {number} of a long message" for number in range(1500))
+    assert keyboard.send(pane, text, TUI, Clock) == Sent(1)
+    assert "\n".join(crew.heard()) == text
+
+
+def test_a_program_that_reads_lines_gets_a_message_of_two_lines_as_one(crew: Crew) -> None:
+    _, pane = crew.python(f"open({str(crew.told)!r}, 'w').write(input('> ') + '\\n'); input()")
+    assert keyboard.send(pane, "first\n\nsecond \x1b[31mred", LINES, Clock) == Sent(1)
+    until(crew.heard, "it was read")
+    assert crew.heard() == ["first second [31mred"]
+
+
+def test_a_program_that_is_deaf_for_three_seconds_and_throws_away_what_was_typed_gets_it_all_the_same(
+    crew: Crew,
+) -> None:
+    _, pane = crew.tui(deaf=3.0)
+    assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
+    assert crew.heard() == ["hello"]
+
+
+def test_a_deaf_program_whose_prompt_nobody_knows_is_not_typed_into_before_it_listens(crew: Crew) -> None:
+    _, pane = crew.python(f"""
+        import time, termios
+        time.sleep(3)
+        termios.tcflush(0, termios.TCIFLUSH)
+        open({str(crew.told)!r}, 'w').write(input() + '\\n'); input()
+    """)
+    assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
+    until(crew.heard, "it was read")
+    assert crew.heard() == ["hello"]
+
+
+def test_a_program_that_needs_enter_twice_gets_it_twice(crew: Crew) -> None:
+    _, pane = crew.tui(enters=2)
+    assert keyboard.send(pane, "hello", TUI, Clock) == Sent(2)
+    assert crew.heard() == ["hello"]
+
+
+def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) -> None:
+    run, pane = crew.tui(dialog=True)
+    until(lambda: "trust" in pane.capture(), "the dialog is there")
+    said = "the program shows its trust dialog: 'Do you trust the files'"
+    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent(said)
+    assert readiness.classify(readiness.gather(run, TUI, 1.0, 60.0, pane)) == NotReady(Kind.DIALOG, said)
+    assert crew.heard() == []
+
+
+def test_a_program_that_dies_after_a_second_is_reported_dead_and_not_waited_for(crew: Crew) -> None:
+    run, pane = crew.python("import time; print('loading', flush=True); time.sleep(1); raise SystemExit(9)")
+    began = time.monotonic()
+    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent("the program is dead", later=False)
+    assert time.monotonic() - began < keyboard.LIMIT / 2
+    assert ended(run).code == 9
+
+
+def test_a_shell_is_never_typed_into(crew: Crew) -> None:
+    _, pane = crew.start(["bash", "--norc"], PS1="❯ ")
+    until(lambda: "❯" in pane.capture(), "the shell is there")
+    found = keyboard.send(pane, f"touch '{crew.told}'", TUI, Clock)
+    assert found == NotSent("a shell has the terminal: bash --norc")
+    assert not crew.told.exists()
+
+
+def test_a_terminal_in_copy_mode_is_fetched_back_first(crew: Crew) -> None:
+    _, pane = crew.tui()
+    pane.ask("copy-mode", "-t", pane.target)
+    assert pane.in_mode()
+    assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
+    assert not pane.in_mode()
+    assert crew.heard() == ["hello"]
+
+
+def test_two_senders_at_once_are_heard_one_after_the_other(crew: Crew) -> None:
+    _, pane = crew.tui()
+    texts = [f"message {number} " * 20 for number in range(2)]
+    came: list[object] = []
+
+    def tell(text: str) -> None:
+        came.append(keyboard.send(pane, text, TUI, Clock))
+
+    senders = [threading.Thread(target=tell, args=(text,)) for text in texts]
+    for one in senders:
+        one.start()
+    for one in senders:
+        one.join(LONG)
+    assert came == [Sent(1), Sent(1)]
+    assert sorted(crew.heard()) == [text.strip() for text in texts]
+
+
+# Readiness
+
+
+def look(run: RunDir, preset: Preset, pane: tmux.Pane | None) -> object:
+    return readiness.classify(readiness.gather(run, preset, 1.0, 60.0, pane))
+
+
+def test_a_prompt_on_the_screen_is_readiness_and_so_is_a_program_that_reads_its_terminal(crew: Crew) -> None:
+    run, pane = crew.tui()
+    until(lambda: look(run, TUI, pane) == Ready("ready prompt"), "the prompt is seen")
+    until(lambda: isinstance(look(run, LINES, pane), Ready), "the kernel says that it reads")
+    assert "process" in str(look(run, LINES, pane))
+
+
+WAITS = {
+    "select": "import select; select.select([0], [], [])",
+    "epoll": "import select; e = select.epoll(); e.register(0, select.EPOLLIN); e.poll()",
+    "a thread": "import threading; threading.Thread(target=input).start(); threading.Event().wait()",
+    "a child": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])",
+}
+AT_WORK = {
+    "sleeps": "import time; time.sleep(60)",
+    "computes": "while True: pass",
+    "waits for a tool": "import subprocess; subprocess.run(['sleep', '60'], stdin=subprocess.DEVNULL)",
+    "waits for the network alone": "import socket; a, b = socket.socketpair(); a.recv(1)",
+}
+needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
+
+
+def said_by_kernel(run: RunDir) -> float | None:
+    living = session.look(run.path)
+    assert isinstance(living, Living)
+    found = tmux.witnesses.of_program(living, from_terminal=True)
+    return None if not found else 0.0 if found[0].against else found[0].confidence
+
+
+@needs_proc
+@pytest.mark.parametrize("how", WAITS)
+def test_a_program_that_waits_for_its_terminal_is_known_however_it_waits(crew: Crew, how: str) -> None:
+    run, _ = crew.python(WAITS[how])
+    until(lambda: said_by_kernel(run) == 0.95, f"{how} is seen")
+
+
+@needs_proc
+@pytest.mark.parametrize("how", AT_WORK)
+def test_a_program_that_waits_for_something_else_is_not_ready_however_long_it_is_silent(crew: Crew, how: str) -> None:
+    run, pane = crew.python("print('I am done.', flush=True)\n" + AT_WORK[how])
+    until(lambda: "done" in pane.capture(), "it came up")
+    os.utime(run.output, (time.time() - 60, time.time() - 60))
+    until(lambda: said_by_kernel(run) == 0.0, f"{how} is seen")
+    assert look(run, LINES, pane) == Starting("no sign of readiness yet")
+
+
+@needs_proc
+def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_silent(crew: Crew) -> None:
+    run, pane = crew.python("""
+        import select, socket
+        a, b = socket.socketpair()
+        both = select.epoll()
+        both.register(0, select.EPOLLIN)
+        both.register(a, select.EPOLLIN)
+        print('I am done,', flush=True)
+        both.poll()
+    """)
+    until(lambda: said_by_kernel(run) == 0.6, "it waits for both")
+    os.utime(run.output)
+    assert look(run, LINES, pane) == Starting("no sign of readiness yet")
+    os.utime(run.output, (time.time() - 60, time.time() - 60))
+    assert look(run, LINES, pane) == Ready("waits for input (process, silence, 90%)")
+
+
+@needs_proc
+def test_without_a_terminal_only_a_program_with_an_open_stdin_can_wait_for_us(crew: Crew) -> None:
+    fed, alone = crew.run("coder-2.1"), crew.run("coder-3.1")
+    session.start_open(fed.path, ["sh", "-c", "read line"], crew.root, crew.env(fed))
+    session.start(alone.path, ["sh", "-c", f"read line < '{crew.root}/fifo'"], crew.root, crew.env(alone))
+    os.mkfifo(crew.root / "fifo")
+    until(lambda: isinstance(look(fed, LINES, None), Ready), "it reads")
+    assert readiness.gather(alone, LINES, 1.0, 60.0).witnesses == ()
+
+
+def test_what_the_last_screen_of_a_dead_program_said_is_in_the_reason(crew: Crew) -> None:
+    run, pane = crew.python("print('\\x1b[31mno key\\x1b[0m in the settings'); raise SystemExit(1)")
+    ended(run)
+    until(lambda: "settings" in pane.capture(), "the screen has it")
+    said = "exit 1 before it had read its brief: no key in the settings"
+    assert look(run, LINES, pane) == NotReady(Kind.DEAD, said)
