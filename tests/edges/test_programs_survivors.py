@@ -1,0 +1,100 @@
+"""Killing a program does not stop its tools: each way in which agents left some, with a terminal and without.
+
+Tools run in sessions of their own, as all of these programs start theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from liza.programs import processes, session, tmux
+from liza.programs.session import Ended, Living, Vanished
+from tests.edges.test_programs_session import Crew, until
+
+TOOL = "setsid sleep 300 & tool=$!; echo $tool > {mark}; "
+TREES = {
+    # How it takes TERM: what it is, and how it ends when it is stopped: a code, or a signal.
+    "ends its tool, then dies of it": (TOOL + "trap 'kill $tool; trap - TERM; kill $$' TERM; wait", -signal.SIGTERM),
+    "ends its tool, then has a code of its own": (TOOL + "trap 'kill $tool; exit 3' TERM; wait", 3),
+    "goes and leaves its tool": (TOOL + "trap 'exit 143' TERM; wait", 143),
+    "says 0 and leaves its tool": (TOOL + "trap 'exit 0' TERM; wait", 0),
+    "hears no TERM at all": ("trap '' TERM; " + TOOL + "wait; sleep 300", -signal.SIGKILL),
+    "goes and leaves its real self and that one's tool": (
+        """sh -c "trap '' TERM; setsid sleep 300 & echo \\$! > {mark}; wait" & trap 'exit 143' TERM; wait""",
+        143,
+    ),
+    "gives its tool no environment": ("(env -i setsid sleep 300 & echo $! > {mark}); sleep 300", -signal.SIGTERM),
+}
+
+
+@pytest.fixture
+def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    sockets = Path(tempfile.mkdtemp(prefix="tm"))
+    monkeypatch.setenv("TMUX_TMPDIR", str(sockets))
+    crew = Crew(tmp_path.resolve())
+    yield crew
+    for run in crew.made:
+        session.stop(run.path, run.run, crew.root, grace=0)
+    tmux.close_all(crew.root)
+    shutil.rmtree(sockets)
+
+
+@pytest.fixture(params=["plain", "terminal"])
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "terminal" and not tmux.is_installed():
+        pytest.skip("there is no tmux here")
+    return request.param
+
+
+def started(crew: Crew, kind: str, tree: str) -> tuple[Living, int]:
+    """A program of that kind, and the pid of its tool."""
+    run, mark = crew.run(), crew.root / "tool"
+    start = session.start if kind == "plain" else tmux.start
+    words = ["sh", "-c", TREES[tree][0].replace("{mark}", str(mark))]
+    living = start(run.path, words, crew.root, crew.env(run))
+    assert isinstance(living, Living), living
+    until(lambda: mark.exists() and mark.read_text().strip(), "the tool runs")
+    return living, int(mark.read_text())
+
+
+def is_gone(pid: int) -> bool:
+    return processes.identity_of(pid) is None
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here, and a group is all that can be ended")
+@pytest.mark.parametrize("tree", TREES)
+def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: str) -> None:
+    _, tool = started(crew, kind, tree)
+    run = crew.made[0]
+    end = session.stop(run.path, run.run, crew.root, grace=0.4)
+    assert isinstance(end, Ended)
+    assert (end.code if end.signal is None else -end.signal) == TREES[tree][1]
+    assert is_gone(tool)
+    assert processes.with_run(run.run, crew.root) == ()
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
+def test_a_program_that_is_killed_with_its_group_leaves_no_tool(crew: Crew, kind: str) -> None:
+    living, tool = started(crew, kind, "goes and leaves its tool")
+    os.killpg(living.child.pid, signal.SIGKILL)
+    end = session.wait(crew.made[0].path, 30.0)
+    assert isinstance(end, Ended)
+    assert (end.signal, end.strays) == (signal.SIGKILL, 1)
+    assert is_gone(tool)
+
+
+@pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
+def test_a_shim_that_is_killed_takes_the_program_along_and_a_stop_ends_the_tool(crew: Crew, kind: str) -> None:
+    living, tool = started(crew, kind, "goes and leaves its tool")
+    run = crew.made[0]
+    os.kill(living.shim.pid, signal.SIGKILL)
+    until(lambda: isinstance(session.look(run.path), Vanished), "both are gone")
+    assert isinstance(session.stop(run.path, run.run, crew.root, grace=0), Vanished)
+    assert is_gone(tool)
