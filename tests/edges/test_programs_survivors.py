@@ -21,13 +21,16 @@ from tests.edges.test_programs_session import Crew, until
 TOOL = "setsid sleep 300 & tool=$!; echo $tool > {mark}; "
 TREES = {
     # How it takes TERM: what it is, and how it ends when it is stopped: a code, or a signal.
-    "ends its tool, then dies of it": (TOOL + "trap 'kill $tool; trap - TERM; kill $$' TERM; wait", -signal.SIGTERM),
-    "ends its tool, then has a code of its own": (TOOL + "trap 'kill $tool; exit 3' TERM; wait", 3),
-    "goes and leaves its tool": (TOOL + "trap 'exit 143' TERM; wait", 143),
-    "says 0 and leaves its tool": (TOOL + "trap 'exit 0' TERM; wait", 0),
+    "ends its tool, then dies of it": (
+        "trap 'kill $tool; trap - TERM; kill $$' TERM; " + TOOL + "wait",
+        -signal.SIGTERM,
+    ),
+    "ends its tool, then has a code of its own": ("trap 'kill $tool; exit 3' TERM; " + TOOL + "wait", 3),
+    "goes and leaves its tool": ("trap 'exit 143' TERM; " + TOOL + "wait", 143),
+    "says 0 and leaves its tool": ("trap 'exit 0' TERM; " + TOOL + "wait", 0),
     "hears no TERM at all": ("trap '' TERM; " + TOOL + "wait; sleep 300", -signal.SIGKILL),
     "goes and leaves its real self and that one's tool": (
-        """sh -c "trap '' TERM; setsid sleep 300 & echo \\$! > {mark}; wait" & trap 'exit 143' TERM; wait""",
+        """trap 'exit 143' TERM; sh -c "trap '' TERM; setsid sleep 300 & echo \\$! > {mark}; wait" & wait""",
         143,
     ),
     "gives its tool no environment": ("(env -i setsid sleep 300 & echo $! > {mark}); sleep 300", -signal.SIGTERM),
@@ -73,7 +76,7 @@ def is_gone(pid: int) -> bool:
 def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: str) -> None:
     _, tool = started(crew, kind, tree)
     run = crew.made[0]
-    end = session.stop(run.path, run.run, crew.root, grace=0.4)
+    end = session.stop(run.path, run.run, crew.root, grace=1.0)
     assert isinstance(end, Ended)
     assert (end.code if end.signal is None else -end.signal) == TREES[tree][1]
     assert is_gone(tool)
