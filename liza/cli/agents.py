@@ -114,3 +114,17 @@ def leave(
     from liza.verbs.exit import leave as verb
 
     tell.answer(verb(find_crew(), code), as_json)
+
+
+@say(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook codex SessionStart')
+def hook(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="Whose hooks they are.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="What happened, in the program's own word.")],
+) -> None:
+    """Answer a hook of an agent program: its JSON on stdin, ours on stdout. Liza puts these hooks in by itself.
+
+    The exit code is 0, whatever went wrong; 2 keeps a tool from running.
+    """
+    from liza.cli import hooked
+
+    raise typer.Exit(hooked.run([program, event]))

@@ -17,6 +17,11 @@ BUG = 70
 
 def liza() -> None:
     """``liza``."""
+    words = sys.argv[1:]
+    if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
+        from liza.cli import hooked
+
+        sys.exit(hooked.run(words[1:]))
     code = guarded(carry_out, sys.argv[1:], "liza")
     _record()
     sys.exit(code)

@@ -38,6 +38,7 @@ MODULES: Final[dict[str, str]] = {
     "report": "agents",
     "heartbeat": "agents",
     "exit": "agents",
+    "hook": "agents",
     "edit": "file",
     "lock": "file",
     "restore": "file",
@@ -82,7 +83,7 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
     (
         "Agents' own",
-        ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit"),
+        ("ready", "submit", "verdict", "block", "handoff", "report", "heartbeat", "exit", "hook"),
     ),
     ("The file", ("edit", "lock", "restore")),
 )

@@ -64,12 +64,14 @@ class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``turn.json``: what the program's own hooks said last. ``phase`` is started, busy, idle or stopped; ``tools`` how
-    many of its tools were about to run; ``session`` the program's own id of the conversation."""
+    many of its tools were about to run; ``session`` the program's own id of the conversation; ``pushes`` how often it
+    was made to go on instead of ending its turn, since a person or Liza last began one."""
 
     time: datetime
     phase: str
     tools: int = 0
     session: str | None = None
+    pushes: int = 0
 
 
 class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +85,7 @@ class RunDir:
     """One run's directory. Reading what is not there yet gives None; what is there and unreadable raises."""
 
     def __init__(self, paths: Paths, run: str) -> None:
-        self._paths = paths
+        self.paths = paths
         self.run = run
         self.agent = agent_of(run)
         self.path = paths.run(run)
@@ -184,6 +186,11 @@ class RunDir:
         found = _bytes(self.path / "block.md")
         return None if found is None else found.decode()
 
+    def prompt(self) -> str | None:
+        """The few words that say where the whole assignment lies."""
+        found = _bytes(self.path / "prompt")
+        return None if found is None else found.decode()
+
     def note_brief_file(self, written: BriefFile) -> None:
         """Keep where the block is about to be written."""
         self._put("brief.json", written)
@@ -196,7 +203,7 @@ class RunDir:
         """The other runs of this crew that have a directory, whoever's they are."""
         for directory in sorted(self.path.parent.parent.glob("*/*")):
             if directory != self.path and (directory / "run.json").is_file():
-                yield RunDir(self._paths, directory.name)
+                yield RunDir(self.paths, directory.name)
 
     @property
     def output(self) -> Path:

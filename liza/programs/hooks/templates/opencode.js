@@ -1,0 +1,72 @@
+// Liza's hooks for this run: each event is told to `liza hook`, and its answer given back. An error of ours, or no
+// answer within its time, never keeps the program from going on.
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+
+const WORDS = {words};
+
+function ask(event, said) {
+  return new Promise((answer) => {
+    const child = execFile(WORDS[0], [...WORDS.slice(1), event], { timeout: 20000 }, (_error, out) => {
+      try {
+        answer(JSON.parse(out || "{}"));
+      } catch {
+        answer({});
+      }
+    });
+    child.on("error", () => answer({}));
+    child.stdin.on("error", () => {});
+    child.stdin.end(JSON.stringify(said));
+  });
+}
+
+export const Liza = async ({ client }) => {
+  // The conversation of the run; those that it opens for helpers of its own have another id.
+  let own = "";
+  let brief = "";
+
+  return {
+    "chat.message": async (input, output) => {
+      if (!own) {
+        own = input.sessionID;
+        brief = (await ask("started", { session_id: own })).context ?? "";
+      }
+      if (input.sessionID !== own) return;
+      const { context } = await ask("chat.message", { session_id: own });
+      const first = output.parts[0];
+      if (context && first)
+        output.parts.push({
+          id: `prt_${Date.now().toString(16)}${randomBytes(8).toString("hex")}`,
+          sessionID: first.sessionID,
+          messageID: first.messageID,
+          type: "text",
+          text: context,
+          synthetic: true,
+        });
+    },
+    // In every request, so that no compaction takes it away.
+    "experimental.chat.system.transform": async (input, output) => {
+      if (brief && input.sessionID === own) output.system.push(brief);
+    },
+    "tool.execute.before": async (input) => {
+      const { refuse } = await ask("tool.execute.before", { session_id: input.sessionID, tool_name: input.tool });
+      if (refuse) throw new Error(refuse);
+    },
+    "tool.execute.after": async (input, output) => {
+      if (input.sessionID !== own) return;
+      const { context } = await ask("tool.execute.after", { session_id: own });
+      if (context) output.output = `${output.output ?? ""}\n${context}`;
+    },
+    // Once the session is idle, a run without a terminal is over: what waits has to come while the turn lasts.
+    "experimental.text.complete": async (input) => {
+      if (input.sessionID !== own) return;
+      const { push } = await ask("text.complete", { session_id: own });
+      if (push) await client.session.promptAsync({ path: { id: own }, body: { parts: [{ type: "text", text: push }] } });
+    },
+    event: async ({ event }) => {
+      const id = event.properties?.sessionID ?? event.properties?.info?.id;
+      if (id !== own || !["session.idle", "session.deleted"].includes(event.type)) return;
+      await ask(event.type, { session_id: own });
+    },
+  };
+};

@@ -1,0 +1,127 @@
+"""hook: what a program says through a hook of ours is noted, and answered with what waits for its run.
+
+Said at every edge of a turn and before every tool, so this imports little, and neither git nor the board. An error of
+ours never stops a program: it is written down in ``hooks.log`` beside the run, and answered with silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from liza.programs.hooks import guards, speak
+from liza.programs.hooks.speak import SILENCE, Answer, Heard
+from liza.programs.hooks.table import Template, template
+from liza.programs.rundir import RunDir, Turn
+from liza.rules.errors import LizaError
+from liza.rules.paths import Paths
+
+LARGEST = 32 << 20  # bytes of what a program may say about one tool
+MEANT = "hook {event}"
+
+
+class Hook:
+    """One event of one program. ``answer`` is printed, and then ``delivered`` says that it was."""
+
+    def __init__(self, provider: str, event: str, said: bytes, environ: Mapping[str, str]) -> None:
+        self.provider, self.event, self.said = provider, event, said
+        self.run_dir = _run_dir(environ)
+        self.messages: tuple[str, ...] = ()
+
+    def answer(self) -> Answer:
+        """What to print, and the exit code. Raises nothing."""
+        if self.run_dir is None:
+            return SILENCE
+        try:
+            return self._answer(self.run_dir)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            self.note(error)
+            return SILENCE
+
+    def _answer(self, run_dir: RunDir) -> Answer:
+        if not run_dir.exists():
+            return SILENCE
+        found = template(self.provider)
+        heard = speak.heard(found, self.event, _object(self.said))
+        if heard is None:
+            return SILENCE
+        refusal = _judged(run_dir, heard) if heard.means == "tool" else None
+        if refusal is not None:
+            return speak.refusal(heard, refusal.why)
+        now = datetime.now(UTC).replace(microsecond=0)
+        turn = speak.turned(run_dir.turn(), heard, now)
+        if turn is None:
+            return SILENCE
+        if heard.means != "stopped":
+            run_dir.mark_ready(now, MEANT.format(event=self.event))
+        answer = self._told(run_dir, found, heard, turn)
+        if answer is not SILENCE and heard.event.push is not None:
+            turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
+        run_dir.note_turn(turn)
+        return answer
+
+    def _told(self, run_dir: RunDir, found: Template, heard: Heard, turn: Turn) -> Answer:
+        """The brief where a conversation begins, or has lost it; else what waits in the inbox."""
+        if heard.means in ("started", "compaction"):
+            return speak.context(heard, speak.fitting(found, run_dir.block() or "", run_dir.prompt() or ""))
+        if heard.event.context is None and (heard.event.push is None or turn.pushes >= found.pushes):
+            return SILENCE
+        if run_dir.word() is not None or run_dir.stopped() is not None:
+            return SILENCE
+        from liza.programs import inbox
+
+        waiting = inbox.pending(run_dir.paths, run_dir.agent)
+        self.messages = tuple(one.id for one in waiting)
+        text = inbox.as_text(waiting)
+        return speak.context(heard, text) if heard.event.context is not None else speak.push(heard, text)
+
+    def delivered(self) -> None:
+        """The answer was printed: the messages in it have arrived. Raises nothing."""
+        if self.run_dir is None or not self.messages:
+            return
+        from liza.programs import inbox
+
+        try:
+            now = datetime.now(UTC).replace(microsecond=0)
+            by = MEANT.format(event=self.event)
+            inbox.acknowledge(self.run_dir.paths, self.run_dir.agent, self.messages, self.run_dir.run, by, now)
+        except Exception as error:  # noqa: BLE001 - it comes once more, and the program goes on
+            self.note(error)
+
+    def note(self, error: Exception) -> None:
+        """Write down beside the run what went wrong, for a person. Raises nothing."""
+        from liza.programs import kept
+
+        if self.run_dir is None:
+            return
+        with suppress(OSError, LizaError), kept.appended(self.run_dir.path / "hooks.log") as log:
+            log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
+
+
+def _run_dir(environ: Mapping[str, str]) -> RunDir | None:
+    run, root = environ.get("LIZA_RUN"), environ.get("LIZA_ROOT")
+    if not run or not root:
+        return None
+    # What stands in the environment may be no run of an agent.
+    with suppress(LizaError):
+        return RunDir(Paths(Path(root)), run)
+    return None
+
+
+def _object(said: bytes) -> dict[str, object]:
+    """What the program said; nothing where that is no object."""
+    if not said.strip():
+        return {}
+    found = msgspec.json.decode(said)
+    return found if isinstance(found, dict) else {}
+
+
+def _judged(run_dir: RunDir, heard: Heard) -> guards.Refusal | None:
+    stopped = run_dir.stopped()
+    use = guards.Use(run_dir.run, heard.tool, run_dir.word(), stopped.reason if stopped else None)
+    return guards.judge(use)
