@@ -1,0 +1,102 @@
+"""Real programs, started by a supervisor without a terminal: from the claim to what came of the task."""
+
+from __future__ import annotations
+
+import pytest
+
+from liza.programs import presets
+from liza.rules.paths import Paths
+from tests.real.conftest import Begin, Scene
+from tests.real.model import INPUT, OUTPUT, Asked, Fault, Say, Script, Shell, Turn, turns
+
+pytestmark = pytest.mark.real
+
+DONE = Say("All of it is done.")
+WORK = turns(Shell("printf x > one.txt && git add one.txt && git commit -q -m one && liza submit"), DONE)
+CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"), Shell("liza submit"), DONE)
+PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
+HAVE_PERMISSIONS = [name for name in PROGRAMS if name != "pi"]
+
+
+def edits(asked: Asked) -> Turn:
+    """For a program without tools, which takes the model's text for its edits."""
+    if "commit message" in asked.text and "SEARCH/REPLACE" not in asked.text:
+        return Say("one: the file")
+    return Say("Here it is.\n\none.txt\n```\n<<<<<<< SEARCH\n=======\nx\n>>>>>>> REPLACE\n```\n")
+
+
+def submitted(scene: Scene, program: str, agent: str = "coder-1") -> None:
+    """Until the agent's work on the task ``one`` is in review, and its session is settled."""
+    supervisor = scene.start(program, agent)
+    scene.wait(lambda: scene.crew.status("one") == "READY_FOR_REVIEW" and scene.spent(), "work in review", supervisor)
+    assert supervisor.stop() == 0
+    assert scene.crew.heard("one")[-2:] == ["claim", "submit"], scene.crew.heard("one")
+    assert scene.crew.living() == []
+
+
+def counted(scene: Scene, program: str) -> None:
+    """What the ledger says is what the model says of its answers, where the program tells it."""
+    (spent,) = scene.spent()
+    form = presets.load(Paths(scene.crew.root)).named(program).usage
+    if not (form.input or form.pattern):
+        assert spent.used is None
+        return
+    assert spent.used is not None
+    answers = spent.used.output // OUTPUT
+    assert 1 <= answers <= len(scene.model.asked)
+    assert spent.used.output == answers * OUTPUT
+    assert spent.used.input == answers * INPUT
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: Begin, program: str) -> None:
+    scene = begin([program], WORK)
+    scene.crew.add("one")
+    submitted(scene, program)
+    assert "Mode: Liza coder" in scene.model.asked[0].text or "Mode: Liza coder" in scene.said_to_model()
+    assert "one.txt is there" in scene.said_to_model(), "the brief is not in what it told its model"
+    assert scene.crew.git("show", "task/one:one.txt") == "x"
+    counted(scene, program)
+
+
+@pytest.mark.parametrize("program", HAVE_PERMISSIONS)
+def test_a_confined_program_can_commit_and_submit(begin: Begin, program: str) -> None:
+    scene = begin([program], CONFINED, permissions="confined")
+    scene.crew.add("one")
+    submitted(scene, program)
+
+
+def test_a_program_that_runs_no_commands_has_its_edit_submitted_for_it(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = begin(["aider"], edits)
+    scene.crew.add("one")
+    submitted(scene, "aider")
+    assert "one.txt is there" in scene.said_to_model()
+    assert scene.crew.git("show", "task/one:one.txt") == "x"
+    assert scene.crew.git("show", "--stat", "--format=%an", "task/one").count("|") == 1
+    counted(scene, "aider")
+
+
+def role(asked: Asked) -> Turn:
+    """A coder does its task, and a reviewer approves of it."""
+    script: Script = WORK
+    if "Mode: Liza code-reviewer" in asked.text:
+        script = turns(Shell('liza verdict approve "read it, ran it"'), DONE)
+    return script(asked)
+
+
+def test_one_program_writes_and_another_reviews_and_the_work_is_merged(begin: Begin) -> None:
+    scene = begin(["codex", "pi"], role)
+    scene.crew.add("one")
+    scene.start("codex")
+    scene.start("pi", "code-reviewer-1")
+    scene.wait(lambda: scene.crew.status("one") == "MERGED", "a merge")
+    assert scene.crew.git("show", "liza/integration:one.txt") == "x"
+
+
+def test_a_limit_of_use_that_is_over_soon_is_waited_for_by_the_program_itself(begin: Begin) -> None:
+    scene = begin(["codex"], WORK, Fault(429, times=2, retry_after=1))
+    scene.crew.add("one")
+    submitted(scene, "codex")
+    assert scene.model.refused == 2
