@@ -1,0 +1,310 @@
+"""Hooks in real files: put into a run, answered from its directory, and taken out of the worktree without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.cli import hooked
+from liza.programs import inbox
+from liza.programs.hooks.install import Installed, install, take_away
+from liza.programs.hooks.joined import without_comments
+from liza.programs.hooks.table import providers, template
+from liza.programs.preset import Hooks, Preset
+from liza.programs.rundir import Record, RunDir
+from liza.programs.wording import BEGIN, END
+from liza.repo import _filter
+from liza.rules.paths import Paths
+from liza.verbs.hook import Hook
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LIZA = Path("/opt/my tools/bin/liza")
+SETTINGS = ".gemini/settings.json"
+
+
+class Place:
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.tree = self.root / "tree"
+        self.tree.mkdir()
+        self.paths = Paths(self.root)
+        self.run = self.started("coder-1.1")
+
+    def started(self, run: str) -> RunDir:
+        made = RunDir(self.paths, run)
+        made.create(Record(agent=made.agent, run=run, kind="work", started=NOW))
+        block = f"{BEGIN.format(run=run)}\nthe brief\n{END.format(run=run)}\n"
+        made.write_brief("all of it", {}, "where it lies", block)
+        return made
+
+    def install(self, provider: str, run: RunDir | None = None, **more: Any) -> Installed:
+        preset = Preset(name=provider, hooks=Hooks(provider=provider), **more)
+        return install(preset, self.tree, run or self.run, LIZA)
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path.relative_to(self.tree)): path.read_bytes() for path in self.tree.rglob("*") if path.is_file()}
+
+    def said(self, event: str, provider: str = "codex", run: str = "coder-1.1", **said: Any) -> Hook:
+        environ = {"LIZA_RUN": run, "LIZA_ROOT": str(self.root)}
+        return Hook(provider, event, json.dumps({"session_id": "s", **said}).encode(), environ)
+
+    def settings(self, text: str) -> Path:
+        path = self.tree / SETTINGS
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode())
+        return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+ONLY_THERE = {"gemini": SETTINGS, "cursor": ".cursor/hooks.json"}
+
+
+@pytest.mark.parametrize("provider", sorted(providers()))
+def test_hooks_are_put_in_without_a_file_in_the_worktree_where_the_program_takes_them_otherwise(
+    place: Place, provider: str
+) -> None:
+    got = place.install(provider)
+    assert got.reason is None
+    assert got.files == tuple(place.files()) == ((ONLY_THERE[provider],) if provider in ONLY_THERE else ())
+    assert got.args or got.env or got.files
+    written = "".join(path.read_text() for path in place.run.path.rglob("hooks/**/*") if path.is_file())
+    everything = json.dumps([written, *got.args, *got.env.values(), *map(bytes.decode, place.files().values())])
+    assert "my tools/bin/liza" in everything
+    assert "{" + "dir}" not in everything
+    assert "{" + "command}" not in everything
+    assert take_away(place.tree, place.run) == got.files
+    assert place.files() == {}
+    assert take_away(place.tree, place.run) == ()
+
+
+def test_what_is_written_is_in_the_form_that_the_program_reads(place: Place) -> None:
+    for word in place.install("codex").args[1::2]:
+        tomllib.loads(word)
+    place.install("claude")
+    said = json.loads((place.run.path / "hooks" / "settings.json").read_text())
+    command = said["hooks"]["Stop"][0]["hooks"][0]["command"]
+    assert command == "'/opt/my tools/bin/liza' hook claude Stop"
+    place.install("vibe")
+    rows = tomllib.loads((place.run.path / "hooks" / ".vibe" / "hooks.toml").read_text())["hooks"]
+    assert [row["type"] for row in rows] == ["pre_tool", "post_tool", "post_agent"]
+
+
+def test_what_a_row_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:
+    said = json.dumps({"plugin": ["mine"], "share": "disabled"})
+    got = json.loads(place.install("opencode", env={"OPENCODE_CONFIG_CONTENT": said}).env["OPENCODE_CONFIG_CONTENT"])
+    assert got["share"] == "disabled"
+    assert got["plugin"] == ["mine", f"file://{place.run.path}/hooks/liza.js"]
+
+
+def test_informational_hooks_and_those_without_a_template_are_none(place: Place) -> None:
+    assert install(Preset(name="x"), place.tree, place.run, LIZA) == Installed()
+    told = Preset(name="x", hooks=Hooks(provider="gemini", informational=True))
+    assert install(told, place.tree, place.run, LIZA) == Installed()
+    assert place.files() == {}
+
+
+PROJECTS = [
+    '{\n  "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "./mine"}]}]},\n  "ui": {"a": "x"}\n}\n',
+    '{\n  // why\n  "ui": {"theme": "a } b"}  /* } */\n}',
+    '{\r\n  "a": 1\r\n}\r\n',
+    "{\n}\n",
+    '{\n "a": [1, 2]\n} // the end }\n',
+]
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git_and_its_end_get(
+    place: Place, project: str
+) -> None:
+    path = place.settings(project)
+    path.chmod(0o640)
+    assert place.install("gemini").reason is None
+    before = json.loads(without_comments(project))
+    now = json.loads(without_comments(path.read_text()))
+    for event in template("gemini").events:
+        theirs = before.get("hooks", {}).get(event, [])
+        assert now["hooks"][event][: len(theirs)] == theirs
+        assert f"hook gemini {event}" in now["hooks"][event][len(theirs)]["hooks"][0]["command"]
+    assert {key: now[key] for key in before if key != "hooks"} == {k: v for k, v in before.items() if k != "hooks"}
+    assert _filter.strip_blocks(path.read_bytes()) == project.encode()
+    assert take_away(place.tree, place.run) == (SETTINGS,)
+    assert place.files() == {SETTINGS: project.encode()}
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "project",
+    ["no json", '{"a": 1}', "[]\n", "", '{\n "hooks": 3\n}\n', '{\n "hooks": {"BeforeTool": 1}\n}\n', "\xff{\n}"],
+)
+def test_a_settings_file_that_cannot_be_joined_is_left_as_it_is_and_the_reason_told(place: Place, project: str) -> None:
+    path = place.settings("")
+    path.write_bytes(project.encode("latin-1"))
+    got = place.install("gemini")
+    assert got.reason is not None
+    assert SETTINGS in got.reason
+    assert not got.files
+    assert path.read_bytes() == project.encode("latin-1")
+    assert take_away(place.tree, place.run) == ()
+
+
+def test_hooks_of_the_project_in_a_file_whose_form_is_unknown_are_left_alone(place: Place) -> None:
+    (place.tree / ".cursor").mkdir()
+    (place.tree / ".cursor" / "hooks.json").write_text("{}")
+    assert place.install("cursor").reason == ".cursor/hooks.json is the project's own, and is left as it is"
+    assert place.files() == {".cursor/hooks.json": b"{}"}
+
+
+def test_no_link_is_followed_out_of_the_worktree(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (place.tree / ".gemini").symlink_to(tmp_path / "home")
+    assert place.install("gemini").reason == ".gemini is a link"
+    assert not any((tmp_path / "home").iterdir())
+
+
+def test_a_part_that_a_killed_session_left_is_replaced_by_the_next_one(place: Place) -> None:
+    path = place.settings(PROJECTS[0])
+    place.install("gemini")
+    second = place.started("coder-1.2")
+    place.install("gemini", second)
+    assert b"run=coder-1.1" not in path.read_bytes()
+    assert take_away(place.tree, place.run) == ()
+    assert take_away(place.tree, second) == (SETTINGS,)
+    assert path.read_text() == PROJECTS[0]
+
+
+def test_what_an_agent_wrote_into_the_joined_file_stays(place: Place) -> None:
+    path = place.settings(PROJECTS[3])
+    place.install("gemini")
+    path.write_bytes(path.read_bytes().replace(b"{\n//", b'{\n"agent": 1\n//').replace(b'\n"hooks"', b'\n, "hooks"'))
+    assert take_away(place.tree, place.run) == (SETTINGS,)
+    assert json.loads(path.read_text()) == {"agent": 1}
+
+
+def test_a_file_that_was_made_for_the_hooks_stays_when_somebody_made_it_their_own(place: Place) -> None:
+    place.install("cursor")
+    (place.tree / ".cursor" / "hooks.json").write_text('{"version": 1}')
+    assert take_away(place.tree, place.run) == ()
+    assert place.files() == {".cursor/hooks.json": b'{"version": 1}'}
+
+
+def out(hook: Hook) -> Any:
+    answer = hook.answer()
+    assert answer.code == 0
+    hook.delivered()
+    return json.loads(answer.out) if answer.out else None
+
+
+def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> None:
+    got = out(place.said("SessionStart"))
+    assert got["hookSpecificOutput"]["additionalContext"] == place.run.block()
+    ready, turn = place.run.ready(), place.run.turn()
+    assert ready is not None
+    assert ready.evidence == "hook SessionStart"
+    assert turn is not None
+    assert (turn.phase, turn.session) == ("started", "s")
+
+
+def test_a_message_comes_with_the_turn_that_begins_and_only_once(place: Place) -> None:
+    inbox.put(place.paths, "coder-1", "use the new address", "human:ann", NOW)
+    got = out(place.said("UserPromptSubmit"))
+    assert "use the new address" in got["hookSpecificOutput"]["additionalContext"]
+    assert out(place.said("UserPromptSubmit")) is None
+    (done,) = inbox.done(place.paths, "coder-1")
+    assert (done.run, done.by) == ("coder-1.1", "hook UserPromptSubmit")
+
+
+def test_a_message_that_nobody_could_print_comes_once_more(place: Place) -> None:
+    inbox.put(place.paths, "coder-1", "read me", "human:ann", NOW)
+    assert "read me" in place.said("UserPromptSubmit").answer().out
+    assert "read me" in place.said("Stop").answer().out
+
+
+def test_a_message_that_waits_at_the_end_of_a_turn_makes_the_program_go_on(place: Place) -> None:
+    out(place.said("UserPromptSubmit"))
+    inbox.put(place.paths, "coder-1", "one more thing", "human:ann", NOW)
+    got = out(place.said("Stop"))
+    assert got["decision"] == "block"
+    assert "one more thing" in got["reason"]
+    turn = place.run.turn()
+    assert turn is not None
+    assert (turn.phase, turn.pushes) == ("busy", 1)
+    assert out(place.said("Stop")) is None
+    turn = place.run.turn()
+    assert turn is not None
+    assert turn.phase == "idle"
+
+
+def test_a_program_that_heeds_so_many_pushes_a_turn_is_not_given_one_more(place: Place) -> None:
+    for number in range(template("vibe").pushes + 1):
+        inbox.put(place.paths, "coder-1", f"number {number}", "human:ann", NOW)
+        out(place.said("post_agent", "vibe"))
+    assert [one.text for one in inbox.pending(place.paths, "coder-1")] == ["number 3"]
+
+
+@pytest.mark.parametrize("provider", sorted(providers()))
+def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place, provider: str) -> None:
+    events = template(provider).events
+    tool = next(name for name, event in events.items() if event.means == "tool")
+    first = place.said(tool, provider, sessionId="s").answer()
+    assert first.code == 0
+    place.run.say("0")
+    inbox.put(place.paths, "coder-1", "too late", "human:ann", NOW)
+    answer = place.said(tool, provider, sessionId="s").answer()
+    assert "said its last word" in answer.err + answer.out
+    assert answer.code == (0 if events[tool].refuse is not None else 2)
+    for name, event in events.items():
+        if event.means not in ("tool", "started", "compaction"):
+            assert place.said(name, provider, sessionId="s").answer().out == ""
+    assert len(inbox.pending(place.paths, "coder-1")) == 1
+
+
+def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
+    for environ in ({}, {"LIZA_RUN": "coder-1.1"}, {"LIZA_RUN": "../x", "LIZA_ROOT": str(place.root)}):
+        assert Hook("codex", "SessionStart", b"{}", environ).answer().out == ""
+    assert out(place.said("SessionStart", run="coder-1.9")) is None
+    assert not place.paths.run("coder-1.9").exists()
+
+
+@pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b"\xff\xfe", b'{"session_id": {"a": 1}}'])
+def test_what_a_program_says_wrongly_does_not_stop_it(place: Place, said: bytes) -> None:
+    environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
+    assert Hook("codex", "PreToolUse", said, environ).answer().code == 0
+
+
+def test_a_word_that_cannot_be_read_stops_no_tool_and_is_written_down(place: Place) -> None:
+    (place.run.path / "word").write_text("maybe\n")
+    assert place.said("PreToolUse").answer() == place.said("Unheard").answer()
+    assert "maybe" in (place.run.path / "hooks.log").read_text()
+
+
+def test_words_that_make_no_sense_are_answered_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [hooked.run(words) for words in ([], ["codex"], ["codex", "Stop", "more"], ["--json"])] == [0, 0, 0, 0]
+    assert capsys.readouterr().out == ""
+
+
+def test_the_command_itself_refuses_a_tool_with_two_and_loads_neither_git_nor_the_option_parser(place: Place) -> None:
+    place.run.say("0")
+    environ = {**os.environ, "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
+    code = (
+        "import sys; sys.argv = ['liza', 'hook', 'codex', 'PreToolUse']\n"
+        "from liza.cli.door import liza\n"
+        "try:\n    liza()\n"
+        "finally:\n    print(sorted({'git', 'typer', 'ruamel', 'liza.board', 'filelock'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input="{}", capture_output=True, text=True, env=environ, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "[]\n")
+    assert "said its last word" in done.stderr

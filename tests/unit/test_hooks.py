@@ -1,0 +1,191 @@
+"""What a program says through a hook, what that means, and what it is answered."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.programs.hooks import guards, speak
+from liza.programs.hooks.install import laid_over
+from liza.programs.hooks.joined import without_comments
+from liza.programs.hooks.table import TEMPLATES, Event, Template, filled, providers, template
+from liza.programs.preset_files import BUILT_IN, read
+from liza.programs.rundir import Turn
+from liza.programs.wording import strip_block, strip_blocks
+from liza.repo import _filter
+from liza.rules.errors import Usage
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ALL = sorted(providers())
+
+
+def heard(provider: str, event: str, **said: Any) -> speak.Heard:
+    found = speak.heard(template(provider), event, said)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_a_template_says_what_was_verified_and_has_a_way_to_be_put_in(provider: str) -> None:
+    found = template(provider)
+    assert found.verified
+    assert found.files or found.each_args
+    for file in found.files:
+        assert bool(file.name) != bool(file.worktree)
+        assert not Path(file.name or file.worktree).is_absolute()
+        assert not file.script or (TEMPLATES / file.script).is_file()
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_a_template_knows_a_tool_and_an_end_of_the_turn_and_can_lay_a_text_before_the_model(provider: str) -> None:
+    events = template(provider).events.values()
+    assert {"tool", "idle", "busy"} <= {event.means for event in events}
+    assert any(event.context for event in events)
+    assert any(event.push for event in events)
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_an_answer_holds_the_text_as_it_is_whatever_stands_in_it(provider: str) -> None:
+    text = 'say "hi" \\ {event} {text}\nü <!-- -->'
+    for name in template(provider).events:
+        one = heard(provider, name)
+        for answer in (speak.context(one, text), speak.push(one, text)):
+            assert answer.code == 0
+            assert not answer.out or json.dumps(text, ensure_ascii=False)[1:-1] in answer.out
+        told = speak.refusal(one, text)
+        assert (told.code == 2 and told.err == text + "\n") or json.loads(told.out)
+
+
+def test_every_row_of_the_table_of_programs_that_names_hooks_has_a_template() -> None:
+    named = {row.get("hooks", {}).get("provider") for row in read(BUILT_IN, "built in").rows.values()}
+    assert named - {None, ""} == providers()
+
+
+def test_hooks_that_nobody_knows_are_no_file_name() -> None:
+    for name in ("unheard-of", "../templates/codex", "", "codex.toml"):
+        with pytest.raises(Usage):
+            template(name)
+
+
+def test_an_event_that_the_template_does_not_know_means_nothing() -> None:
+    assert speak.heard(template("codex"), "Unheard", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "event", "said", "means"),
+    [
+        ("claude", "SessionStart", {"source": "startup"}, "started"),
+        ("claude", "SessionStart", {"source": "compact"}, "compaction"),
+        ("codex", "PreToolUse", {"tool_name": "Bash"}, "tool"),
+        ("gemini", "AfterAgent", {}, "idle"),
+        ("copilot", "userPromptSubmitted", {}, "busy"),
+        ("vibe", "post_tool", {}, "busy"),
+        ("cursor", "stop", {}, "idle"),
+        ("pi", "session_compact", {}, "compaction"),
+        ("opencode", "session.deleted", {}, "stopped"),
+    ],
+)
+def test_what_a_program_calls_it_is_turned_into_ours(provider: str, event: str, said: Any, means: str) -> None:
+    assert heard(provider, event, **said).means == means
+
+
+def test_the_id_of_the_conversation_is_read_where_the_program_puts_it_and_only_as_text() -> None:
+    assert heard("copilot", "agentStop", sessionId="s-1").session == "s-1"
+    assert heard("codex", "Stop", session_id="s-2").session == "s-2"
+    assert heard("codex", "Stop", session_id={"a": 1}).session is None
+
+
+def turn(phase: str, session: str | None = None, **more: Any) -> Turn:
+    return Turn(time=NOW, phase=phase, session=session, **more)
+
+
+def test_a_turn_goes_from_started_over_busy_to_idle_and_its_tools_are_counted() -> None:
+    now: Turn | None = None
+    for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PreToolUse", "Stop"):
+        now = speak.turned(now, heard("codex", event, session_id="a"), NOW)
+    assert now == turn("idle", "a", tools=2)
+    assert speak.turned(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
+
+
+def test_the_same_program_started_as_a_tool_of_the_session_gets_nothing_that_is_meant_for_the_session() -> None:
+    busy = turn("busy", "outer")
+    for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
+        assert speak.turned(busy, heard("codex", event, session_id="inner"), NOW) is None
+
+
+def test_a_helper_of_the_program_itself_is_not_the_one_that_messages_are_for() -> None:
+    assert speak.turned(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
+
+
+def test_a_new_conversation_between_two_turns_is_the_runs_own() -> None:
+    after = speak.turned(turn("idle", "old"), heard("claude", "SessionStart", session_id="new"), NOW)
+    assert after == turn("started", "new")
+
+
+def test_a_compaction_in_the_middle_of_a_turn_leaves_it_busy() -> None:
+    after = speak.turned(turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW)
+    assert after == turn("busy", "a")
+
+
+def test_a_brief_that_the_program_would_cut_is_told_in_few_words_instead() -> None:
+    short = Template(verified="x", limit=10)
+    assert speak.fitting(short, "0123456789", "there") == "0123456789"
+    assert speak.fitting(short, "0123456789+", "there") == "there"
+
+
+def test_an_answer_that_an_event_cannot_carry_is_silence() -> None:
+    one = speak.Heard(Event(means="idle"), "idle")
+    assert speak.context(one, "x") == speak.push(one, "x") == speak.SILENCE
+    assert speak.context(heard("codex", "SessionStart"), "") == speak.SILENCE
+
+
+@pytest.mark.parametrize(
+    ("use", "refused"),
+    [
+        (guards.Use("coder-1.1", "Bash"), False),
+        (guards.Use("coder-1.1", "Bash", word="0"), True),
+        (guards.Use("coder-1.1", "Bash", word="42"), True),
+        (guards.Use("coder-1.1", "Bash", stopped="over"), True),
+    ],
+)
+def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(use: guards.Use, refused: bool) -> None:
+    assert (guards.judge(use) is not None) == refused
+
+
+def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:
+    form = {"{event}": [{"run": "{command} {other}"}], "n": 1, "all": "{list}"}
+    got = filled(form, event="Stop", command="liza hook", list=[1, 2])
+    assert got == {"Stop": [{"run": "liza hook {other}"}], "n": 1, "all": [1, 2]}
+
+
+def test_what_a_row_says_and_what_hooks_need_stand_beside_each_other() -> None:
+    below = {"plugin": ["a"], "permission": {"edit": "allow"}, "x": 1}
+    above = {"plugin": ["b"], "permission": {"bash": "allow"}, "x": 2}
+    assert laid_over(below, above) == {"plugin": ["a", "b"], "permission": {"edit": "allow", "bash": "allow"}, "x": 2}
+
+
+def test_comments_are_blanked_and_texts_that_look_like_them_are_not() -> None:
+    said = '{"a": "// no", /* b\n */ "c": "/* \\" */"} // end'
+    bare = without_comments(said)
+    assert len(bare) == len(said)
+    assert json.loads(bare) == {"a": "// no", "c": '/* " */'}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{\n  "a": 1\n// <!-- liza:begin run=coder-1.1 -->\n, "b": 2\n// <!-- liza:end run=coder-1.1 -->\n}\n',
+        b"// <!-- liza:begin run=coder-1.1 -->\n{}\n// <!-- liza:end run=coder-1.1 -->\n",
+        b'{"a": 1} // <!-- liza:begin run=coder-1.1 -->\n// <!-- liza:end run=coder-1.1 -->\n',
+        b"/// <!-- liza:begin run=coder-1.1 -->\n// <!-- liza:end run=coder-1.1 -->\n",
+        b"<!-- liza:begin run=coder-1.1 -->\nx\n<!-- liza:end run=coder-1.1 -->\n// <!-- liza:begin run=coder-1.1 -->\n"
+        b"// <!-- liza:end run=coder-1.1 -->\ny",
+        b"a\n// <!-- liza:begin run=coder-1.1 -->\n<!-- liza:begin run=coder-1.1 -->\n<!-- liza:end run=coder-1.1 -->b",
+    ],
+)
+def test_a_mark_behind_the_sign_of_a_comment_is_a_mark_for_the_filter_and_for_taking_away_alike(text: bytes) -> None:
+    assert strip_blocks(text) == _filter.strip_blocks(text) == strip_block(text, "coder-1.1")
