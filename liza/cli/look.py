@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import typer
 from liza.cli import quick, render, tell
 from liza.cli.columns import harmless
 from liza.cli.words import Json, new, say
+from liza.rules.errors import Usage
 from liza.verbs.crew import find_crew
 
 app = new()
@@ -96,6 +99,31 @@ def logs(
     if follow:
         for more in verbs.follow(crew, found):
             tell.live(harmless(more))
+
+
+@say(app, "attach", "liza attach coder-1")
+def attach(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent, or one of its runs, such as coder-1.7.")],
+    read_only: Annotated[
+        bool, typer.Option("-r", "--read-only", help="Only look: what is typed goes nowhere.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Sit down at the terminal of an agent's program: see what it shows, and type. C-b d leaves, and it goes on.
+
+    With --json only the command is said that would do so.
+    """
+    from liza.verbs.attach import attach as verb
+
+    seat = verb(find_crew(), agent, read_only=read_only)
+    if as_json:
+        tell.json({"agent": seat.agent, "run": seat.run, "command": seat.command})
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Usage("this is not said from a terminal", f"liza logs {seat.agent} -f")
+    # From inside a tmux of the person's own: theirs is another server, and tmux refuses to be started in a tmux.
+    environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
+    os.execvpe(seat.command[0], seat.command, environ)
 
 
 @say(app, "agents", "liza agents coder-1")

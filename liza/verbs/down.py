@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.board.lock import Lock, holder_pid
-from liza.programs import processes, rundir, session
+from liza.programs import processes, rundir, session, tmux
 from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import Refused
@@ -45,6 +45,7 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
             _stop(crew, agent, now=now)
             stopped.append(agent)
     ended = end_sessions(crew)
+    tmux.close_all(crew.paths.root)
     result = "changed" if stopped or ended else "unchanged"
     told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""

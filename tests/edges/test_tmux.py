@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
 import threading
 import time
@@ -25,6 +29,11 @@ from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Ended, Living, NotStarted
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
+from liza.verbs import crew as verbs
+from liza.verbs import down
+from liza.verbs.attach import attach
+from tests.campaign.small_board import FIRST
+from tests.conftest import FakeClock
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -445,3 +454,66 @@ def test_what_the_last_screen_of_a_dead_program_said_is_in_the_reason(crew: Crew
     until(lambda: "settings" in pane.capture(), "the screen has it")
     said = "exit 1 before it had read its brief: no key in the settings"
     assert look(run, LINES, pane) == NotReady(Kind.DEAD, said)
+
+
+# Attaching
+
+
+@pytest.fixture
+def board(crew: Crew, clock: FakeClock) -> verbs.Crew:
+    made = verbs.Crew(crew.paths, clock)
+    made.board.create(FIRST + "    runs: 1\n")
+    return made
+
+
+def seated(words: tuple[str, ...]) -> tuple[int, int]:
+    """A person at a terminal of 100 by 30 who runs this command: the pid, and what the person has in hand."""
+    pid, hand = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "xterm-256color"
+        os.execvp(words[0], words)
+    fcntl.ioctl(hand, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    return pid, hand
+
+
+def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, board: verbs.Crew) -> None:
+    run, pane = crew.tui()
+    seat = attach(board, "coder-1")
+    assert (seat.agent, seat.run) == ("coder-1", "coder-1.1")
+    pid, hand = seated(seat.command)
+    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    os.write(hand, b"by hand")
+    until(lambda: "by hand" in pane.capture(), "it was typed")
+    os.write(hand, b"\r")
+    until(crew.heard, "it was heard")
+    assert crew.heard() == ["by hand"]
+    assert keyboard.send(pane, "hello", TUI, Clock, limit=0.2) == NotSent("a person is typing into it")
+    os.write(hand, b"\x02d")
+    os.waitpid(pid, 0)
+    os.close(hand)
+    assert isinstance(session.look(run.path), Living)
+    assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
+    assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
+
+
+def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board: verbs.Crew) -> None:
+    run = crew.run()
+    session.start(run.path, ["true"], crew.root, crew.env(run))
+    with pytest.raises(Refused, match=r"coder-1\.1 has no terminal") as refused:
+        attach(board, "coder-1")
+    assert refused.value.hint == "liza logs coder-1 -f"
+
+
+def test_down_closes_the_terminals_of_what_it_ended(crew: Crew, board: verbs.Crew) -> None:
+    run, pane = crew.start(["sleep", "60"])
+    down.down(board)
+    assert isinstance(session.look(run.path), Ended)
+    assert tmux.pane(crew.root, run.run) is None
+    until(lambda: processes.identity_of(pane.place.server) is None, "the server has gone")
+
+
+def test_an_agent_does_not_sit_down_at_a_terminal(board: verbs.Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIZA_RUN", "coder-2.1")
+    monkeypatch.setenv("LIZA_ROOT", str(board.paths.root))
+    with pytest.raises(Refused, match="this is for a person"):
+        attach(board, "coder-1")
