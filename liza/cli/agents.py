@@ -116,7 +116,7 @@ def leave(
     tell.answer(verb(find_crew(), code), as_json)
 
 
-@say(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook codex SessionStart')
+@say(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')
 def hook(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="Whose hooks they are.")],
     event: Annotated[str, typer.Argument(metavar="EVENT", help="What happened, in the program's own word.")],

@@ -113,21 +113,39 @@ def doctor(
     return 0 if report.ok else 5
 
 
-@say(app, "up", "liza up --coders 2 --program script:./agent.sh")
+@say(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
 def up(
     coders: Annotated[int, typer.Option("--coders", min=0, help="How many coders.")] = 1,
     reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="How many reviewers.")] = 1,
     planners: Annotated[int, typer.Option("--planners", min=0, help="How many planners.")] = 1,
-    program: Program = None,
+    program: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--program",
+            metavar="[WHO=]PROGRAM",
+            help="What agents run: a NAME, or script:COMMAND; WHO: a role or an agent; default: as the tables say.",
+        ),
+    ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tmux", help="Give each session a terminal, to look at with `liza attach`.")
+    ] = False,
     detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave them running, and come back.")] = False,
     as_json: Json = False,
 ) -> int:
     """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all."""
-    from liza.supervisor.up import UpOptions
-    from liza.supervisor.up import up as start
+    from liza.supervisor import up as crews
 
-    options = UpOptions(planners=planners, coders=coders, reviewers=reviewers, program=program, detached=detached)
-    return start(find_crew(), options, _step_as_json if as_json else _step)
+    of_all, named = crews.asked_programs(program or [])
+    options = crews.UpOptions(
+        planners=planners,
+        coders=coders,
+        reviewers=reviewers,
+        program=of_all,
+        programs=named,
+        detached=detached,
+        terminal=terminal,
+    )
+    return crews.up(find_crew(), options, _step_as_json if as_json else _step)
 
 
 def _step_as_json(agent: str, text: str) -> None:

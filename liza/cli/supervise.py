@@ -17,6 +17,9 @@ app = new()
 def supervise(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Such as coder-1, code-reviewer-1, planner-1.")],
     program: Annotated[str | None, typer.Option("--program", help="What it runs; default: as the tables say.")] = None,
+    terminal: Annotated[
+        bool, typer.Option("--tmux", help="Give its sessions a terminal, to look at with `liza attach`.")
+    ] = False,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     as_json: Json = False,
 ) -> int:
@@ -24,11 +27,14 @@ def supervise(
 
     Ctrl+C stops politely, a second time firmly.
     """
-    return run(agent, program, until_eof)
+    return run(agent, program, until_eof, terminal)
 
 
-def run(agent: str, program: str | None, until_eof: bool = False) -> int:
+def run(agent: str, program: str | None, until_eof: bool = False, terminal: bool = False) -> int:
     """Supervise; each thing that is said goes to stderr behind the agent's name."""
     from liza.supervisor.main import supervise as verb
 
-    return verb(find_crew(), agent, program, lambda text: tell.notice(f"{agent}  {text}"), until_eof=until_eof)
+    def told(text: str) -> None:
+        tell.notice(f"{agent}  {text}")
+
+    return verb(find_crew(), agent, program, told, until_eof=until_eof, terminal=terminal)

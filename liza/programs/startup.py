@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from liza.programs.hooks.table import providers
 from liza.programs.preset import Mode, Preset, Prompt
 from liza.rules.errors import Usage
-
-INSTALLED_HOOKS: frozenset[str] = frozenset()
-"""The hook providers that this release can install; a row may name others, and is driven without them."""
 
 
 class Carrier(StrEnum):
@@ -55,7 +53,7 @@ def plan(preset: Preset, interactive: bool) -> Plan:
 
 def has_hooks(preset: Preset) -> bool:
     """Whether the program runs hooks that Liza can install. Informational ones count as none."""
-    return preset.hooks.provider in INSTALLED_HOOKS and not preset.hooks.informational
+    return preset.hooks.provider in providers() and not preset.hooks.informational
 
 
 def mode(preset: Preset, interactive: bool) -> Mode:

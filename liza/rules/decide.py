@@ -175,6 +175,7 @@ class LetGo:
 class Deliver:
     """Do this for a message to the session."""
 
+    run: str
     step: delivering.Step
 
 
@@ -277,7 +278,7 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     if session.since_beat >= beat:
         return Renew(session.run)
     if at.mail is not None and not isinstance(at.mail, delivering.Later):
-        return Deliver(at.mail)
+        return Deliver(session.run, at.mail)
     merge = None if at.job is not None or _halted(at) else _merge(at)
     if merge is not None:
         return merge

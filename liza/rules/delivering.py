@@ -15,6 +15,8 @@ from liza.rules.model import Delivery, Entry
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
 
+LOOK_AGAIN = 1.0  # seconds
+
 
 class Stage(StrEnum):
     """How far a message came that nobody acknowledged."""
@@ -136,7 +138,8 @@ def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
     if reach.idle:
         return Type(message)
     window = how.readiness_timeout - _since(message, now)
-    return Later("the program is busy", window) if window > 0 else Missed(message)
+    # A terminal tells nobody that its program waits again.
+    return Later("the program is busy", min(window, LOOK_AGAIN)) if window > 0 else Missed(message)
 
 
 def _patience(message: Message, how: Delivery) -> float:

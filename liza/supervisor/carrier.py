@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
-from liza.programs import inbox
+from liza.programs import inbox, keyboard, tmux
+from liza.programs.keyboard import NotSent, Sent
 from liza.rules import delivering
 from liza.rules.delivering import Message, Stage
+from liza.rules.errors import LizaError
 from liza.supervisor.launch import Launcher
 
 
-class Carrier:
-    """Carries messages to the sessions of one agent; ``say`` hears what comes of each."""
+@dataclass(frozen=True)
+class Typed:
+    """The event: typing a message into the session of ``run`` is over."""
 
-    def __init__(self, agent: str, launcher: Launcher, say: Callable[[str], None]) -> None:
+    run: str
+    message: Message
+    came: Sent | NotSent
+
+
+class Carrier:
+    """Carries messages to the sessions of one agent. Typing is done beside the loop, one message at a time, and its end
+    is an event for ``post``; ``say`` hears what comes of each."""
+
+    def __init__(self, agent: str, launcher: Launcher, post: Callable[[Any], None], say: Callable[[str], None]) -> None:
         self.agent = agent
         self.launcher = launcher
         self.crew = launcher.crew
+        self.post = post
         self.say = say
+        self._over: list[Typed] = []
+        self._typing: threading.Thread | None = None
 
-    def carry_out(self, step: delivering.Step) -> None:
+    @property
+    def typing(self) -> bool:
+        """Whether a message is being typed now."""
+        return self._typing is not None
+
+    def carry_out(self, step: delivering.Step, run: str) -> None:
         """One step for one message. Raises LizaError, OSError; then it is tried again."""
         match step:
+            case delivering.Type(message):
+                self._type(message, run)
             case delivering.Missed(message):
                 self._keep(message, attempts=message.attempts + 1, carried=False)
             case delivering.File(message):
@@ -32,6 +58,62 @@ class Carrier:
                 self._tell(message)
             case _:
                 raise AssertionError(step)
+
+    def settle(self) -> None:
+        """Keep what came of typing that is over. Raises OSError, LizaError."""
+        while self._over:
+            typed = self._over[0]
+            self._typing = None
+            self._came(typed)
+            self._over.pop(0)
+
+    def listen(self, run: str) -> None:
+        """Messages whose acknowledgment the terminal shows were read. Raises LizaError, OSError."""
+        waiting = [one for one in inbox.pending(self.crew.paths, self.agent) if one.carried and one.run == run]
+        found = tmux.pane(self.crew.paths.root, run) if waiting else None
+        if found is None:
+            return
+        shown = found.capture(history=200)
+        patterns = self.crew.board.read().config.delivery.acknowledgment_patterns
+        if any(re.search(pattern, shown, re.IGNORECASE) for pattern in patterns):
+            ids = tuple(one.id for one in waiting)
+            inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", self.crew.clock.now())
+
+    def _type(self, message: Message, run: str) -> None:
+        if self.typing:
+            return
+        # Counted before it begins: a supervisor that dies of it must not type it for ever.
+        self._keep(message, attempts=message.attempts + 1, carried=False, run=run)
+        now = replace(message, attempts=message.attempts + 1, run=run)
+
+        def work() -> None:
+            typed = Typed(run, now, self._typed(now, run))
+            self._over.append(typed)
+            self.post(typed)
+
+        self._typing = threading.Thread(target=work, name=f"type-{run}", daemon=True)
+        self._typing.start()
+
+    def _typed(self, message: Message, run: str) -> Sent | NotSent:
+        try:
+            found = tmux.pane(self.crew.paths.root, run)
+            if found is None:
+                return NotSent("its terminal is gone", later=False)
+            return keyboard.send(found, message.text, self.launcher.preset, self.crew.clock)
+        except (LizaError, OSError) as error:
+            return NotSent(str(error))
+
+    def _came(self, typed: Typed) -> None:
+        message = typed.message
+        if isinstance(typed.came, NotSent):
+            self._keep(message, carried=False)
+            self.say(f"message {message.id} was not typed: {typed.came.reason}")
+            return
+        self._keep(message, carried=True)
+        if message.sender == "liza" or not self.crew.board.read().config.delivery.require_acknowledgment:
+            # What begins a session is acknowledged by its sentinel; a person may do without an answer.
+            now = self.crew.clock.now()
+            inbox.acknowledge(self.crew.paths, self.agent, (message.id,), typed.run, "typed", now)
 
     def _file(self, message: Message) -> None:
         """Into the brief: the instructions file, the assignment, and what `liza ready` prints."""

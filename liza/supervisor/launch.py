@@ -9,15 +9,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza import faults
-from liza.programs import brief, environment, inbox, presets, session, startup
+from liza.programs import environment, inbox, presets, session, startup, tmux
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
-from liza.repo import brief_filter, sandbox
-from liza.rules import planning, taking
+from liza.programs.startup import Carrier
+from liza.repo import sandbox
+from liza.rules import taking
 from liza.rules.decide import Holding, holding
 from liza.rules.errors import NotYours
-from liza.rules.model import State, Task
+from liza.rules.model import State
 from liza.rules.paths import agent_of
+from liza.supervisor.outfit import Fitted, Outfit
 from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_path
@@ -33,15 +35,26 @@ class SetUpDue:
 
 
 class Launcher:
-    """Starts sessions of one agent with one program. ``environ`` is the supervisor's own; ``say`` hears notices."""
+    """Starts sessions of one agent with one program, each in a ``terminal`` of its own or without one.
+
+    ``environ`` is the supervisor's own; ``say`` hears notices.
+    """
 
     def __init__(
-        self, crew: Crew, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None] = lambda text: None
+        self,
+        crew: Crew,
+        preset: Preset,
+        environ: Mapping[str, str],
+        say: Callable[[str], None] = lambda text: None,
+        *,
+        terminal: bool = False,
     ) -> None:
         self.crew = crew
+        self.terminal = terminal
         self.preset = preset
         self.environ = dict(environ)
         self.say = say
+        self.outfit = Outfit(crew, preset, say)
 
     def start(self, run: str) -> session.Living | session.NotStarted | SetUpDue:
         """Start the first session of ``run``. Raises NotYours where the run holds nothing any more, LizaError else."""
@@ -57,22 +70,30 @@ class Launcher:
         place = self.crew.paths.slot(slot)
         directory.create(self._record(held, place))
         faults.point("launch", "recorded")
-        prompt = self._write_brief(state, held, directory, place)
+        fitted = self.outfit.fit(state, held, directory, place)
         faults.point("launch", "briefed")
-        command = startup.command(
+        command = self._command(state, fitted, directory, place)
+        argv = (str(presets.need(self.preset)), *command.argv[1:])
+        env = {**self._environment(held), **command.env, **fitted.hooks.env}
+        if not self.terminal:
+            return session.start(directory.path, argv, place, env, command.stdin_text)
+        if startup.plan(self.preset, interactive=True).work is Carrier.TERMINAL:
+            now = self.crew.clock.now()
+            inbox.put(self.crew.paths, agent_of(run), fitted.prompt, "liza", now, "startup")
+        return tmux.start(directory.path, argv, place, env)
+
+    def _command(self, state: State, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
+        how = startup.mode(self.preset, self.terminal)
+        return startup.command(
             self.preset,
-            startup.mode(self.preset, interactive=False),
-            prompt,
+            replace(how, args=(*how.args, *fitted.hooks.args)),
+            fitted.prompt,
             state.config.permissions,
             self._writable(place),
             liza_path(),
             state.config.integration_command or "",
             cwd=place,
             run=directory.path,
-        )
-        argv = (str(presets.need(self.preset)), *command.argv[1:])
-        return session.start(
-            directory.path, argv, place, {**self._environment(held), **command.env}, command.stdin_text
         )
 
     def brief_again(self, agent: str) -> None:
@@ -84,7 +105,7 @@ class Launcher:
         directory = self.crew.run_dir(held.run)
         record = directory.record()
         if record is not None and record.worktree:
-            self._write_brief(state, held, directory, Path(record.worktree))
+            self.outfit.brief_again(state, held, directory, Path(record.worktree))
 
     def _writable(self, place: Path) -> tuple[Path, ...]:
         """The directories besides its own that a session writes to. The work tree's own git directory is named for
@@ -142,51 +163,6 @@ class Launcher:
             program=self.preset.name,
             worktree=str(place),
             commit=self.crew.worktrees.head(place.name),
-        )
-
-    def _write_brief(self, state: State, held: Holding, directory: RunDir, place: Path) -> str:
-        """The brief where the program reads it; the prompt for its command line."""
-        text = brief.compose(self._context(state, held, directory, place))
-        directory.write_brief(text.assignment, text.facts, text.prompt, text.block)
-        git = self.crew.worktrees.slot_git(place.name)
-        names = brief_filter.bindable(git, self.preset.instructions)
-        brief_filter.bind(self.crew.git, names, held.run)
-        written = brief.write(place, replace(self.preset, instructions=names), directory, text.block)
-        if written.file is not None and not brief_filter.bindable(git, (written.file,)):
-            brief.take_away(place, directory)
-            written = brief.Written(None, f"another filter works on {written.file}")
-        if written.file is None:
-            if self.preset.instructions:
-                self.say(f"{held.run} gets its brief by prompt: {written.reason}")
-            return f"{text.prompt}\n\n{text.block}"
-        if written.file not in names:
-            # One of the names is a link: git knows the block under the name of the file that it leads to.
-            brief_filter.bind(self.crew.git, (*names, written.file), held.run)
-        if brief_filter.is_known(git, written.file):
-            brief_filter.settle_index(git, written.file)
-        elif not brief_filter.text_outside(place / written.file):
-            brief_filter.hide(self.crew.git, (written.file,), held.run)
-        return text.prompt
-
-    def _context(self, state: State, held: Holding, directory: RunDir, place: Path) -> brief.Context:
-        task: Task | None = state.task(held.task) if held.task else None
-        trigger = next((one for one in planning.triggers(state) if one.name == state.planning.trigger), None)
-        branch = state.config.integration_branch
-        return brief.Context(
-            state=state,
-            run=held.run,
-            now=self.crew.clock.now(),
-            root=self.crew.paths.root,
-            liza=liza_path(),
-            worktree=place,
-            assignment=directory.assignment,
-            task=task,
-            integration_tip=self.crew.git.out("rev-parse", f"refs/heads/{branch}"),
-            set_up=bool(state.config.sandbox_setup),
-            trigger=state.planning.trigger or "",
-            ids=state.planning.ids,
-            facts=trigger.facts if trigger else "",
-            messages=inbox.pending(self.crew.paths, agent_of(held.run)),
         )
 
     def _environment(self, held: Holding) -> dict[str, str]:

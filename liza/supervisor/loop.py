@@ -53,7 +53,14 @@ class Supervisor:
     """One agent's supervisor. ``events`` is where watches, children and signals post; ``say`` hears each step."""
 
     def __init__(
-        self, crew: Crew, agent: str, preset: Preset, environ: Mapping[str, str], say: Callable[[str], None]
+        self,
+        crew: Crew,
+        agent: str,
+        preset: Preset,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+        *,
+        terminal: bool = False,
     ) -> None:
         self.crew = crew
         self.agent = agent
@@ -62,7 +69,7 @@ class Supervisor:
         self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
         self.memory = Memory(wall=crew.clock.now(), steady=steady)
-        launcher = Launcher(crew, preset, environ, self._say)
+        launcher = Launcher(crew, preset, environ, self._say, terminal=terminal)
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
         self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
@@ -113,12 +120,13 @@ class Supervisor:
     def _next(self) -> rules.Action:
         self._take_events()
         self.steps.settle_job()
+        self.steps.carrier.settle()
         state = self.crew.board.read()
         self._narrate(state)
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
         self._take_back(state)
-        return rules.decide(gather(self.crew, self.agent, self.memory, self.preset))
+        return rules.decide(gather(self.crew, self.agent, self.memory, self.preset, self.steps.carrier.typing))
 
     def _take_back(self, state: State) -> None:
         """Settle what a claim left on the board that did not end: nobody can take such a task."""
@@ -149,6 +157,8 @@ class Supervisor:
         self._tell_adopted()
         self._tell_ready()
         self._hear_end()
+        if self.memory.session is not None:
+            self.steps.carrier.listen(self.memory.session.run)
         self._alarm()
         self._wait(self._record(seconds))
 

@@ -30,18 +30,25 @@ TAKE_LOCK = 2.0  # seconds: somebody who only looks whether it is free holds it 
 
 
 def supervise(
-    crew: Crew, agent: str, program: str | None, say: Callable[[str], None], *, until_eof: bool = False
+    crew: Crew,
+    agent: str,
+    program: str | None,
+    say: Callable[[str], None],
+    *,
+    until_eof: bool = False,
+    terminal: bool = False,
 ) -> int:
     """Run the supervisor of ``agent`` until it is stopped; its exit code. Raises Refused for a second one.
 
-    ``until_eof``: the end of stdin stops it too. `up` holds the other end, so its kill -9 is heard.
+    ``until_eof``: the end of stdin stops it too. `up` holds the other end, so its kill -9 is heard. ``terminal``: its
+    sessions have one that a person can attach to.
     """
     human_or(crew, planner=False)
     agent = agent_id(agent)
     choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
     presets.need(choice.preset)
     say = _to_whoever_listens(say)
-    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say)
+    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say, terminal=terminal)
     # Before the first thing that it would have to take back.
     _hear_signals(supervisor)
     if until_eof:

@@ -8,15 +8,15 @@ from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import aside, brief, ends, ledger, session, usage
+from liza.programs import aside, ends, ledger, session, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
 from liza.programs.trouble import Trouble, trouble
-from liza.repo import brief_filter
 from liza.rules import planning, reviewing, taking, working
 from liza.rules.model import State, Status
 from liza.rules.spending import Spent
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
+from liza.supervisor.outfit import strip
 from liza.supervisor.watching import SETTLED
 from liza.verbs.crew import Crew
 
@@ -43,7 +43,7 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     faults.point("settle", "stopped")
     if record is not None:
-        _take_brief_away(crew, record)
+        strip(crew, record)
         faults.point("settle", "brief-gone")
         _tell(crew, record, came)
         faults.point("settle", "told")
@@ -126,15 +126,6 @@ def _last_lines(directory: RunDir) -> str:
     own = _BRIEF_END.split(directory.tail(8000))[-1]
     lines = [line.strip() for line in own.splitlines() if line.strip()]
     return " / ".join(lines[-3:])[:400] or "It said nothing."
-
-
-def _take_brief_away(crew: Crew, record: Record) -> None:
-    if record.worktree:
-        taken = brief.take_away(Path(record.worktree), crew.run_dir(record.run))
-        if taken is not None and crew.worktrees.stands(Path(record.worktree).name):
-            brief_filter.settle_index(crew.worktrees.slot_git(Path(record.worktree).name), taken)
-    brief_filter.unbind(crew.git, record.run)
-    brief_filter.unhide(crew.git, record.run)
 
 
 def _tell(crew: Crew, record: Record, came: Came) -> None:

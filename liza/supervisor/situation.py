@@ -16,8 +16,8 @@ from liza.supervisor.watching import Watcher
 from liza.verbs.crew import Crew
 
 
-def gather(crew: Crew, agent: str, memory: Memory, preset: Preset) -> Situation:
-    """How things stand now. Raises LizaError where something cannot be read."""
+def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, typing: bool = False) -> Situation:
+    """How things stand now; ``typing``: a message is being typed. Raises LizaError where something cannot be read."""
     state = crew.board.read()
     steady, now = crew.clock.monotonic(), crew.clock.now()
     slept = memory.notice_gap(now, steady, state.config.lease_duration)
@@ -43,7 +43,7 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset) -> Situation:
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
         unusable=memory.unusable,
         overspent=overspent(crew, state, agent, memory, preset),
-        mail=mail(crew, agent, facts, preset),
+        mail=None if typing else mail(crew, state, agent, facts, watcher),
     )
 
 
@@ -91,13 +91,14 @@ def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent |
     )
 
 
-def mail(crew: Crew, agent: str, facts: SessionFacts | None, preset: Preset) -> delivering.Step | None:
+def mail(crew: Crew, state: State, agent: str, facts: SessionFacts | None, watcher: Watcher) -> delivering.Step | None:
     """What is to be done for a message to a living session; None without messages."""
     waiting = inbox.pending(crew.paths, agent)
     if not waiting or facts is None or facts.standing is not Standing.LIVING:
         return None
-    reach = delivery.reach(crew.run_dir(facts.run), preset)
-    return delivering.next_step(waiting, reach, crew.clock.now(), crew.board.read().config.delivery)
+    how, directory = state.config.delivery, crew.run_dir(facts.run)
+    reach = delivery.reach(directory, watcher.preset, watcher.screen(directory), how.readiness_patterns)
+    return delivering.next_step(waiting, reach, watcher.now, how)
 
 
 def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:

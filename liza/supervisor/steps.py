@@ -42,7 +42,7 @@ class Steps:
         self.memory = memory
         self.post = post
         self.say = say
-        self.carrier = Carrier(agent, launcher, say)
+        self.carrier = Carrier(agent, launcher, post, say)
 
     def carry_out(self, action: rules.Action) -> None:
         """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
@@ -74,8 +74,8 @@ class Steps:
                 self._merge(task)
             case rules.LetGo(run):
                 self._let_go(run)
-            case rules.Deliver(step):
-                self.carrier.carry_out(step)
+            case rules.Deliver(run, step):
+                self.carrier.carry_out(step, run)
             case rules.Pause(why):
                 self._pause(why)
             case _:

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from liza.board import bell, events
 from liza.programs import presets
 from liza.rules.decide import UNUSABLE
 from liza.rules.errors import Refused, Usage
-from liza.rules.paths import role_of
+from liza.rules.paths import ROLES, agent_id, role_of
 from liza.verbs import tampering
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -32,18 +32,57 @@ LONGEST_START = 60.0  # seconds
 
 @dataclass(frozen=True)
 class UpOptions:
-    """How large a crew, and which program it runs (None: as the tables say)."""
+    """How large a crew, and which program it runs: ``program`` for all, ``programs`` for an agent or a role before that
+    (None: as the tables say). ``terminal``: each session has one that a person can attach to."""
 
     planners: int = 1
     coders: int = 1
     reviewers: int = 1
     program: str | None = None
+    programs: Mapping[str, str] = field(default_factory=dict)
     detached: bool = False
+    terminal: bool = False
 
     def agents(self) -> tuple[str, ...]:
         """The ids of the crew's agents, planners first."""
         counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
+
+    def program_of(self, agent: str) -> str | None:
+        """The program that was asked for it."""
+        return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
+
+
+def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
+
+    Raises Usage where one is said twice.
+    """
+    of_all: list[str] = []
+    named: dict[str, str] = {}
+    for word in words:
+        who, _, spec = word.partition("=")
+        name = _whose(who) if spec else None
+        if name is None:
+            of_all.append(word)
+        elif name in named:
+            raise Usage(f"{name} is given two programs", "liza up --help")
+        else:
+            named[name] = spec
+    if len(of_all) > 1:
+        raise Usage(f"{' and '.join(of_all)}: one program is for all", f"liza up --program coder={of_all[1]}")
+    return (of_all[0] if of_all else None), named
+
+
+def _whose(who: str) -> str | None:
+    """The role or the agent id in ``who``; None where it is neither, as in ``script:A=1 ./agent.sh``."""
+    role = "code-reviewer" if who in ("reviewer", "code_reviewer") else who
+    if role in ROLES:
+        return role
+    try:
+        return agent_id(who)
+    except Usage:
+        return None
 
 
 def up(crew: Crew, options: UpOptions, say: Say) -> int:
@@ -68,14 +107,15 @@ def _refuse_early(crew: Crew, options: UpOptions) -> None:
     tampering.need_integration(crew, state)
     config = state.config
     for agent in options.agents():
-        presets.need(presets.choose(options.program, os.environ, role_of(agent), config, table).preset)
+        presets.need(presets.choose(options.program_of(agent), os.environ, role_of(agent), config, table).preset)
 
 
 def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     words = [
         str(liza_path().with_name("liza-agent")),
         agent,
-        *(["--program", options.program] if options.program else []),
+        *(["--program", program] if (program := options.program_of(agent)) else []),
+        *(["--tmux"] if options.terminal else []),
     ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs import processes, readiness, session
+from liza.programs import processes, readiness, session, tmux
 from liza.programs.preset import Preset
 from liza.programs.readiness import Kind, NotReady, Ready
 from liza.programs.rundir import RunDir, runs_of
+from liza.programs.screens import Screen
 from liza.programs.trouble import Trouble, trouble
 from liza.rules.decide import SessionFacts, Standing, holding
 from liza.rules.model import State
@@ -81,7 +82,9 @@ class Watcher:
         if known.word is None and (directory.word() is not None or has_ended(self.state, directory.run)):
             known.word = self.steady
         since_start = self.steady - known.started
-        stands = readiness.classify(readiness.gather(directory, self.preset, since_start, self.ready_timeout))
+        pane = tmux.pane(self.crew.paths.root, directory.run)
+        seen = readiness.gather(directory, self.preset, since_start, self.ready_timeout, pane)
+        stands = readiness.classify(seen)
         said = self._trouble(directory, known)
         return SessionFacts(
             run=directory.run,
@@ -96,6 +99,11 @@ class Watcher:
             since_word=None if known.word is None else self.steady - known.word,
             since_beat=self.steady - known.beat,
         )
+
+    def screen(self, directory: RunDir) -> Screen | None:
+        """What the session's terminal shows; None where it has none. Raises LizaError."""
+        pane = tmux.pane(self.crew.paths.root, directory.run)
+        return None if pane is None else pane.screen(self.steady)
 
     def _look_for_movement(
         self, directory: RunDir, known: SessionMemory, found: session.Living | session.Starting

@@ -35,7 +35,7 @@ def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_rea
 
 def test_nothing_is_typed_without_a_session_or_into_a_busy_program() -> None:
     assert next_step([message()], None, NOW, HOW) == Later("no session runs: it goes into the next brief")
-    assert next_step([message()], BUSY, NOW, HOW) == Later("the program is busy", 30.0)
+    assert next_step([message()], BUSY, NOW, HOW) == Later("the program is busy", 1.0)
 
 
 def test_a_program_that_is_never_idle_costs_tries_and_then_gets_it_in_its_brief() -> None:

@@ -53,9 +53,9 @@ def install(preset: Preset, worktree: Path, run_dir: RunDir, liza: Path) -> Inst
         if reason is not None:
             return Installed(reason=reason)
         files.append(file.worktree)
-    each = ",".join(_of_event(found.each, words, event, found.digest_of) for event in found.events)
+    each = ",".join(_of_event(found.each, found, words, event) for event in found.events)
     args = [filled(word, dir=str(place), each=each) for word in found.args]
-    args += [_of_event(word, words, event) for event in found.events for word in found.each_args]
+    args += [_of_event(word, found, words, event) for event in found.events for word in found.each_args]
     env = {name: filled(value, dir=str(place)) for name, value in found.env.items()}
     for name, value in found.env_json.items():
         env[name] = json.dumps(laid_over(_object(preset.env.get(name, "")), filled(value, dir=str(place))))
@@ -88,23 +88,26 @@ def _text(file: File, found: Template, words: list[str], place: Path) -> str:
         script = (TEMPLATES / file.script).read_text(encoding="utf-8")
         return str(filled(script, words=json.dumps(words)))
     if file.each:
-        return "".join(_of_event(file.each, words, event) for event in found.events)
+        return "".join(_of_event(file.each, found, words, event) for event in found.events)
     if file.whole is None:
         return file.text
-    events = {event: _of_event(file.entry, words, event) for event in found.events}
+    events = {event: _of_event(file.entry, found, words, event) for event in found.events}
     return json.dumps(laid_over(_inherited(file), filled(file.whole, events=events, dir=str(place))), indent=1) + "\n"
 
 
-def _of_event(form: Any, words: list[str], event: str, digest_of: Any = None) -> Any:
+def _of_event(form: Any, found: Template, words: list[str], event: str) -> Any:
     command = shlex.join([*words, event])
-    named = {
+    named: dict[str, Any] = {
         "event": event,
         "snake": re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower(),
         "command": command,
         "quoted": json.dumps(command),
+        "seconds": found.events[event].seconds,
     }
-    if digest_of is not None:
-        shortest = json.dumps(filled(digest_of, **named), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if found.digest_of is not None:
+        shortest = json.dumps(
+            filled(found.digest_of, **named), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
         named["digest"] = hashlib.sha256(shortest.encode()).hexdigest()
     return filled(form, **named)
 

@@ -1,0 +1,132 @@
+"""What a session finds in its worktree, and git does not: its brief, and the hooks that its program reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from liza import faults
+from liza.programs import brief, inbox
+from liza.programs.hooks import install as hooks
+from liza.programs.hooks.install import Installed
+from liza.programs.preset import Preset
+from liza.programs.rundir import Record, RunDir
+from liza.repo import brief_filter
+from liza.repo.runner import Git
+from liza.rules import planning
+from liza.rules.decide import Holding
+from liza.rules.model import State
+from liza.rules.paths import agent_of
+from liza.verbs.crew import Crew
+from liza.verbs.liza_path import liza_path
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the command line has to say: the prompt, and words and variables for the hooks."""
+
+    prompt: str
+    hooks: Installed
+
+
+class Outfit:
+    """Fits out the worktrees of one agent's sessions; ``say`` hears notices."""
+
+    def __init__(self, crew: Crew, preset: Preset, say: Callable[[str], None]) -> None:
+        self.crew = crew
+        self.preset = preset
+        self.say = say
+
+    def fit(self, state: State, held: Holding, directory: RunDir, place: Path) -> Fitted:
+        """Lay hooks and brief down, and keep both out of commits. Raises LizaError, OSError."""
+        git = self.crew.worktrees.slot_git(place.name)
+        installed = self._hooks(git, directory, place)
+        faults.point("launch", "hooked")
+        prompt, file = self._brief(git, state, held, directory, place, installed.files)
+        self._keep_out(git, place, held.run, (*installed.files, *file), directory)
+        return Fitted(prompt, installed)
+
+    def brief_again(self, state: State, held: Holding, directory: RunDir, place: Path) -> None:
+        """The brief of a living session once more, with what came for it meanwhile. Raises LizaError, OSError."""
+        git = self.crew.worktrees.slot_git(place.name)
+        laid = hooks.laid(directory)
+        _, file = self._brief(git, state, held, directory, place, laid)
+        self._keep_out(git, place, held.run, (*laid, *file), directory)
+
+    def _hooks(self, git: Git, directory: RunDir, place: Path) -> Installed:
+        installed = hooks.install(self.preset, place, directory, liza_path())
+        if {*installed.files} - {*brief_filter.bindable(git, installed.files)}:
+            hooks.take_away(place, directory)
+            installed = Installed(reason=f"another filter works on {installed.files[0]}")
+        if installed.reason is not None:
+            self.say(f"{directory.run} goes without hooks: {installed.reason}")
+        return installed
+
+    def _brief(
+        self, git: Git, state: State, held: Holding, directory: RunDir, place: Path, others: tuple[str, ...]
+    ) -> tuple[str, tuple[str, ...]]:
+        """The prompt for the command line, and the file with the block; none where it had to go into the prompt."""
+        text = brief.compose(self._context(state, held, directory, place))
+        directory.write_brief(text.assignment, text.facts, text.prompt, text.block)
+        names = brief_filter.bindable(git, self.preset.instructions)
+        brief_filter.bind(self.crew.git, (*names, *others), held.run)
+        written = brief.write(place, replace(self.preset, instructions=names), directory, text.block)
+        if written.file is not None and not brief_filter.bindable(git, (written.file,)):
+            brief.take_away(place, directory)
+            written = brief.Written(None, f"another filter works on {written.file}")
+        if written.file is None:
+            if self.preset.instructions:
+                self.say(f"{held.run} gets its brief by prompt: {written.reason}")
+            return f"{text.prompt}\n\n{text.block}", ()
+        if written.file not in names:
+            # One of the names is a link: git knows the block under the name of the file that it leads to.
+            brief_filter.bind(self.crew.git, (*names, written.file, *others), held.run)
+        return text.prompt, (written.file,)
+
+    def _keep_out(self, git: Git, place: Path, run: str, files: Iterable[str], directory: RunDir) -> None:
+        """A file that git knows is filtered; one that it does not is hidden while it holds nothing but ours."""
+        hidden = []
+        for file in files:
+            if brief_filter.is_known(git, file):
+                brief_filter.settle_index(git, file)
+            elif file in hooks.made(directory) or not brief_filter.text_outside(place / file):
+                hidden.append(file)
+        if hidden:
+            brief_filter.hide(self.crew.git, hidden, run)
+
+    def _context(self, state: State, held: Holding, directory: RunDir, place: Path) -> brief.Context:
+        trigger = next((one for one in planning.triggers(state) if one.name == state.planning.trigger), None)
+        branch = state.config.integration_branch
+        return brief.Context(
+            state=state,
+            run=held.run,
+            now=self.crew.clock.now(),
+            root=self.crew.paths.root,
+            liza=liza_path(),
+            worktree=place,
+            assignment=directory.assignment,
+            task=state.task(held.task) if held.task else None,
+            integration_tip=self.crew.git.out("rev-parse", f"refs/heads/{branch}"),
+            set_up=bool(state.config.sandbox_setup),
+            trigger=state.planning.trigger or "",
+            ids=state.planning.ids,
+            facts=trigger.facts if trigger else "",
+            messages=inbox.pending(self.crew.paths, agent_of(held.run)),
+        )
+
+
+def strip(crew: Crew, record: Record) -> None:
+    """Take away what ``fit`` laid down for a run. Repeatable. Raises LizaError, OSError."""
+    if record.worktree:
+        place, directory = Path(record.worktree), crew.run_dir(record.run)
+        taken = [*hooks.take_away(place, directory)]
+        file = brief.take_away(place, directory)
+        taken += [file] if file is not None else []
+        if crew.worktrees.stands(place.name):
+            for name in taken:
+                brief_filter.settle_index(crew.worktrees.slot_git(place.name), name)
+    brief_filter.unbind(crew.git, record.run)
+    brief_filter.unhide(crew.git, record.run)
