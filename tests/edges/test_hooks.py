@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -99,6 +100,24 @@ def test_what_is_written_is_in_the_form_that_the_program_reads(place: Place) -> 
     place.install("vibe")
     rows = tomllib.loads((place.run.path / "hooks" / ".vibe" / "hooks.toml").read_text())["hooks"]
     assert [row["type"] for row in rows] == ["pre_tool", "post_tool", "post_agent"]
+
+
+def test_a_program_that_runs_only_what_a_person_trusted_is_told_to_trust_these_hooks_and_no_others(
+    place: Place,
+) -> None:
+    words = place.install("codex").args
+    states = tomllib.loads(words[1])["hooks"]["state"]
+    for word in words[3::2]:
+        ((event, (group,)),) = tomllib.loads(word)["hooks"].items()
+        (hook,) = group["hooks"]
+        snake = {"SessionStart": "session_start", "SessionEnd": "session_end", "Stop": "stop"}.get(event)
+        if snake is None:
+            continue
+        known = {"event_name": snake, "hooks": [{**hook, "async": False}]}
+        digest = hashlib.sha256(json.dumps(known, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        assert states.pop(f"/<session-flags>/config.toml:{snake}:0:0") == {"trusted_hash": f"sha256:{digest}"}
+    assert len(states) == len(template("codex").events) - 3
+    assert not any("bypass" in word for word in words)
 
 
 def test_what_a_row_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:

@@ -25,9 +25,11 @@ class Event(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``context`` is the answer that lays a text before the model, ``push`` the one that makes the program go on with a
     text instead of ending its turn, ``refuse`` the one that keeps a tool from running; ``{text}`` stands for the text.
     One that is not there cannot be answered so. A refusal without a form is exit code 2, with the text on stderr.
+    ``seconds``: how long the program waits for the answer.
     """
 
     means: Meaning
+    seconds: int = 20
     instead: dict[str, dict[str, Meaning]] = msgspec.field(default_factory=dict)
     context: Any = None
     push: Any = None
@@ -69,8 +71,9 @@ class Template(Entry, frozen=True, kw_only=True, omit_defaults=True):
     an event and the command for it, ``{quoted}`` that command between double quotes, ``{words}`` a list of the words
     that an event is put behind.
 
-    ``{snake}`` is the event in lower case with underscores, ``{digest}`` the sha256 of ``digest_of``, an object, in its
-    shortest form with sorted keys: a program may ask for it to know what a person has trusted.
+    ``{seconds}`` is how long an event is waited for, ``{snake}`` the event in lower case with underscores, ``{digest}``
+    the sha256 of ``digest_of``, an object, in its shortest form with sorted keys: a program may ask for it to know what
+    a person has trusted.
 
     ``args`` follow the program's own, ``{each}`` in one of them is ``each`` for all events with commas between them;
     ``each_args`` follow once for every event; ``env`` is text, ``env_json`` objects that are
@@ -115,8 +118,8 @@ def filled(form: Any, **words: Any) -> Any:
         for name, value in words.items():
             if form == f"{{{name}}}":
                 return value
-            if isinstance(value, str):
-                form = form.replace(f"{{{name}}}", value)
+            if isinstance(value, str | int):
+                form = form.replace(f"{{{name}}}", str(value))
         return form
     if isinstance(form, dict):
         return {filled(key, **words): filled(value, **words) for key, value in form.items()}

@@ -1,57 +1,53 @@
 // Liza's hooks for this run: each event is told to `liza hook`, and its answer given back. An error of ours, or no
 // answer within its time, never keeps the program from going on.
-import { execFile } from "node:child_process";
+//
+// It is waited for in place: at the end of a turn, and of the session, the program goes on as soon as we give way.
+import { spawnSync } from "node:child_process";
 
 const WORDS = {words};
 
-function ask(event, said) {
-  return new Promise((answer) => {
-    const child = execFile(WORDS[0], [...WORDS.slice(1), event], { timeout: 20000 }, (_error, out) => {
-      try {
-        answer(JSON.parse(out || "{}"));
-      } catch {
-        answer({});
-      }
-    });
-    child.on("error", () => answer({}));
-    child.stdin.on("error", () => {});
-    child.stdin.end(JSON.stringify(said));
-  });
+function ask(event, ctx, said = {}) {
+  const input = JSON.stringify({ session_id: ctx?.sessionManager?.getSessionId?.(), ...said });
+  try {
+    const done = spawnSync(WORDS[0], [...WORDS.slice(1), event], { input, timeout: 20000, encoding: "utf8" });
+    return JSON.parse(done.stdout || "{}");
+  } catch {
+    return {};
+  }
 }
 
 export default function (pi) {
   let brief = "";
-  const id = (ctx) => ctx?.sessionManager?.getSessionId?.();
   const shown = (content) => ({ customType: "liza", content, display: true });
 
-  pi.on("session_start", async (_event, ctx) => {
-    brief = (await ask("session_start", { session_id: id(ctx) })).context ?? "";
+  pi.on("session_start", (_event, ctx) => {
+    brief = ask("session_start", ctx).context ?? "";
   });
-  pi.on("before_agent_start", async (_event, ctx) => {
-    const { context } = await ask("before_agent_start", { session_id: id(ctx) });
+  pi.on("before_agent_start", (_event, ctx) => {
+    const { context } = ask("before_agent_start", ctx);
     const content = [brief, context].filter(Boolean).join("\n");
     brief = "";
     return content ? { message: shown(content) } : undefined;
   });
-  pi.on("tool_call", async (event, ctx) => {
-    const { refuse } = await ask("tool_call", { session_id: id(ctx), tool_name: event.toolName });
+  pi.on("tool_call", (event, ctx) => {
+    const { refuse } = ask("tool_call", ctx, { tool_name: event.toolName });
     return refuse ? { block: true, reason: refuse } : undefined;
   });
-  pi.on("tool_result", async (event, ctx) => {
-    const { context } = await ask("tool_result", { session_id: id(ctx) });
+  pi.on("tool_result", (event, ctx) => {
+    const { context } = ask("tool_result", ctx);
     return context ? { content: [...event.content, { type: "text", text: context }] } : undefined;
   });
-  pi.on("session_compact", async (_event, ctx) => {
-    const { context } = await ask("session_compact", { session_id: id(ctx) });
+  pi.on("session_compact", (_event, ctx) => {
+    const { context } = ask("session_compact", ctx);
     if (context) pi.sendMessage(shown(context), { deliverAs: "steer" });
   });
   // A turn of the model without a tool is the last one of what was asked, unless something follows at once.
-  pi.on("turn_end", async (event, ctx) => {
+  pi.on("turn_end", (event, ctx) => {
     if (event.toolResults?.length || event.message?.stopReason !== "stop") return;
-    const { push } = await ask("turn_end", { session_id: id(ctx) });
+    const { push } = ask("turn_end", ctx);
     if (push) pi.sendUserMessage(push, { deliverAs: "followUp" });
   });
-  pi.on("session_shutdown", async (_event, ctx) => {
-    await ask("session_shutdown", { session_id: id(ctx) });
+  pi.on("session_shutdown", (_event, ctx) => {
+    ask("session_shutdown", ctx);
   });
 }
