@@ -69,10 +69,11 @@ def _is_stopped(task: Row, offline: Collection[str]) -> bool:
 
 
 def _cost(cost: Row) -> str:
-    limit = getattr(cost["budget"], "money_per_sprint", None)
-    if isinstance(cost["budget"], Mapping):
-        limit = cost["budget"].get("money_per_sprint")
-    spent = "cost not known" if cost["money"] is None else f"${cost['money']:.2f}"
+    if cost.get("unreadable"):
+        return f"cost not known: {cost['unreadable']}"
+    limit = cost["budget"].get("money_per_sprint")
+    tokens = f"{cost['tokens']:,} tokens, " if cost["tokens"] else ""
+    spent = f"{tokens}cost not known" if cost["money"] is None else f"${cost['money']:.2f}"
     return f"{spent}, limit ${limit:.2f}" if limit is not None else f"{spent}, no limit"
 
 

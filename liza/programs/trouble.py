@@ -26,10 +26,12 @@ class Trouble:
 
 def trouble(failures: Sequence[Failure], tail: str, now: datetime) -> Trouble | None:
     """The last thing in ``tail`` that one of a row's failures matches; None where there is none. ``now`` has the zone
-    in which a time of day is meant."""
+    in which a time of day is meant. What the program tried again counts only while nothing else came after it."""
     last: tuple[int, Failure, re.Match[str]] | None = None
     for failure in failures:
         for found in re.finditer(failure.match, tail, re.MULTILINE):
+            if failure.retried and _went_on(failures, tail[found.end() :]):
+                continue
             if last is None or found.start() >= last[0]:
                 last = (found.start(), failure, found)
     if last is None:
@@ -37,6 +39,12 @@ def trouble(failures: Sequence[Failure], tail: str, now: datetime) -> Trouble | 
     _, failure, found = last
     words = " ".join(_line_of(tail, found).split())[:200]
     return Trouble(failure.kind, words, _until(found.groupdict(), now), failure.retried)
+
+
+def _went_on(failures: Sequence[Failure], after: str) -> bool:
+    """Whether an event came that is no failure; a failure's own words may go on over several lines."""
+    events = [line for line in after.splitlines()[1:] if line.startswith('{"')]
+    return any(not any(re.match(one.match, line) for one in failures) for line in events)
 
 
 def _line_of(tail: str, found: re.Match[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from liza.rules import derived
 from liza.rules.model import State, Status
+from liza.verbs import spent
 from liza.verbs.crew import Crew
 
 MANY_VERDICTS = 5
@@ -26,6 +27,8 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "by_status": _by_status(state),
         "approval_rate": rate,
         "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
+        **spent.by(crew),
+        "messages": spent.deliveries(crew, state),
         "anomalies": dict(Counter(one.type for one in state.anomalies)),
         "warnings": [f"reviewers approved {rate:.0%} of {given}: do they look?"] if kind else [],
     }

@@ -18,9 +18,9 @@ from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import holding
 from liza.rules.errors import LizaError, NoCrew
-from liza.rules.model import Config, Left, State
+from liza.rules.model import Agent, Config, Left, State
 from liza.rules.paths import role_of, run_id
-from liza.verbs import last_look
+from liza.verbs import last_look, spent
 from liza.verbs.crew import Crew
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
@@ -49,7 +49,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "tasks": [fields_of(task) for task in state.tasks],
         "agents": [agent_row(crew, state, name, evidence, standing) for name in state.agents],
         "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence)],
-        "cost": {"money": None, "tokens": None, "budget": fields_of(state.config.budget)},
+        "cost": spent.cost(crew, state),
     }
 
 
@@ -134,6 +134,9 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
+    waits = rundir.waits(crew.paths, name) if left is None else None
+    if waits is not None and waits.until > crew.clock.now():
+        shown, why = "WAITING", _waiting(waits, agent, holds)
     return {
         "id": name,
         "role": role_of(name),
@@ -144,6 +147,13 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "program": agent.program,
         "why": why,
     }
+
+
+def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:
+    """Until when, by this machine's clock, and that the task stays its own."""
+    until = f"{waits.until.astimezone():%H:%M}"
+    keeps = f", and it keeps {holds}" if holds else ""
+    return f"{agent.program or 'its program'} waits until {until}{keeps}: {waits.reason}"
 
 
 def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tuple[str, str]:

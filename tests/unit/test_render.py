@@ -35,7 +35,7 @@ def summary(**fields: Any) -> dict[str, Any]:
         "tasks": [],
         "agents": [],
         "alerts": [],
-        "cost": {"money": None, "tokens": None, "budget": asdict(Budget())},
+        "cost": {"money": None, "tokens": None, "budget": asdict(Budget()), "sessions": 0, "silent": 0},
     }
     return {**base, **fields}
 

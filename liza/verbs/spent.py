@@ -1,0 +1,84 @@
+"""What the crew used: in sum, by task, by agent, by program, by what came of it; and how messages got through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from liza.programs import inbox, ledger
+from liza.rules import spending
+from liza.rules.delivering import Message, Stage
+from liza.rules.errors import LizaError
+from liza.rules.model import State
+from liza.rules.paths import agent_of
+from liza.rules.spending import Spent, Total
+from liza.verbs.crew import Crew
+
+
+def cost(crew: Crew, state: State) -> dict[str, Any]:
+    """The sprint's: ``money`` and ``tokens`` (null where no program told), and the budget. ``unreadable`` says why a
+    ledger cannot be summed up: the rest of what stands is told all the same."""
+    unreadable, found = None, Total()
+    try:
+        found = spending.total(one for one in ledger.entries(crew.paths) if one.sprint == state.sprint.id)
+    except LizaError as error:
+        unreadable = f"{error.message} (next: {error.hint})"
+    told = found.sessions > found.silent
+    return {
+        "unreadable": unreadable,
+        "money": found.used.cost,
+        "tokens": found.used.tokens if told else None,
+        "sessions": found.sessions,
+        "silent": found.silent,
+        "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
+    }
+
+
+def by(crew: Crew) -> dict[str, Any]:
+    """The whole ledger, in sums. Raises LizaError where a line of it cannot be read."""
+    found = ledger.entries(crew.paths)
+    return {
+        "by_task": _sums(found, lambda one: one.task or "planning"),
+        "by_agent": _sums(found, lambda one: agent_of(one.run)),
+        "by_program": _sums(found, lambda one: one.program),
+        "by_outcome": _sums(found, lambda one: one.outcome),
+    }
+
+
+def _sums(spent: Iterable[Spent], key: Callable[[Spent], str]) -> dict[str, Any]:
+    groups: dict[str, list[Spent]] = {}
+    for one in spent:
+        groups.setdefault(key(one), []).append(one)
+    return {name: _plain(spending.total(group)) for name, group in sorted(groups.items())}
+
+
+def _plain(found: Total) -> dict[str, Any]:
+    told = found.sessions > found.silent
+    return {
+        "sessions": found.sessions,
+        "seconds": round(found.seconds),
+        "tokens": found.used.tokens if told else None,
+        "money": found.used.cost,
+    }
+
+
+def deliveries(crew: Crew, state: State) -> dict[str, Any]:
+    """How messages came into sessions: at the first try, after more, by the brief, not at all; and how fast."""
+    read = [one for agent in state.agents for one in inbox.done(crew.paths, agent)]
+    waiting = [one for agent in state.agents for one in inbox.pending(crew.paths, agent)]
+    tries = [one.attempts for one in read]
+    seconds = sorted((one.acknowledged - one.created).total_seconds() for one in read if one.acknowledged)
+    return {
+        "attempted": len(read) + sum(_was_tried(one) for one in waiting),
+        "first_try": sum(one.attempts == 1 and one.stage is Stage.QUEUED for one in read),
+        "after_retry": sum(one.attempts > 1 and one.stage is Stage.QUEUED for one in read),
+        "escalated_to_brief": sum(one.stage is not Stage.QUEUED for one in [*read, *waiting]),
+        "failed": sum(one.stage is Stage.TOLD for one in waiting),
+        "waiting": len(waiting),
+        "average_attempts": round(sum(tries) / len(tries), 2) if tries else None,
+        "median_seconds": seconds[len(seconds) // 2] if seconds else None,
+    }
+
+
+def _was_tried(message: Message) -> bool:
+    return message.attempts > 0 or message.stage is not Stage.QUEUED

@@ -1,0 +1,58 @@
+"""The ledger of what sessions used: a line that was torn is told again, one of somebody's own making is named."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs import ledger
+from liza.rules.errors import LizaError
+from liza.rules.paths import Paths
+from liza.rules.spending import Spent, Used
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    (tmp_path / ".liza").mkdir()
+    return Paths(tmp_path)
+
+
+def spent(run: str, tokens: int = 1) -> Spent:
+    used = Used(input=tokens)
+    return Spent(run=run, time=NOW, kind="work", program="p", outcome="finished", seconds=1, used=used)
+
+
+def test_a_session_that_is_told_of_twice_counts_once_and_as_it_was_told_last(paths: Paths) -> None:
+    assert ledger.entries(paths) == ()
+    for one in (spent("coder-1.1"), spent("coder-1.2"), spent("coder-1.1", 5)):
+        ledger.note(paths, one)
+    assert ledger.entries(paths) == (spent("coder-1.1", 5), spent("coder-1.2"))
+
+
+def test_a_line_torn_by_a_crash_is_neither_read_nor_in_the_way_of_the_next(paths: Paths) -> None:
+    ledger.note(paths, spent("coder-1.1"))
+    with paths.usage.open("ab") as file:
+        file.write(b'{"run":"coder-1.2","ti')
+    assert ledger.entries(paths) == (spent("coder-1.1"),)
+    ledger.note(paths, spent("coder-1.2"))
+    assert ledger.entries(paths) == (spent("coder-1.1"), spent("coder-1.2"))
+
+
+def test_many_at_once_lose_no_line(paths: Paths) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: ledger.note(paths, spent(f"coder-1.{number}")), range(100)))
+    assert len(ledger.entries(paths)) == 100
+
+
+def test_a_line_that_is_none_is_named_with_a_way_to_take_it_out(paths: Paths) -> None:
+    ledger.note(paths, spent("coder-1.1"))
+    with paths.usage.open("ab") as file:
+        file.write(b"nonsense\n")
+    with pytest.raises(LizaError, match=r"usage\.jsonl:2 cannot be read") as refused:
+        ledger.entries(paths)
+    assert refused.value.hint == f"sed -i 2d {paths.usage}"

@@ -1,0 +1,197 @@
+"""What sessions used, what their last words say of their model, and what their end means with that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from liza.programs import ends, usage
+from liza.programs.preset import Failure, Usage
+from liza.programs.session import Ended, Vanished
+from liza.programs.trouble import Trouble, trouble
+from liza.rules.model import Budget, Identity
+from liza.rules.spending import Spent, Used, over, total
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TURNS = """not an event
+{"type":"thread.started","thread_id":"t-1"}
+{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":3}}
+{"type":"item","usage":{"input_tokens":999}}
+{ this is none
+{"type":"turn.completed","usage":{"input_tokens":25,"cached_input_tokens":20,"output_tokens":7}}
+"""
+
+
+def printed(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "output.log").write_text(text)
+    return tmp_path / "output.log"
+
+
+@pytest.mark.parametrize(
+    ("combine", "wanted"),
+    [
+        ("sum", Used(input=35, cached=24, output=10)),
+        ("last", Used(input=25, cached=20, output=7)),
+        ("most", Used(input=25, cached=20, output=7)),
+    ],
+)
+def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_largest_is_taken(
+    tmp_path: Path, combine: str, wanted: Used
+) -> None:
+    form = Usage(
+        when={"type": "turn.completed"},
+        combine=combine,  # type: ignore[arg-type]
+        input=("usage.input_tokens",),
+        cached=("usage.cached_input_tokens",),
+        output=("usage.output_tokens",),
+        session=("thread_id",),
+    )
+    assert usage.used(form, printed(tmp_path, TURNS)) == wanted
+    assert usage.session_id(form, tmp_path / "output.log") == "t-1"
+
+
+def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
+    form = Usage(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
+    document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
+    assert usage.used(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == Used(input=12, output=1)
+    text = Usage(
+        form="text",
+        pattern=r"Tokens: (?P<input>[\d.,k]+) sent, (?P<output>[\d.,k]+) received. Cost: \$(?P<cost>[\d.]+)",
+    )
+    said = "Tokens: 1.2k sent, 300 received. Cost: $0.01\nTokens: 2k sent, 1,000 received. Cost: $0.02\n"
+    found = usage.used(text, printed(tmp_path, said))
+    assert found is not None
+    assert (found.input, found.output, round(found.cost or 0, 2)) == (3200, 1300, 0.03)
+
+
+def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
+    form = Usage(when={"type": "result"}, input=("usage.input_tokens",))
+    assert usage.used(form, printed(tmp_path, TURNS)) is None
+    assert usage.used(form, tmp_path / "nowhere") is None
+    assert usage.used(Usage(), printed(tmp_path, TURNS)) is None
+    silent = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
+    assert total([silent]).silent == 1
+
+
+def spent(run: str, task: str, used: Used | None, seconds: float = 10) -> Spent:
+    return Spent(
+        run=run,
+        time=NOW,
+        kind="work",
+        program="p",
+        outcome="finished",
+        seconds=seconds,
+        task=task,
+        sprint="s",
+        used=used,
+    )
+
+
+@pytest.mark.parametrize(
+    ("budget", "wanted"),
+    [
+        (Budget(), None),
+        (Budget(money_per_sprint=3.0), "the sprint has used $3.00 of $3.00"),
+        (Budget(money_per_task=2.0), "a has used $2.00 of $2.00"),
+        (Budget(money_per_task=2.5), None),
+        (Budget(tokens_per_sprint=40), "the sprint has used 40 of 40 tokens"),
+        (Budget(tokens_per_task=41), None),
+        (Budget(seconds_per_task=20), "a has used 20 of 20 seconds"),
+        (Budget(seconds_per_sprint=31), None),
+    ],
+)
+def test_a_budget_is_reached_by_what_was_told_and_by_time(budget: Budget, wanted: str | None) -> None:
+    found = [
+        spent("coder-1.1", "a", Used(input=10, output=10, cost=2.0)),
+        spent("coder-1.2", "a", None),
+        spent("coder-2.1", "b", Used(input=10, output=10, cost=1.0)),
+    ]
+    assert over(budget, found, "a", "s") == wanted
+    assert over(budget, found, "a", "another") in (None, wanted)
+
+
+QUOTA = Failure(
+    kind="quota",
+    match=r'^\{"type":"failed".*limit'
+    r"(?:.*?again in (?P<minutes>\d+)m|.*?resets (?P<time>\d+(?::\d+)?[ap]m)|.*?\|(?P<epoch>\d{10}))?",
+)
+AGAIN = Failure(kind="server", match=r'^\{"type":"error","message":"Reconnecting', retried=True)
+LOGIN = Failure(kind="login", match=r'^\{"type":"failed".*401')
+ROW = (QUOTA, AGAIN, LOGIN)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "until"),
+    [
+        ('{"type":"failed","m":"limit, try again in 5m"}', "quota", NOW + timedelta(minutes=5)),
+        ('{"type":"failed","m":"limit, resets 3pm"}', "quota", NOW.replace(hour=15)),
+        ('{"type":"failed","m":"limit, resets 9:30am"}', "quota", NOW.replace(hour=9, minute=30) + timedelta(days=1)),
+        (
+            f'{{"type":"failed","m":"limit|{int((NOW + timedelta(hours=2)).timestamp())}"}}',
+            "quota",
+            NOW + timedelta(hours=2),
+        ),
+        ('{"type":"failed","m":"limit|9999999999"}', "quota", None),
+        ('{"type":"failed","m":"limit"}', "quota", None),
+        ('{"type":"failed","m":"401 Unauthorized"}', "login", None),
+        ('{"type":"error","message":"Reconnecting 1/5"}', "server", None),
+        ('{"type":"item","text":"the server said 401, limit"}', None, None),
+        ('{"type":"error","message":"Reconnecting 1/5"}\n{"type":"item","text":"and on"}', None, None),
+        ('{"type":"error","message":"Reconnecting 1/5"}\n  at fetch (x.js:1)\n}', "server", None),
+        ('{"type":"error","message":"Reconnecting 5/5"}\n{"type":"failed","m":"401"}', "login", None),
+    ],
+)
+def test_the_last_words_of_a_program_say_what_its_model_did_not_answer_for(
+    said: str, kind: str | None, until: datetime | None
+) -> None:
+    found = trouble(ROW, f"words before\n{said}\n", NOW)
+    assert (found and found.kind) == kind
+    assert (found and found.until) == until
+
+
+def test_a_time_of_day_is_one_of_the_zone_that_the_person_lives_in() -> None:
+    here = NOW.astimezone(timezone(timedelta(hours=-8)))
+    found = trouble(ROW, '{"type":"failed","m":"limit, resets 3pm"}', here)
+    assert found is not None
+    assert found.until == datetime(2026, 1, 1, 23, tzinfo=UTC)
+
+
+def ended(code: int) -> Ended:
+    return Ended(time=NOW, code=code)
+
+
+GONE = Identity(host="h", boot="b", pid=1, start="1")
+SERVER, REFUSED, LIMIT = Trouble("server", "500"), Trouble("login", "401"), Trouble("quota", "429", NOW)
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "moved", "stopped", "said", "wanted"),
+    [
+        (0, None, False, None, REFUSED, ends.Refused("the model refuses the program's login: 401")),
+        (1, None, False, None, LIMIT, ends.Limited("a limit of use is reached: 429", NOW)),
+        (0, None, False, None, SERVER, ends.Crashed("the model answered with errors only: 500")),
+        (0, None, True, None, LIMIT, ends.Finished(idle=False)),
+        (0, "0", False, None, REFUSED, ends.Finished(idle=False)),
+        (143, None, False, "stop", LIMIT, ends.Halted("stop")),
+        (
+            143,
+            None,
+            False,
+            "no answer from its model for 300 s",
+            LIMIT,
+            ends.Limited("a limit of use is reached: 429", NOW),
+        ),
+        (143, None, False, "hung", None, ends.Halted("hung")),
+        (0, None, False, None, None, ends.Finished(idle=True)),
+    ],
+)
+def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_code(
+    code: int, word: str | None, moved: bool, stopped: str | None, said: Trouble | None, wanted: ends.Outcome
+) -> None:
+    assert ends.outcome(ended(code), word, {}, moved, stopped, said) == wanted
+
+
+def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
+    assert isinstance(ends.outcome(Vanished(shim=GONE, child=GONE), None, {}, False, None, LIMIT), ends.Limited)
