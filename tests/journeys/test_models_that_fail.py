@@ -1,0 +1,157 @@
+"""Programs whose model does not answer: refused, limited, in error for ever, too dear; and messages while they run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.crews import WORK, Crew, started
+
+ROW = """\
+[programs.modelled]
+command = "{command}"
+instructions = ["AGENTS.md"]
+[programs.modelled.headless]
+prompt = "none"
+[programs.modelled.interactive]
+prompt = "none"
+[programs.modelled.usage]
+when = {{ type = "used" }}
+input = ["input"]
+output = ["output"]
+cost = "cost"
+[[programs.modelled.failures]]
+kind = "login"
+match = '^\\{{"type":"failed".*401'
+[[programs.modelled.failures]]
+kind = "quota"
+match = '^\\{{"type":"failed".*again in (?P<seconds>\\d+) s'
+[[programs.modelled.failures]]
+kind = "server"
+match = '^\\{{"type":"retry"'
+retried = true
+"""
+
+
+def modelled(crew: Crew, text: str, ready: bool = True) -> str:
+    """A program with a row of its own, which says how it tells of its model."""
+    command = crew.script("modelled", text, ready).removeprefix("script:")
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    return "modelled"
+
+
+def why(crew: Crew, agent: str) -> str:
+    (found,) = [one for one in crew.json("status")["agents"] if one["id"] == agent]
+    return str(found["why"])
+
+
+def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_and_costs_no_try(crew: Crew) -> None:
+    crew.add("task-1")
+    program = modelled(crew, 'echo \'{"type":"failed","m":"401 Unauthorized"}\'\n', ready=False)
+    up = crew.run("up", "--planners", "0", "--program", program)
+    assert up.returncode == 5, up.stdout + up.stderr
+    told = "the model refuses the program's login"
+    assert told in up.stdout + up.stderr
+    assert told in why(crew, "coder-1")
+    task = crew.task("task-1")
+    assert (task.status.value, task.failed_by, task.idle_sessions) == ("CLAIMED", (), 0)
+    assert crew.heard("task-1") == ["add", "claim", "unusable", "stop"]
+
+
+def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew: Crew) -> None:
+    crew.add("task-1")
+    program = modelled(
+        crew,
+        """\
+        if [ ! -e "$NOTES/limited" ]; then
+          echo yes > "$NOTES/limited"
+          echo '{"type":"failed","m":"try again in 2 s"}'
+          exit 1
+        fi
+        """
+        + WORK,
+    )
+    supervisor = crew.agent("coder-1", program)
+    crew.wait(lambda state: "quota" in crew.heard("task-1"), "the limit")
+    crew.wait(lambda _: "waits until" in why(crew, "coder-1"), "what it waits for in status")
+    assert "it keeps task-1: a limit of use is reached" in why(crew, "coder-1")
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert task.iteration == 1
+    assert supervisor.stop() == 0
+
+
+def test_a_model_that_answers_errors_for_ever_is_cut_off_with_what_it_said(tmp_path: Path) -> None:
+    with started(tmp_path, answer_timeout=1) as crew:
+        crew.add("task-1")
+        program = modelled(
+            crew,
+            """\
+            trap 'exit 143' TERM
+            while :; do echo '{"type":"retry","m":"500 Internal Server Error"}'; sleep 0.2; done
+            """,
+        )
+        supervisor = crew.agent("coder-1", program)
+        assert supervisor.wait_gone() == 1
+        assert crew.heard("task-1").count("crash") == 3
+        told = str(crew.task("task-1").history[-2].detail)
+        assert "the model answered with errors only" in told
+        assert "500 Internal Server Error" in told
+
+
+def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with started(tmp_path, budget={"money_per_sprint": 1.0}) as crew:
+        crew.add("task-1", "task-2")
+        program = modelled(crew, WORK + 'echo \'{"type":"used","input":900,"output":100,"cost":1.25}\'\n')
+        supervisor = crew.agent("coder-1", program)
+        crew.wait(lambda _: crew.paths.signal("PAUSE").exists(), "the pause")
+        assert "the sprint has used $1.25 of $1.00: raise config.budget" in crew.paths.signal("PAUSE").read_text()
+        assert "budget  the sprint has used" in crew.paths.alerts.read_text()
+        cost = crew.json("status")["cost"]
+        assert (cost["money"], cost["tokens"], cost["sessions"]) == (1.25, 1000, 1)
+        assert sorted(task.status.value for task in crew.state().tasks) == ["READY_FOR_REVIEW", "UNCLAIMED"]
+        found = crew.json("metrics")
+        assert found["by_agent"]["coder-1"]["tokens"] == found["by_outcome"]["finished"]["tokens"] == 1000
+        assert supervisor.stop() == 0
+
+
+def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_there(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.gate("gate")
+    program = modelled(
+        crew,
+        """\
+        echo "$$" > "$NOTES/at-work"
+        read line < "$NOTES/gate"
+        grep -c "use the blue one" AGENTS.md > "$NOTES/found"
+        liza ready --json > "$NOTES/brief"
+        """
+        + WORK,
+    )
+    supervisor = crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    assert "it waits in the inbox of coder-1" in crew.liza("note", "--to", "task-1", "--now", "use the blue one")
+    supervisor.wait_said("stands in the brief now")
+    crew.open_gate("gate")
+    assert crew.wait_note("found") == "1\n"
+    assert "use the blue one" in json.loads(crew.wait_note("brief"))["brief"]
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert crew.git("log", "-p", "task/task-1").count("use the blue one") == 0
+    messages = crew.json("metrics")["messages"]
+    assert (messages["escalated_to_brief"], messages["waiting"], messages["failed"]) == (1, 0, 0)
+    assert supervisor.stop() == 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_program_that_is_not_there_stops_up_before_anything_is_claimed_or_after(crew: Crew, told: bool) -> None:
+    crew.add("task-1")
+    program = modelled(crew, WORK)
+    if told:
+        Path(crew.notes.parent / "modelled").unlink()
+    else:
+        Path(crew.notes.parent / "modelled").write_text("no program\n")
+    done = crew.run("up", "--planners", "0", "--reviewers", "0", "--program", program)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "modelled" in done.stdout + done.stderr
+    assert crew.task("task-1").failed_by == ()
