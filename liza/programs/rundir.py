@@ -210,6 +210,20 @@ class RunDir:
         """Where the program's output goes."""
         return self.path / "output.log"
 
+    @property
+    def screen(self) -> Path:
+        """What its terminal showed last, where it had one."""
+        return self.path / "screen.txt"
+
+    def note_screen(self, text: str) -> None:
+        """Keep what its terminal showed last. Raises OSError."""
+        aside.write(self.screen, text.encode())
+
+    def last_said(self, size: int = 8000) -> str:
+        """The end of what it said, as a person saw it: of its terminal's screen, or of its output."""
+        shown = _bytes(self.screen)
+        return self.tail(size) if shown is None else shown.decode(errors="replace")[-size:]
+
     def tail(self, size: int = 4096) -> str:
         """The last ``size`` bytes that the program said; empty while it said nothing."""
         try:

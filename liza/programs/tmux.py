@@ -216,6 +216,14 @@ def close(root: Path, run: str) -> None:
     found.close()
 
 
+def close_of(root: Path, agent: str) -> None:
+    """Close the panes of an agent's runs that are over. Raises LizaError where a file of a run cannot be read."""
+    for path in _places(root):
+        if path.parent.parent.name == agent:
+            with suppress(Refused):
+                close(root, path.parent.name)
+
+
 def close_all(root: Path) -> None:
     """Close the panes of all runs that are over; with the last one a server goes. Raises LizaError where a file of a
     run cannot be read."""
@@ -321,7 +329,7 @@ class Pane:
         living = session.look(self.path)
         if not isinstance(living, Living):
             return ()
-        return (*witnesses.of_program(living, from_terminal=True), *witnesses.of_output(self.silence(), text))
+        return witnesses.of_session(living, self.silence(), text, from_terminal=True)
 
     def silence(self) -> float | None:
         """How many seconds ago the program last showed something; None before it did."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from liza.board import bell
 from liza.board.lock import Lock
-from liza.programs import presets, rundir
+from liza.programs import presets, rundir, tmux
 from liza.rules import taking
 from liza.rules.decide import Exit
 from liza.rules.errors import LizaError, LockTimeout, Refused
@@ -56,6 +56,7 @@ def supervise(
     lock = _only_one(crew, agent)
     try:
         left = _on_duty(crew, supervisor, choice.spec)
+        tmux.close_of(crew.paths.root, agent)
         _sign(crew, agent, "OFFLINE", choice.spec)
         record(crew)
     finally:

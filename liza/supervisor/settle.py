@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import aside, ends, ledger, session, usage
+from liza.programs import aside, ends, ledger, session, tmux, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
 from liza.programs.trouble import Trouble, trouble
 from liza.rules import planning, reviewing, taking, working
+from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.spending import Spent
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
@@ -20,6 +22,7 @@ from liza.supervisor.outfit import strip
 from liza.supervisor.watching import SETTLED
 from liza.verbs.crew import Crew
 
+SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
@@ -39,6 +42,7 @@ class Came:
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
     record = directory.record()
+    _keep_screen(crew, directory)
     came = _held_up(directory, _what_came(crew, directory, preset))
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     faults.point("settle", "stopped")
@@ -50,6 +54,14 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         _write_down(crew, directory, preset, record, came)
     aside.write(directory.path / SETTLED, f"{came.kind}: {came.why}\n".encode())
     return came
+
+
+def _keep_screen(crew: Crew, directory: RunDir) -> None:
+    """What the terminal shows is gone with it, and says more than the bytes that drew it."""
+    pane = tmux.pane(crew.paths.root, directory.run)
+    if pane is not None and not directory.screen.exists():
+        with suppress(Refused):
+            directory.note_screen(pane.capture(history=SCREEN))
 
 
 def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
@@ -78,7 +90,7 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
 
 def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> Trouble | None:
     """What the program's last words say that kept its model from answering; a time of day is one of this machine's."""
-    return trouble(preset.failures, directory.tail(8000), crew.clock.now().astimezone())
+    return trouble(preset.failures, directory.last_said(), crew.clock.now().astimezone())
 
 
 def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, came: Came) -> None:
@@ -123,7 +135,7 @@ def _moved(crew: Crew, directory: RunDir) -> bool:
 
 def _last_lines(directory: RunDir) -> str:
     """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
-    own = _BRIEF_END.split(directory.tail(8000))[-1]
+    own = _BRIEF_END.split(directory.last_said())[-1]
     lines = [line.strip() for line in own.splitlines() if line.strip()]
     return " / ".join(lines[-3:])[:400] or "It said nothing."
 

@@ -110,11 +110,11 @@ class Crew:
         path.chmod(0o755)
         return f"script:{path}"
 
-    def agent(self, agent: str, program: str) -> Supervisor:
+    def agent(self, agent: str, program: str, *more: str) -> Supervisor:
         """A supervisor of its own, as ``liza-agent`` starts it."""
         log = self.notes / f"{agent}.{len(self.children)}.log"
         with log.open("wb") as out:
-            words = [str(BIN / "liza-agent"), agent, "--program", program]
+            words = [str(BIN / "liza-agent"), agent, "--program", program, *more]
             child = subprocess.Popen(
                 words, cwd=self.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )

@@ -1,0 +1,58 @@
+"""Sessions with a terminal: the same claim, brief, words and ends, and text typed only into a program that listens."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+
+from liza.programs import inbox
+from tests.journeys.crews import WORK, Crew
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")
+
+READER = """\
+import subprocess
+print("starting", flush=True)
+while True:
+    said = input("> ")
+    with open("{notes}/typed", "a") as typed:
+        typed.write(said + "\\n")
+    if "First run" in said:
+        subprocess.run(["sh", "-ec", {work!r}], check=True)
+"""
+
+
+def reading(crew: Crew, work: str) -> str:
+    """A program that waits at a prompt for what to do, and does ``work`` when it is told to begin."""
+    place = crew.notes.parent / "reader.py"
+    place.write_text(READER.format(notes=crew.notes, work=work))
+    return f"script:{sys.executable} {place}"
+
+
+def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_it(crew: Crew) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", reading(crew, f"liza ready\n{WORK}"), "--tmux")
+    assert crew.wait_status("task-1", "READY_FOR_REVIEW").iteration == 1
+    assert "coder-1.1" in crew.wait_note("typed")
+    settled = crew.paths.run("coder-1.1") / "settled"
+    crew.wait(lambda _: settled.exists(), "the end of the session")
+    assert settled.read_text().startswith("finished")
+    assert supervisor.stop() == 0
+    assert crew.living() == []
+
+
+def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew: Crew) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
+    supervisor.wait_said("coder-1.1 ready after")
+    crew.liza("note", "--to", "coder-1", "--now", "please say ACK: context received")
+    crew.wait(lambda _: "please say ACK" in (crew.notes / "typed").read_text(), "the note at its prompt")
+    crew.wait(
+        lambda _: inbox.done(crew.paths, "coder-1")[-1:] and not inbox.pending(crew.paths, "coder-1"), "its answer"
+    )
+    told = crew.json("metrics")["messages"]
+    assert (told["first_try"], told["waiting"], told["failed"]) == (2, 0, 0)
+    assert supervisor.stop() == 0
+    assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
