@@ -95,8 +95,11 @@ def _python(version: str) -> str:
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         return sys.executable
     name = f"python{version}"
-    asked = [*sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/{name}")), shutil.which(name)]
-    return next((str(one) for one in asked if one), name)
+    found = shutil.which(name)
+    if found is None:
+        return name
+    kept = sorted(Path(found).parents[1].glob(f"versions/{version}.*/bin/{name}"))
+    return str(kept[-1]) if kept else found
 
 
 _CODEX = """\

@@ -6,14 +6,17 @@ import pytest
 
 from liza.programs import presets
 from liza.rules.paths import Paths
+from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
 from tests.real.model import INPUT, OUTPUT, Asked, Fault, Say, Script, Shell, Turn, turns
 
 pytestmark = pytest.mark.real
 
+LIZA = BIN / "liza"
+"""As the brief names it: some programs run commands in a login shell, whose PATH is the system's own."""
 DONE = Say("All of it is done.")
-WORK = turns(Shell("printf x > one.txt && git add one.txt && git commit -q -m one && liza submit"), DONE)
-CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"), Shell("liza submit"), DONE)
+WORK = turns(Shell(f"printf x > one.txt && git add one.txt && git commit -q -m one && {LIZA} submit"), DONE)
+CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"), Shell(f"{LIZA} submit"), DONE)
 PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
 HAVE_PERMISSIONS = [name for name in PROGRAMS if name != "pi"]
 
@@ -55,6 +58,7 @@ def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: 
     submitted(scene, program)
     assert "Mode: Liza coder" in scene.model.asked[0].text or "Mode: Liza coder" in scene.said_to_model()
     assert "one.txt is there" in scene.said_to_model(), "the brief is not in what it told its model"
+    assert f"{LIZA} submit" in scene.said_to_model()
     assert scene.crew.git("show", "task/one:one.txt") == "x"
     counted(scene, program)
 
@@ -82,7 +86,7 @@ def role(asked: Asked) -> Turn:
     """A coder does its task, and a reviewer approves of it."""
     script: Script = WORK
     if "Mode: Liza code-reviewer" in asked.text:
-        script = turns(Shell('liza verdict approve "read it, ran it"'), DONE)
+        script = turns(Shell(f'{LIZA} verdict approve "read it, ran it"'), DONE)
     return script(asked)
 
 

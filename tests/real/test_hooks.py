@@ -1,0 +1,83 @@
+"""Liza's hooks inside real programs: they fire, what they say reaches the model, and a project's own go on running."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from liza.programs import inbox
+from liza.programs.hooks.table import template
+from liza.rules.paths import Paths
+from liza.verbs.liza_path import liza_path
+from tests.real.conftest import Begin, Scene
+from tests.real.model import Asked, Say, Script, Shell, Turn
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
+LATE = "LATE-WORD: submit it now"
+
+
+def pushed(put: Callable[[], None]) -> Script:
+    """A model that commits and ends its turn without a word to Liza, and submits once a message tells it to."""
+    seen: list[str] = []
+
+    def answer(asked: Asked) -> Turn:
+        if not asked.tools:
+            return Say("a title")
+        if asked.done == 0:
+            return Shell("printf x > one.txt && git add -A && git commit -q -m one")
+        if LATE in asked.text and asked.done == 1:
+            return Shell(f"{liza_path()} submit")
+        if LATE in asked.text:
+            return Say("done")
+        if not seen:
+            seen.append("said")
+            put()
+        return Say("I am done")
+
+    return answer
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(begin: Begin, program: str) -> None:
+    scenes: list[Scene] = []
+
+    def put() -> None:
+        inbox.put(Paths(scenes[0].crew.root), "coder-1", LATE, "human:ann", datetime.now(UTC))
+
+    scene = begin([program], pushed(put))
+    scenes.append(scene)
+    scene.crew.add("one")
+    supervisor = scene.start(program)
+    scene.wait(lambda: scene.crew.status("one") == "READY_FOR_REVIEW" and scene.spent(), "work in review", supervisor)
+    assert supervisor.stop() == 0
+    (message,) = inbox.done(Paths(scene.crew.root), "coder-1")
+    events = {event for event, what in template(program).events.items() if what.push or what.context}
+    assert message.by is not None
+    assert message.by.removeprefix("hook ") in events
+    ready = json.loads((Paths(scene.crew.root).run("coder-1.1") / "ready").read_text())
+    assert ready["evidence"].startswith("hook ")
+    assert not (Paths(scene.crew.root).run("coder-1.1") / "hooks.log").exists()
+
+
+def test_hooks_of_the_project_in_the_file_that_ours_are_laid_into_go_on_running_and_no_commit_holds_ours(
+    begin: Begin,
+) -> None:
+    scene = begin(["gemini"], pushed(lambda: None))
+    root = scene.crew.root
+    theirs = {"hooks": {"AfterAgent": [{"hooks": [{"type": "command", "command": "touch $LIZA_ROOT/theirs-ran"}]}]}}
+    (root / ".gemini").mkdir()
+    (root / ".gemini" / "settings.json").write_text(json.dumps(theirs, indent=2) + "\n")
+    scene.crew.git("add", ".gemini")
+    scene.crew.git("commit", "-q", "-m", "hooks")
+    scene.crew.liza("sync")
+    scene.crew.add("one")
+    supervisor = scene.start("gemini")
+    scene.wait(lambda: (root / "theirs-ran").exists() and scene.spent(), "their hook", supervisor)
+    supervisor.stop()
+    assert scene.crew.git("show", "--name-only", "--format=", "task/one") == "one.txt"
+    assert scene.crew.git("show", "task/one:.gemini/settings.json") == json.dumps(theirs, indent=2)
