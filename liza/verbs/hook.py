@@ -73,6 +73,9 @@ class Hook:
             return SILENCE
         if run_dir.word() is not None or run_dir.stopped() is not None:
             return SILENCE
+        # Most of the time nothing waits, and to load what reads it takes a fifth of the hook's time.
+        if not any((run_dir.path.parent / "inbox").glob("*.json")):
+            return SILENCE
         from liza.programs import inbox
 
         waiting = inbox.pending(run_dir.paths, run_dir.agent)

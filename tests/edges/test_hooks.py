@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from liza.cli import hooked
 from liza.programs import inbox
@@ -125,6 +126,20 @@ def test_what_a_row_says_in_the_variable_that_hooks_need_too_goes_on_holding(pla
     got = json.loads(place.install("opencode", env={"OPENCODE_CONFIG_CONTENT": said}).env["OPENCODE_CONFIG_CONTENT"])
     assert got["share"] == "disabled"
     assert got["plugin"] == ["mine", f"file://{place.run.path}/hooks/liza.js"]
+
+
+def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = place.root / "system-defaults.json"
+    theirs.write_text('{\n// all of us\n"ui": {"theme": "x"}, "hooks": {"Stop": [{"hooks": []}]}}')
+    found = template("qwen")
+    files = (replace(found.files[0], inherits=(str(place.root / "no-such-file"), str(theirs))),)
+    monkeypatch.setattr("liza.programs.hooks.install.template", lambda name: replace(found, files=files))
+    got = json.loads(Path(place.install("qwen").env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]).read_text())
+    assert got["ui"] == {"theme": "x"}
+    assert got["hooks"]["Stop"][0] == {"hooks": []}
+    assert len(got["hooks"]["Stop"]) == 2
 
 
 def test_informational_hooks_and_those_without_a_template_are_none(place: Place) -> None:
