@@ -21,17 +21,18 @@ function ask(event, said) {
 }
 
 export const Liza = async ({ client }) => {
-  // The conversation of the run; those that it opens for helpers of its own have another id.
+  // The newest conversation of the run; those that it opens for helpers of its own have another one above them.
   let own = "";
+  const helpers = new Set();
   let brief = "";
 
   return {
     "chat.message": async (input, output) => {
-      if (!own) {
+      if (helpers.has(input.sessionID)) return;
+      if (input.sessionID !== own) {
         own = input.sessionID;
         brief = (await ask("started", { session_id: own })).context ?? "";
       }
-      if (input.sessionID !== own) return;
       const { context } = await ask("chat.message", { session_id: own });
       const first = output.parts[0];
       if (context && first)
@@ -64,6 +65,7 @@ export const Liza = async ({ client }) => {
       if (push) await client.session.promptAsync({ path: { id: own }, body: { parts: [{ type: "text", text: push }] } });
     },
     event: async ({ event }) => {
+      if (event.type === "session.created" && event.properties?.info?.parentID) helpers.add(event.properties.info.id);
       const id = event.properties?.sessionID ?? event.properties?.info?.id;
       if (id !== own || !["session.idle", "session.deleted"].includes(event.type)) return;
       await ask(event.type, { session_id: own });
