@@ -238,7 +238,9 @@ def _not_now(screen: Screen, preset: Preset) -> str | None:
         return "somebody reads its history"
     if screen.person is not None and screen.person < PERSON:
         return "a person is typing into it"
-    if screens.shows_prompt(screen, preset.ready_prompt) or screen.waiting > SURE:
+    if screens.shows_prompt(screen, preset.ready_prompt):
+        return None
+    if screen.waiting > SURE and not screens.is_blank(screen):
         return None
     return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
 

@@ -82,7 +82,7 @@ def classify(seen: Facts) -> Ready | Starting | NotReady:
     if seen.ready_prompt and _prompts(seen):
         return Ready("ready prompt")
     sure = joined(seen.witnesses)
-    if sure > SURE:
+    if sure > SURE and not (seen.screen is not None and screens.is_blank(seen.screen)):
         sources = ", ".join(one.source for one in seen.witnesses)
         return Ready(f"waits for input ({sources}, {sure:.0%})")
     if seen.since_start <= seen.timeout:
@@ -180,4 +180,4 @@ def _witnesses(run_dir: RunDir, look: Look, tail: str, pane: Pane | None) -> tup
         return ()
     moved = run_dir.moved()
     silence = None if moved is None else max(0.0, time.time() - moved)
-    return (*witnesses.of_program(look, from_terminal=False), *witnesses.of_output(silence, tail))
+    return witnesses.of_session(look, silence, tail, from_terminal=False)

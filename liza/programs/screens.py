@@ -46,6 +46,11 @@ class Screen:
         return "\n".join(line.rstrip() for line in self.lines).rstrip()
 
 
+def is_blank(screen: Screen) -> bool:
+    """Whether a program that draws its screen itself has not begun to."""
+    return not screen.by_line and not squeezed(screen.text)
+
+
 def squeezed(text: str) -> str:
     """``text`` without blanks, line ends and frames."""
     return _NOTHING.sub("", text)

@@ -9,7 +9,7 @@ import platform
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -64,10 +64,18 @@ def joined(witnesses: Sequence[Witness]) -> float:
 class Doing(Enum):
     """What a thread is at, as far as typing goes. Of many threads the first of these speaks."""
 
-    WORKS = "runs"
     READS = "blocked on its terminal"
     POLLS = "waits for its terminal, or for something else"
+    WORKS = "runs"
     OTHER = "waits for something else"
+
+
+def of_session(living: Living, silence: float | None, text: str, from_terminal: bool) -> tuple[Witness, ...]:
+    """All signs that there are. Who draws at this moment may look for keys in between, and be at work all the same."""
+    program = of_program(living, from_terminal)
+    if silence is not None and silence < SILENT:
+        program = tuple(one if one.against else replace(one, confidence=PERHAPS) for one in program)
+    return (*program, *of_output(silence, text))
 
 
 def of_program(living: Living, from_terminal: bool) -> tuple[Witness, ...]:
@@ -96,6 +104,9 @@ def doing(pid: int, from_terminal: bool = True) -> Doing | None:
     except (OSError, ValueError, IndexError):
         # It went meanwhile, or is another user's.
         return None
+    if Doing.READS in found and Doing.WORKS in found:
+        # A collector of garbage, or the work itself beside a thread that listens.
+        return Doing.POLLS
     return next((one for one in Doing if one in found), None)
 
 

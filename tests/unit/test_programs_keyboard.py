@@ -219,6 +219,13 @@ def test_an_old_prompt_far_above_is_a_memory_and_no_place_to_type() -> None:
     assert screens.shows_prompt(Screen(lines[:5]), "❯ ")
 
 
+def test_a_program_that_has_not_drawn_anything_yet_is_not_typed_into() -> None:
+    for by_line, wanted in ((False, Look), (True, Paste)):
+        policy = keyboard.typed("hello", PLAIN)
+        next(policy)
+        assert isinstance(policy.send(Screen((" ", ""), by_line=by_line, waiting=0.95)), wanted)
+
+
 class Line:
     """A program that reads lines: the kernel shows what is typed, whether anybody reads it or not."""
 
