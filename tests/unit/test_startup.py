@@ -1,0 +1,70 @@
+"""The start path: one, without a wait, and documented by tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import liza
+from liza.programs import startup
+from liza.programs.preset import Hooks, Mode, Preset
+from liza.programs.startup import Carrier
+
+LIZA = Path(liza.__file__).parent
+HERE = Path(__file__).parents[2]
+PATH = (
+    "supervisor/launch.py",
+    "supervisor/outfit.py",
+    "programs/startup.py",
+    "supervisor/watching.py",
+    "rules/decide.py",
+)
+
+
+def calls(module: Path) -> set[str]:
+    found = (node.func for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call))
+    return {ast.unparse(function) for function in found}
+
+
+def test_sessions_are_started_in_one_place() -> None:
+    starters = {"session.start", "session.start_open", "session.start_by", "tmux.start"}
+    found = {
+        str(module.relative_to(LIZA))
+        for module in LIZA.rglob("*.py")
+        if module.parent.name != "programs" and calls(module) & starters
+    }
+    assert found == {"supervisor/launch.py"}
+
+
+def test_the_start_path_waits_for_nothing() -> None:
+    for name in PATH:
+        assert not {call for call in calls(LIZA / name) if call.endswith(("sleep", ".wait", "wait_for"))}, name
+
+
+def test_at_a_terminal_a_program_that_nobody_tells_to_begin_is_told_by_typing() -> None:
+    for provider in ("", next(iter(sorted(startup.providers())))):
+        row = Preset(
+            name="x", interactive=Mode(prompt="none"), headless=Mode(prompt="none"), hooks=Hooks(provider=provider)
+        )
+        assert startup.plan(row, interactive=True).work is Carrier.TERMINAL
+        assert startup.plan(row, interactive=False).work is not Carrier.TERMINAL
+        told = Preset(name="x", interactive=Mode(prompt="arg"), hooks=Hooks(provider=provider))
+        assert startup.plan(told, interactive=True).work is Carrier.PROMPT
+
+
+def test_informational_hooks_count_as_none() -> None:
+    provider = next(iter(sorted(startup.providers())))
+    assert startup.has_hooks(Preset(name="x", hooks=Hooks(provider=provider)))
+    assert not startup.has_hooks(Preset(name="x", hooks=Hooks(provider=provider, informational=True)))
+
+
+def test_every_test_that_the_page_about_starting_names_is_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (HERE / "specs" / "startup.md").read_text()))
+    there = {
+        name
+        for module in (HERE / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", module.read_text(), re.MULTILINE)
+    }
+    assert len(named) > 10
+    assert named <= there, named - there
