@@ -29,7 +29,7 @@ def pushed(put: Callable[[], None]) -> Script:
         if not asked.tools:
             return Say("a title")
         if asked.done == 0:
-            return Shell("printf x > one.txt && git add -A && git commit -q -m one")
+            return Shell("printf x > one.txt && git add -A && git -c user.name=a -c user.email=a@b commit -q -m one")
         if LATE in asked.text and asked.done == 1:
             return Shell(f"{liza_path()} submit")
         if LATE in asked.text:
