@@ -80,9 +80,9 @@ def test_hooks_are_put_in_without_a_file_in_the_worktree_where_the_program_takes
     got = place.install(provider)
     assert got.reason is None
     assert got.files == tuple(place.files()) == ((ONLY_THERE[provider],) if provider in ONLY_THERE else ())
-    assert got.args or got.env or got.files
+    assert got.args or got.env or got.objects or got.files
     written = "".join(path.read_text() for path in place.run.path.rglob("hooks/**/*") if path.is_file())
-    everything = json.dumps([written, *got.args, *got.env.values(), *map(bytes.decode, place.files().values())])
+    everything = json.dumps([written, *got.args, *got.over({}).values(), *map(bytes.decode, place.files().values())])
     assert "my tools/bin/liza" in everything
     assert "{" + "dir}" not in everything
     assert "{" + "command}" not in everything
@@ -121,9 +121,11 @@ def test_a_program_that_runs_only_what_a_person_trusted_is_told_to_trust_these_h
     assert not any("bypass" in word for word in words)
 
 
-def test_what_a_row_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:
+def test_what_a_person_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:
     said = json.dumps({"plugin": ["mine"], "share": "disabled"})
-    got = json.loads(place.install("opencode", env={"OPENCODE_CONFIG_CONTENT": said}).env["OPENCODE_CONFIG_CONTENT"])
+    env = place.install("opencode").over({"OPENCODE_CONFIG_CONTENT": said, "HOME": "/home/ann"})
+    assert env["HOME"] == "/home/ann"
+    got = json.loads(env["OPENCODE_CONFIG_CONTENT"])
     assert got["share"] == "disabled"
     assert got["plugin"] == ["mine", f"file://{place.run.path}/hooks/liza.js"]
 
@@ -216,6 +218,30 @@ def test_a_part_that_a_killed_session_left_is_replaced_by_the_next_one(place: Pl
     assert take_away(place.tree, place.run) == ()
     assert take_away(place.tree, second) == (SETTINGS,)
     assert path.read_text() == PROJECTS[0]
+
+
+@pytest.mark.parametrize("step", ["hooks.noted", "hooks.laid"])
+@pytest.mark.parametrize("project", [None, PROJECTS[0]])
+def test_hooks_that_were_half_laid_in_when_their_supervisor_was_killed_are_taken_by_the_next_settle(
+    place: Place, monkeypatch: pytest.MonkeyPatch, step: str, project: str | None
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(name: str, detail: str = "") -> None:
+        if f"{name}.{detail}" == step:
+            raise Killed
+
+    if project is not None:
+        place.settings(project)
+    before = place.files()
+    monkeypatch.setattr("liza.faults.point", kill)
+    with pytest.raises(Killed):
+        place.install("gemini")
+    monkeypatch.undo()
+    take_away(place.tree, RunDir(place.paths, place.run.run))
+    assert place.files() == before
+    assert (place.tree / ".gemini").exists() == (project is not None)
 
 
 def test_what_an_agent_wrote_into_the_joined_file_stays(place: Place) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,22 @@ from liza.programs.rundir import RunDir
 
 @dataclass(frozen=True)
 class Installed:
-    """``args`` and ``env`` are for the command; ``files`` lie in the worktree (relative) and have to be kept out of
-    commits. ``reason`` says why a program that has hooks goes without."""
+    """``args`` and ``env`` are for the command, and so are ``objects``, variables that others may have set besides;
+    ``files`` lie in the worktree (relative) and have to be kept out of commits. ``reason`` says why a program that has
+    hooks goes without."""
 
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     reason: str | None = None
+
+    def over(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The session's environment with what the hooks need; what its variables say already goes on holding."""
+        merged = {
+            name: json.dumps(laid_over(_object(env.get(name, "")), value)) for name, value in self.objects.items()
+        }
+        return {**env, **self.env, **merged}
 
 
 def install(preset: Preset, worktree: Path, run_dir: RunDir, liza: Path) -> Installed:
@@ -57,9 +67,8 @@ def install(preset: Preset, worktree: Path, run_dir: RunDir, liza: Path) -> Inst
     args = [filled(word, dir=str(place), each=each) for word in found.args]
     args += [_of_event(word, found, words, event) for event in found.events for word in found.each_args]
     env = {name: filled(value, dir=str(place)) for name, value in found.env.items()}
-    for name, value in found.env_json.items():
-        env[name] = json.dumps(laid_over(_object(preset.env.get(name, "")), filled(value, dir=str(place))))
-    return Installed((*preset.hooks.args, *args), {**preset.hooks.env, **env}, tuple(files))
+    objects = {name: filled(value, dir=str(place)) for name, value in found.env_json.items()}
+    return Installed((*preset.hooks.args, *args), {**preset.hooks.env, **env}, objects, tuple(files))
 
 
 def take_away(worktree: Path, run_dir: RunDir) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ def _of_event(form: Any, found: Template, words: list[str], event: str) -> Any:
 def _inherited(file: File) -> dict[str, Any]:
     for name in file.inherits:
         try:
-            return _object(Path(name).read_text(encoding="utf-8"))
+            return _object(Path(os.path.expandvars(name)).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             continue
     return {}

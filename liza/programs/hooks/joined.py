@@ -80,7 +80,10 @@ def take_away(worktree: Path, run_dir: RunDir) -> str | None:
     try:
         target = _target(worktree, laid.file)
         old = target.read_bytes()
-    except (_Unsuitable, FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        _take_directory(worktree, laid)
+        return None
+    except (_Unsuitable, NotADirectoryError):
         return None
     left = strip_block(old, run_dir.run) if _is_marked(old) else _whole_taken(old, run_dir)
     if left == old:
@@ -89,9 +92,15 @@ def take_away(worktree: Path, run_dir: RunDir) -> str | None:
         _replace(target, left, run_dir)
         return laid.file
     target.unlink()
-    if laid.parent and not any(target.parent.iterdir()):
-        target.parent.rmdir()
+    _take_directory(worktree, laid)
     return laid.file
+
+
+def _take_directory(worktree: Path, laid: Laid) -> None:
+    """The directory that was made for the file goes, unless something else is in it."""
+    place = (worktree / laid.file).parent
+    if laid.parent and place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
 
 
 def without_comments(text: str) -> str:

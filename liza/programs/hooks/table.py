@@ -49,10 +49,10 @@ class File(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A file to write: ``name`` below the run's own directory of hooks, or ``worktree`` relative to the worktree.
 
     Its text is ``text``, or ``script`` (a file beside the template), or ``each`` once for every event, or the object
-    ``whole``, in which ``{events}`` becomes all events with their ``entry``. ``inherits``: files of the machine that
-    the program reads no more once it is given this one, so that what they say is taken into it. ``comment`` begins a
-    line that the program overlooks: where the project has the file already, our part is laid into it between two of
-    them; without it a file of the project's own is left alone.
+    ``whole``, in which ``{events}`` becomes all events with their ``entry``. ``inherits``: the files, or ``$NAME`` of a
+    variable that names one, of which the program reads the first; given this one it reads none, so that what they say
+    is taken into it. ``comment`` begins a line that the program overlooks: where the project has the file already, our
+    part is laid into it between two of them; without it a file of the project's own is left alone.
     """
 
     name: str = ""
@@ -76,9 +76,9 @@ class Template(Entry, frozen=True, kw_only=True, omit_defaults=True):
     a person has trusted.
 
     ``args`` follow the program's own, ``{each}`` in one of them is ``each`` for all events with commas between them;
-    ``each_args`` follow once for every event; ``env`` is text, ``env_json`` objects that are
-    laid over what the row says. ``limit``: the longest text, in characters, that the program takes as context.
-    ``pushes``: how often in one turn it lets itself be pushed on.
+    ``each_args`` follow once for every event; ``env`` is text, ``env_json`` objects that are laid over what the
+    variables hold already. ``limit``: the longest text, in characters, that the program takes as context. ``pushes``:
+    how often in one turn it lets itself be pushed on.
     """
 
     verified: str
