@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 
 from liza.programs.preset import Preset
 from liza.rules.paths import agent_of
@@ -33,14 +34,23 @@ UNATTENDED = {
 
 
 def compose(
-    preset: Preset, outside: Mapping[str, str], *, run: str, task: str | None, root: Path, liza: Path
+    preset: Preset,
+    outside: Mapping[str, str],
+    *,
+    run: str,
+    task: str | None,
+    root: Path,
+    liza: Path,
+    identity: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The environment of one session. ``liza`` is the absolute path of the command: its directory comes first on PATH.
 
     Nobody sits at a session, so nothing in it may ask or page. Keys that the row does not name stay outside.
+    ``identity`` is who commits, in git's own variables, for a program that keeps the person's git configuration from
+    its tools; what the person has set in these variables counts more.
     """
     patterns = (*ALLOWED, *preset.env_allow)
-    env = {name: value for name, value in outside.items() if _any(name, patterns)}
+    env = {**identity, **{name: value for name, value in outside.items() if _any(name, patterns)}}
     env.update(UNATTENDED)
     env.update(preset.env)
     env["PATH"] = f"{liza.parent}:{env['PATH']}" if env.get("PATH") else f"{liza.parent}:/usr/local/bin:/usr/bin:/bin"

@@ -20,7 +20,7 @@ def used(form: Usage, output: Path) -> Used | None:
     if not (form.input or form.output or form.cost or form.pattern):
         return None
     try:
-        with output.open("rb") as file:
+        with (output.parent / form.file if form.file else output).open("rb") as file:
             text = file.read(_MOST).decode(errors="replace")
     except FileNotFoundError:
         return None

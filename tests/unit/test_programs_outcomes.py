@@ -178,6 +178,14 @@ def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run
         assert name not in env
 
 
+def test_a_program_that_hides_gits_configuration_from_its_tools_still_knows_who_commits() -> None:
+    who = {"GIT_AUTHOR_NAME": "Configured", "GIT_COMMITTER_NAME": "Configured"}
+    env = environment.compose(
+        Preset(name="x"), OUTSIDE, run="coder-1.1", task=None, root=Path("/r"), liza=Path("/b/liza"), identity=who
+    )
+    assert (env["GIT_AUTHOR_NAME"], env["GIT_COMMITTER_NAME"]) == ("P", "Configured")
+
+
 def test_a_planner_has_no_task_in_its_environment() -> None:
     env = environment.compose(
         Preset(name="x"), OUTSIDE, run="planner-1.1", task=None, root=Path("/r"), liza=Path("/b/liza")

@@ -71,6 +71,15 @@ def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
     assert usage.used(form, printed(tmp_path, TURNS)) is None
     assert usage.used(form, tmp_path / "nowhere") is None
     assert usage.used(Usage(), printed(tmp_path, TURNS)) is None
+
+
+def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Path) -> None:
+    form = Usage(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
+    output = printed(tmp_path, "nothing of that\n")
+    assert usage.used(form, output) is None
+    (output.parent / "export").mkdir()
+    (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
+    assert usage.used(form, output) == Used(input=7, output=2, cost=0.5)
     silent = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
     assert total([silent]).silent == 1
 
