@@ -17,6 +17,8 @@ SLACK = 3  # characters that a program may put before the cursor in a line that 
 _NOTHING = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
 _FOLDED = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
+_MARKED = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
+_NEAR = 4  # lines between two options of a menu, at most
 _YES_OR_NO = re.compile(r"[\[(]y(es)?\s*/\s*n(o)?[\])]\W*$", re.IGNORECASE)
 
 
@@ -84,6 +86,8 @@ def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog]) -> st
         at = _lowest(screen, squeezed(dialog.match))
         if at is not None and not (typing and row is not None and row > at):
             return f"its {dialog.kind} dialog: {dialog.match!r}"
+    if choice is None and not typing:
+        choice = _menu(screen)
     if choice is not None:
         return f"a menu: {choice!r}"
     line = screen.lines[screen.row][: screen.column] if screen.row < len(screen.lines) else ""
@@ -95,6 +99,20 @@ def _choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
     line = screen.lines[row].replace("\u00a0", " ")
     behind = line.partition(ready_prompt.strip())[2].strip()
     return behind if _CHOICE.match(behind) else None
+
+
+def _menu(screen: Screen) -> str | None:
+    """The chosen one of numbered options that stand under each other, whatever it is marked with."""
+    for at in _upwards(screen):
+        found = _MARKED.match(screen.lines[at])
+        if found is None:
+            continue
+        column, number = found.start("number"), int(found["number"])
+        near = (*screen.lines[max(0, at - _NEAR) : at], *screen.lines[at + 1 : at + 1 + _NEAR])
+        others = (re.match(r"(\d{1,2})[.)]\s", line[column:]) for line in near if not squeezed(line[:column]))
+        if any(other is not None and abs(int(other[1]) - number) == 1 for other in others):
+            return re.split("\\s{2,}|[\u2500-\u259f]", found["option"])[0].strip()[:60]
+    return None
 
 
 def _lowest(screen: Screen, wanted: str) -> int | None:

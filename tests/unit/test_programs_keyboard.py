@@ -327,6 +327,30 @@ def test_one_witness_against_it_outweighs_all_others() -> None:
     assert witnesses.joined((idle, witnesses.Witness("natural ending", 0.6))) == pytest.approx(0.9)
 
 
+BOX = (
+    "│ Do you want these folders added?                 │",
+    "│ ● 1. Yes                                         │",
+    "│   2. Yes, and remember the directories as trusted│",
+    "│   3. No                                          │",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (BOX, "a menu: '1. Yes'"),
+        ((*BOX, "❯ "), None),
+        (("* 2) Leave", "", "  1) Stay"), "a menu: '2) Leave'"),
+        (("Two things:", "● 1. Yes", "and so on"), None),
+        (("Two things:", " 1. Yes", " 2. No"), None),
+    ],
+)
+def test_numbered_options_under_each_other_are_a_menu_unless_the_prompt_stands_below(
+    lines: tuple[str, ...], says: str | None
+) -> None:
+    assert screens.question(Screen(lines), "❯ ", ()) == says
+
+
 DRAWN: list[tuple[Callable[[], Screen], str | None]] = [
     (lambda: Screen(("Do\u00a0you trust", "│ the files │ here", "❯ 1. Yes")), "its trust dialog"),
     (lambda: Screen(("Do you trust the files here", "❯ what is this?")), None),
