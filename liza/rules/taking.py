@@ -22,6 +22,7 @@ QUOTA = "quota"
 UNUSABLE = "unusable"
 """And of one whose program nobody can use before a person did something."""
 _NOBODYS_FAULT = (STOP, HELD_UP, QUOTA, UNUSABLE)
+_ENDS = ("claim", "crash", "ended", "handoff", "reject", *_NOBODYS_FAULT)
 TOLD_ONLY = (HELD_UP, QUOTA, UNUSABLE)
 """Ends that count neither as a crash nor as a session that moved nothing."""
 
@@ -156,6 +157,12 @@ def _unreserved(task: Task) -> Task:
 def ended_by_nobodys_fault(task: Task) -> bool:
     """Whether the last session was stopped on purpose or held up: the next one goes on with the same try."""
     return bool(task.history) and task.history[-1].event in _NOBODYS_FAULT
+
+
+def goes_on(task: Task) -> bool:
+    """Whether the session that begins now goes on with what the last one was kept from by nobody's fault."""
+    ends = [one.event for one in task.history if one.event in _ENDS]
+    return bool(ends) and ends[-1] in _NOBODYS_FAULT
 
 
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:

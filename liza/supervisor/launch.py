@@ -9,11 +9,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza import faults
-from liza.programs import environment, inbox, presets, session, startup, tmux
+from liza.programs import environment, inbox, presets, session, startup, tmux, usage
 from liza.programs.preset import Preset
-from liza.programs.rundir import Record, RunDir
+from liza.programs.rundir import Record, RunDir, runs_of
 from liza.programs.startup import Carrier
 from liza.repo import sandbox
+from liza.repo.runner import NOBODY
 from liza.rules import taking
 from liza.rules.decide import Holding, holding
 from liza.rules.errors import NotYours
@@ -72,9 +73,9 @@ class Launcher:
         faults.point("launch", "recorded")
         fitted = self.outfit.fit(state, held, directory, place)
         faults.point("launch", "briefed")
-        command = self._command(state, fitted, directory, place)
+        command = self._command(state, held, fitted, directory, place)
         argv = (str(presets.need(self.preset)), *command.argv[1:])
-        env = {**self._environment(held), **command.env, **fitted.hooks.env}
+        env = fitted.hooks.over({**self._environment(held), **command.env})
         if not self.terminal:
             return session.start(directory.path, argv, place, env, command.stdin_text)
         if startup.plan(self.preset, interactive=True).work is Carrier.TERMINAL:
@@ -82,7 +83,7 @@ class Launcher:
             inbox.put(self.crew.paths, agent_of(run), fitted.prompt, "liza", now, "startup")
         return tmux.start(directory.path, argv, place, env)
 
-    def _command(self, state: State, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
+    def _command(self, state: State, held: Holding, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
         how = startup.mode(self.preset, self.terminal)
         return startup.command(
             self.preset,
@@ -94,7 +95,25 @@ class Launcher:
             state.config.integration_command or "",
             cwd=place,
             run=directory.path,
+            again=self._conversation(state, held, directory),
         )
+
+    def _conversation(self, state: State, held: Holding, directory: RunDir) -> tuple[str, ...]:
+        """The words that go on with the conversation of the session before this one, where nobody's fault ended it and
+        the program can; none else. Where that fails it is a crash, and the next session begins anew."""
+        task = state.task(held.task) if held.task and held.kind == "work" else None
+        if task is None or not taking.goes_on(task) or not self.preset.resume.id:
+            return ()
+        earlier = [one for one in runs_of(self.crew.paths, directory.agent) if one != directory.run]
+        before = self.crew.run_dir(earlier[-1]) if earlier else None
+        record = before.record() if before is not None else None
+        if before is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
+            return ()
+        turn = before.turn()
+        known = (
+            turn.session if turn is not None and turn.session else usage.session_id(self.preset.usage, before.output)
+        )
+        return startup.resumed(self.preset, known) if known else ()
 
     def brief_again(self, agent: str) -> None:
         """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""
@@ -167,8 +186,25 @@ class Launcher:
 
     def _environment(self, held: Holding) -> dict[str, str]:
         return environment.compose(
-            self.preset, self.environ, run=held.run, task=held.task, root=self.crew.paths.root, liza=liza_path()
+            self.preset,
+            self.environ,
+            run=held.run,
+            task=held.task,
+            root=self.crew.paths.root,
+            liza=liza_path(),
+            identity=self._identity(),
         )
+
+    def _identity(self) -> dict[str, str]:
+        """Who commits, in git's own variables; none where git knows nobody, and says so to whoever commits."""
+        who = self.crew.git.identity()
+        if who == NOBODY:
+            return {}
+        return {
+            f"GIT_{role}_{what}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for what, value in zip(("NAME", "EMAIL"), who, strict=True)
+        }
 
     def tool_environment(self, run: str) -> dict[str, str]:
         """The environment of the set-up: the session's, so that what it starts can be found and ended."""

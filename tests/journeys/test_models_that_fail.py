@@ -22,6 +22,10 @@ when = {{ type = "used" }}
 input = ["input"]
 output = ["output"]
 cost = "cost"
+session = ["session"]
+[programs.modelled.resume]
+style = "flag"
+id = ["--go-on-with", "{{id}}"]
 [[programs.modelled.failures]]
 kind = "login"
 match = '^\\{{"type":"failed".*401'
@@ -67,18 +71,21 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
         """\
         if [ ! -e "$NOTES/limited" ]; then
           echo yes > "$NOTES/limited"
+          echo '{"type":"begun","session":"s-1"}'
           echo '{"type":"failed","m":"try again in 2 s"}'
           exit 1
         fi
+        echo "$@" > "$NOTES/words"
         """
         + WORK,
     )
     supervisor = crew.agent("coder-1", program)
     crew.wait(lambda state: "quota" in crew.heard("task-1"), "the limit")
-    crew.wait(lambda _: "waits until" in why(crew, "coder-1"), "what it waits for in status")
-    assert "it keeps task-1: a limit of use is reached" in why(crew, "coder-1")
+    told = "and it keeps task-1: a limit of use is reached"
+    crew.wait(lambda _: told in why(crew, "coder-1"), "what it waits for in status")
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert task.iteration == 1
+    assert crew.wait_note("words") == "--go-on-with s-1\n"
     assert supervisor.stop() == 0
 
 
