@@ -18,6 +18,7 @@ from liza.programs.session import Ended, Living, Look, Never, Vanished, describe
 from liza.programs.witnesses import Witness, joined
 
 SURE = 0.7
+STILL = 1.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
 
 
 class Kind(StrEnum):
@@ -78,7 +79,8 @@ def classify(seen: Facts) -> Ready | Starting | NotReady:
         return _over(seen)
     asks = _asks(seen)
     if asks is not None:
-        return asks
+        # Some flash by while a program comes up, and answer themselves.
+        return asks if _stands(seen) or seen.since_start > seen.timeout else Starting(asks.reason)
     if seen.ready_prompt and _prompts(seen):
         return Ready("ready prompt")
     sure = joined(seen.witnesses)
@@ -98,6 +100,11 @@ def _over(seen: Facts) -> NotReady:
     if sign is not None:
         return NotReady(Kind.LOGIN, f"the program is not logged in ({sign!r}); {how}")
     return NotReady(Kind.DEAD, f"{how} before it had read its brief{_last_words(seen.tail)}")
+
+
+def _stands(seen: Facts) -> bool:
+    """Whether what its screen shows has been there for a moment."""
+    return seen.screen is None or seen.screen.still is None or seen.screen.still >= STILL
 
 
 def _asks(seen: Facts) -> NotReady | None:

@@ -28,7 +28,8 @@ class Screen:
 
     ``time`` is the steady clock's, in seconds. ``by_line``: the kernel edits the line, and Enter hands it over;
     None where that cannot be seen. ``program`` are the words of what has the terminal. ``waiting`` is how sure it is,
-    from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key.
+    from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key,
+    ``still`` how many seconds ago it changed; None where nobody did, or that is not known.
     """
 
     lines: tuple[str, ...]
@@ -41,6 +42,7 @@ class Screen:
     program: tuple[str, ...] = ()
     waiting: float = 0.0
     person: float | None = None
+    still: float | None = None
 
     @property
     def text(self) -> str:

@@ -322,6 +322,7 @@ class Pane:
             program=self.program() if alive else (),
             waiting=witnesses.joined(self.witnesses("\n".join(lines))),
             person=_person(said[1:over]),
+            still=self.silence(),
         )
 
     def witnesses(self, text: str) -> tuple[witnesses.Witness, ...]:

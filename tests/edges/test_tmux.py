@@ -321,7 +321,7 @@ def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) ->
     until(lambda: "trust" in pane.capture(), "the dialog is there")
     said = "the program shows its trust dialog: 'Do you trust the files'"
     assert keyboard.send(pane, "hello", TUI, Clock) == NotSent(said)
-    assert readiness.classify(readiness.gather(run, TUI, 1.0, 60.0, pane)) == NotReady(Kind.DIALOG, said)
+    until(lambda: look(run, TUI, pane) == NotReady(Kind.DIALOG, said), "it stands there")
     assert crew.heard() == []
 
 

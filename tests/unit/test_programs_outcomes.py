@@ -12,6 +12,7 @@ from liza.programs.ends import Crashed, Finished, Halted, HandedOff, NeverRan
 from liza.programs.preset import Dialog, Hooks, Mode, Permissions, Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready, Starting, Witness
 from liza.programs.rundir import Sentinel
+from liza.programs.screens import Screen
 from liza.programs.session import Ended, Living, Never, Vanished
 from liza.rules.errors import Usage
 from liza.rules.model import Identity
@@ -83,6 +84,18 @@ READINESS = [
     ),
     (
         seen(tail="x\nDo you trust this?", dialogs=DIALOG),
+        NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
+    ),
+    (
+        seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG),
+        Starting("the program shows its trust dialog: 'Do you trust'"),
+    ),
+    (
+        seen(screen=Screen(("Do you trust this?",), still=1.0), dialogs=DIALOG),
+        NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
+    ),
+    (
+        seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG, since_start=61.0),
         NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (seen(tail="hello\n> \n", ready_prompt="> "), Ready("ready prompt")),
