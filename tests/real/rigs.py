@@ -194,7 +194,9 @@ RIGS = {
                 "OPENCODE_DISABLE_MODELS_FETCH": "1",
                 "OPENCODE_DISABLE_AUTOUPDATE": "1",
                 "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                # With a plugin it asks npm for that one's own library, and waits until it learns that nobody is there.
                 "npm_config_fetch_retries": "0",
+                "npm_config_registry": "http://127.0.0.1:9/",
             },
         ),
         Rig(

@@ -55,6 +55,7 @@ def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(b
     supervisor = scene.start(program)
     scene.wait(lambda: scene.crew.status("one") == "READY_FOR_REVIEW" and scene.spent(), "work in review", supervisor)
     assert supervisor.stop() == 0
+    assert scene.crew.git("show", "--name-only", "--format=", "task/one") == "one.txt"
     (message,) = inbox.done(Paths(scene.crew.root), "coder-1")
     events = {event for event, what in template(program).events.items() if what.push or what.context}
     assert message.by is not None
