@@ -51,16 +51,14 @@ class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
     fork: tuple[str, ...] = ()
 
 
-class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True, rename={"pass_": "pass"}):
-    """Where the program takes hooks from. ``informational`` ones are texts that it may read, and run nothing.
+class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """The hooks that Liza can put into the program: ``provider`` names their template, which says how.
+    ``informational`` ones are texts that it may read, and run nothing.
 
-    ``args`` and ``env`` are what it needs besides, so that it runs them without asking a person to trust them.
+    ``args`` and ``env`` are words and variables that it needs with them besides those of the template.
     """
 
     provider: str = ""
-    file: str = ""
-    pass_: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
     informational: bool = False
     args: tuple[str, ...] = ()
     env: dict[str, str] = msgspec.field(default_factory=dict)

@@ -155,7 +155,7 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
     [
         ("[programs.codex]\ncomand = 'x'", "did you mean 'command'"),
         ("[programs.codex.headless]\nargz = []", "did you mean 'args'"),
-        ("[programs.codex.hooks]\nfiles = 'x'", "did you mean 'file'"),
+        ("[programs.codex.hooks]\nproviders = 'x'", "did you mean 'provider'"),
         ("[[programs.codex.dialogs]]\nkind = 'x'\nmach = 'y'", "did you mean 'match'"),
         ("[program.codex]\ncommand = 'x'", "named by a string"),
         ("[rolls]\ncoder = 'codex'", "did you mean 'roles'"),
