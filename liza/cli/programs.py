@@ -23,13 +23,22 @@ def list_(as_json: Json = False) -> None:
 
 @say(app, "check", "liza programs check script:./agent.sh")
 def check(
-    name: Annotated[str | None, typer.Argument(help="Only this one; default: all that are installed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this one, and try it; default: all that are here.")] = None,
+    run: Annotated[
+        bool | None, typer.Option("--run/--no-run", help="Have it do a small task, which asks its model.")
+    ] = None,
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that a program has for its task.")] = 300,
     as_json: Json = False,
 ) -> int:
-    """Check that programs are installed and start; exit 1 when one does not."""
+    """Check that programs are installed and work; exit 1 when one does not.
+
+    A program that is tried takes a small task from its brief to its submission, in a project that is thrown away, with
+    this crew's permissions: so its login, its permissions and its words for Liza are shown. It asks its model a few
+    times.
+    """
     from liza.verbs.programs import checked
 
-    found = checked(name)
+    found = checked(name, run=bool(name) if run is None else run, limit=limit)
     tell.json(found) if as_json else tell.out(render.programs(found))
     return 0 if found["ok"] else 1
 
@@ -39,11 +48,11 @@ def show(
     name: Annotated[str, typer.Argument(help="The program.")],
     as_json: Json = False,
 ) -> None:
-    """Show how a program is driven: its command, its prompt, where it reads instructions."""
+    """Show what Liza can do with a program and by what, and how it drives it."""
     from liza.verbs.programs import shown
 
     found = shown(name)
-    tell.json(found) if as_json else tell.out(render.fields(found))
+    tell.json(found) if as_json else tell.out(render.program(found))
 
 
 @say(app, "trust", "liza programs trust")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -265,9 +266,35 @@ def _violation(one: Row) -> str:
 
 
 def programs(found: Row) -> str:
-    """A line a program: name, version or that it is missing, and what to do then."""
-    rows = [[str(row["name"]), _version(row), _remedy(row)] for row in found["programs"]]
+    """A line a program: name, version or that it is missing, and what to do then; and what it showed when tried."""
+    rows = []
+    for row in found["programs"]:
+        rows.append([str(row["name"]), _version(row), _remedy(row)])
+        rows += [["", f"{'ok' if one['ok'] else 'NO'}  {one['what']}", one["said"]] for one in row.get("proofs", ())]
     return "\n".join([table(rows) or "no program is installed: liza programs list", *found["notices"]])
+
+
+def program(found: Row) -> str:
+    """What one program is, what can be done with it, and the rest of its row."""
+    lines = [f"{found['name']}  {_version(found)}  {_remedy(found)}".rstrip()]
+    lines += [f"{name}  {found[name]}" for name in ("verified", "lacks") if found[name]]
+    rows = [[f"tier {one['tier']}", one["what"], one["by"] or "no"] for one in found["can"]]
+    rest = [leaf for name, value in found.items() if name not in _SAID_ABOVE for leaf in _leaves(name, value)]
+    return "\n".join([*lines, "", table(rows), "", table(rest)])
+
+
+_SAID_ABOVE: Final = ("name", "version", "verified", "lacks", "can", "installed", "install")
+
+
+def _leaves(name: str, value: Any) -> list[list[str]]:
+    """A field of a row in lines: the words of a command line as a shell takes them, nothing that is empty."""
+    if isinstance(value, Mapping):
+        return [leaf for inner, one in value.items() for leaf in _leaves(f"{name}.{inner}", one)]
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        value = shlex.join(value)
+    elif isinstance(value, list | tuple):
+        return [leaf for one in value for leaf in _leaves(name, one)]
+    return [[name, str(value)]] if value else []
 
 
 def _version(row: Row) -> str:
@@ -279,6 +306,8 @@ def _version(row: Row) -> str:
 def _remedy(row: Row) -> str:
     if row.get("problems"):
         return "; ".join(row["problems"])
+    if "seconds" in row:
+        return f"works, {row['permissions']}, in {row['seconds']:g} s"
     return str(row["install"]) if row["command"] and not row["installed"] else ""
 
 

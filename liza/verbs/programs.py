@@ -1,4 +1,4 @@
-"""programs list · check · show: which agent programs there are, and which of them are here."""
+"""programs list · check · show: which agent programs there are, which of them are here, and whether they work."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import msgspec
 
 from liza.programs import presets
+from liza.programs.abilities import abilities
 from liza.programs.preset import Preset
 from liza.programs.presets import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.paths import Paths
 from liza.verbs.caller import human_or
 from liza.verbs.crew import find_crew
+from liza.verbs.init import InitOptions
+from liza.verbs.trial import LIMIT, trial
 
 _AT_ONCE = 8  # they are asked for their versions, and each is a process that mostly waits
 
@@ -27,26 +30,48 @@ def listed() -> dict[str, Any]:
     return {"programs": rows, "notices": list(table.notices)}
 
 
-def checked(name: str | None = None) -> dict[str, Any]:
+def checked(name: str | None = None, *, run: bool = False, limit: float = LIMIT) -> dict[str, Any]:
     """As ``listed``, of the programs that are installed or of the one that is named, with ``ok`` and ``problems``.
 
-    Raises Usage for an unknown one.
+    With ``run``, each of them does a small task in a project that is thrown away, within ``limit`` seconds, and
+    ``proofs`` says what it showed. Raises Usage for an unknown one.
     """
     table = _table()
     wanted = [table.named(name)] if name else [row for row in table.rows.values() if row.command]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        rows = [row for row in pool.map(_row, wanted) if row["installed"] or name]
-    for row in rows:
-        problems = [] if row["installed"] else [f"{row['command']!r} is not there, or not executable"]
-        row["problems"] = problems
-        row["ok"] = not problems
+        asked = zip(wanted, pool.map(_row, wanted), strict=True)
+        found = [(preset, row) for preset, row in asked if row["installed"] or name]
+    permissions = _permissions()
+    for preset, row in found:
+        row["problems"] = [] if row["installed"] else [f"{row['command']!r} is not there, or not executable"]
+        if run and row["installed"]:
+            _try(preset, row, permissions, limit)
+        row["ok"] = not row["problems"]
+    rows = [row for _, row in found]
     return {"programs": rows, "ok": all(row["ok"] for row in rows), "notices": list(table.notices)}
 
 
+def _try(preset: Preset, row: dict[str, Any], permissions: str, limit: float) -> None:
+    done = trial(preset, permissions, limit)
+    row["proofs"] = [{"what": one.what, "ok": one.ok, "said": one.said} for one in done.proofs]
+    row["seconds"] = round(done.seconds, 1)
+    row["permissions"] = permissions
+    row["problems"] = [] if done.ok else [done.why or "it did not do its task"]
+
+
+def _permissions() -> str:
+    """What the crew that one stands in allows its programs; outside one, what `init` would."""
+    try:
+        return find_crew().board.read().config.permissions
+    except NoCrew:
+        return InitOptions().permissions
+
+
 def shown(name: str) -> dict[str, Any]:
-    """A program's row, with every field. Raises Usage for an unknown one."""
+    """A program's row, with every field, and ``can``: what Liza can do with it. Raises Usage for an unknown one."""
     preset = _table().named(name) if ":" in name else _row_of(_table(), name)
-    found: dict[str, Any] = {**msgspec.structs.asdict(preset), **_row(preset)}
+    able = [{"tier": one.tier, "what": one.what, "by": one.by} for one in abilities(preset)]
+    found: dict[str, Any] = {**msgspec.to_builtins(msgspec.structs.asdict(preset)), **_row(preset), "can": able}
     return found
 
 

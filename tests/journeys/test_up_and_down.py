@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -236,3 +237,20 @@ def test_purge_keeps_the_specs_that_a_person_wrote_and_says_where(tmp_path: Path
         assert "without gaps" in crew.git("show", "refs/liza/specs:goal.md")
         assert not crew.paths.liza.exists()
         assert (crew.root / ".worktrees" / "mine.txt").read_text() == "a person's own\n"
+
+
+def test_a_program_is_proved_by_a_small_task_of_which_nothing_stays(crew: Crew, tmp_path: Path) -> None:
+    works = crew.script("works", 'echo done > proof.txt\ngit add -A\ngit commit -q -m "$PWD"\nliza submit\n')
+    gives_up = crew.script("gives-up", "exit 3\n")
+    (tmp_path / "temp").mkdir()
+    found = {}
+    for program, code in ((works, 0), (gives_up, 1)):
+        done = crew.run("programs", "check", program, "--json", TMPDIR=str(tmp_path / "temp"))
+        assert done.returncode == code, done.stderr
+        (found[program],) = json.loads(done.stdout)["programs"]
+    good, bad = found.values()
+    assert [(one["what"], one["ok"]) for one in good["proofs"]] == [("brief", True), ("commit", True), ("submit", True)]
+    assert [one["ok"] for one in bad["proofs"]] == [True, False, False]
+    assert "exit 3" in bad["problems"][0]
+    assert crew.state().tasks == ()
+    assert list((tmp_path / "temp").iterdir()) == []

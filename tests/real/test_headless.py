@@ -96,7 +96,7 @@ def test_one_program_writes_and_another_reviews_and_the_work_is_merged(begin: Be
     scene.start("codex")
     scene.start("pi", "code-reviewer-1")
     scene.wait(lambda: scene.crew.status("one") == "MERGED", "a merge")
-    assert scene.crew.git("show", "liza/integration:one.txt") == "x"
+    assert scene.crew.git("show", "integration:one.txt") == "x"
 
 
 def test_a_limit_of_use_that_is_over_soon_is_waited_for_by_the_program_itself(begin: Begin) -> None:

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from liza.programs import presets, startup
+from liza.programs.abilities import abilities
 from liza.programs.presets import Presets, choose
 from liza.rules.errors import Missing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
+from liza.verbs import trial
 
 NAMES = {
     "script", "claude", "codex", "gemini", "opencode", "copilot", "cursor", "auggie", "amp", "pi", "vibe", "qwen",
@@ -333,3 +335,20 @@ def test_installed_is_what_the_program_itself_says(project: Project) -> None:
     assert presets.installed(row) == "fake 1.2 (--version)"
     assert presets.need(row) == program
     assert presets.installed(project.load().named("script:./fake")) == "present"
+
+
+def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) -> None:
+    table = project.load()
+    able = {name: {one.what: one.by for one in abilities(table.rows[name])} for name in ("script", "copilot", "pi")}
+    script = able["script"]
+    assert all(one.by for one in abilities(table.rows["script"]) if one.tier == 1)
+    assert (script["context"], script["go on with a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
+    assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
+    assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
+
+
+def test_a_row_goes_with_its_program_into_another_project(project: Project) -> None:
+    for name, row in project.load().rows.items():
+        project.own(trial.row(row))
+        again = project.load().rows[trial.ROW]
+        assert msgspec.structs.replace(again, name=name) == row

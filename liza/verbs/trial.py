@@ -1,0 +1,190 @@
+"""The proof of a program: one small task, from the claim to its submission, in a project that is thrown away."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from liza.board import events
+from liza.programs import rundir
+from liza.programs.preset import Preset
+from liza.repo.runner import Git
+from liza.rules.model import Status, Task
+from liza.rules.paths import Paths
+from liza.rules.taking import TOLD_ONLY
+from liza.verbs import init, task
+from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.liza_path import liza_path
+
+LIMIT = 300.0
+"""Seconds for a program to do what a person does in ten."""
+LEAVE = 30.0
+"""Seconds for its supervisor to leave."""
+AGENT, TASK, ROW = "coder-1", "proof", "tried"
+_WANTED = {
+    "id": TASK,
+    "description": "Put the one word done into a new file proof.txt",
+    "done_when": "proof.txt is committed and holds the word done",
+    "scope": "proof.txt",
+    "spec_ref": "README.md",
+}
+_OVER = (Status.READY_FOR_REVIEW, Status.BLOCKED)
+_ENDS = frozenset({"crash", "ended", *TOLD_ONLY})
+"""Of a session that did not bring its work to review: the next one would show nothing else."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One thing that was to be shown: whether it was, and what showed it or did not."""
+
+    what: str
+    ok: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a program did with its task, and why it went no further, where it did not."""
+
+    proofs: tuple[Proof, ...]
+    seconds: float
+    why: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was shown."""
+        return all(proof.ok for proof in self.proofs)
+
+
+def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
+    """Have the program do a small task, which asks its model a few times. Nothing of it stays.
+
+    ``permissions`` is ``confined`` or ``bypass``, ``limit`` the seconds that it has. Raises LizaError, OSError.
+    """
+    root = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
+    began = time.monotonic()
+    try:
+        crew = _crew(root, preset, permissions)
+        with _supervised(crew) as (child, log):
+            in_time = _wait(crew, child, began + limit)
+        return _judged(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
+    """A project with a page, a crew, and a task. The row goes with it: it may stand in a file of another project."""
+    git = Git(root)
+    git.out("init", "-q")
+    git.out("symbolic-ref", "HEAD", "refs/heads/main")
+    (root / "README.md").write_text("# A proof\n\nproof.txt holds the word done.\n", encoding="utf-8")
+    git.out("add", "-A")
+    git.signed().out("commit", "-q", "-m", "A page")
+    init.init(root, init.InitOptions(goal="The proof is there", no_test=True, permissions=permissions, program=None))
+    crew = Crew(Paths(root), SystemClock())
+    (crew.paths.liza / "programs.toml").write_text(row(preset), encoding="utf-8")
+    task.add(crew, task.parse_file(json.dumps(_WANTED)))
+    return crew
+
+
+def row(preset: Preset) -> str:
+    """The row as a file has it, under the name ``ROW``."""
+    fields = msgspec.to_builtins(preset)
+    del fields["name"]
+    return f"[programs]\n{ROW} = {_toml(fields)}\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+@contextmanager
+def _supervised(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A supervisor at work, and what it says; it has left, with its session, at the end of the block."""
+    log = crew.paths.liza / "trial.log"
+    words = [str(liza_path().with_name("liza-agent")), AGENT, "--program", ROW]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LIZA_")}
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            words,
+            cwd=crew.paths.root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        yield child, log
+    finally:
+        child.terminate()
+        try:
+            child.wait(timeout=LEAVE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
+    """Until the task is submitted or given up, or the supervisor has left; whether that came in time."""
+    heard: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=lambda: heard.put(child.wait()), daemon=True).start()
+    with events.watch(crew.paths) as watch:
+        watch.put_into(heard)
+        while not _is_over(_task(crew)) and child.poll() is None:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(queue.Empty):
+                heard.get(timeout=left)
+    return True
+
+
+def _is_over(done: Task) -> bool:
+    return done.status in _OVER or any(event.event in _ENDS for event in done.history)
+
+
+def _task(crew: Crew) -> Task:
+    found = crew.board.read().task(TASK)
+    assert found is not None
+    return found
+
+
+def _judged(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
+    done = _task(crew)
+    heard = [one.evidence for run in rundir.runs_of(crew.paths, AGENT) if (one := crew.run_dir(run).ready())]
+    ahead = crew.git.run("rev-list", "--count", f"refs/heads/task/{TASK}", "^HEAD", codes=(0, 128)).stdout.strip()
+    submitted = done.status is Status.READY_FOR_REVIEW
+    committed = ahead not in (b"", b"0")
+    proofs = (
+        Proof("brief", bool(heard), f"read it: {heard[0]}" if heard else "showed no sign that it has read it"),
+        Proof("commit", committed, "made one" if committed else "made none"),
+        Proof("submit", submitted, "did" if submitted else f"the task is {done.status.value}"),
+    )
+    return Trial(proofs, seconds, None if submitted else _why(crew, done, log, in_time, seconds))
+
+
+def _why(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
+    left = rundir.left(crew.paths, AGENT)
+    last = log.strip().rpartition("\n")[2].removeprefix(AGENT).strip()
+    if not in_time:
+        return f"not done within {seconds:.0f} s; the last: {last}"
+    ended = next((event.detail for event in done.history if event.event in _ENDS and event.detail), None)
+    return done.blocked_reason or (left.reason if left else None) or ended or last
