@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import os
 import re
 import shlex
@@ -18,15 +17,16 @@ import subprocess
 import tempfile
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from liza import faults
-from liza.programs import aside, processes, rundir, session, witnesses
+from liza.programs import aside, growth, processes, rundir, session, witnesses
+from liza.programs.rundir import RunDir
 from liza.programs.screens import Screen
 from liza.programs.session import Living, NotStarted
 from liza.rules.errors import LizaError, Refused
@@ -43,6 +43,7 @@ _ADDRESS = 100  # bytes that a socket's name may have on every system
 _SILENT_SHIM = 0.5  # seconds between two looks at whether the pane of a shim that says nothing is dead
 _LAST_MOMENT = 0.5  # seconds for a server without a pane to end
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
+_LONGEST_SIGN = 64  # bytes of such a sign, at most
 _END = "= clients"
 _OPTIONS = (
     ("-g", "remain-on-exit", "on"),
@@ -90,7 +91,8 @@ def _bring(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, st
             pane = _open(run_dir, address, session.shim_env(launch["env"]))
             faults.point("spawned", "shim")
             said = _hand_over(line, pane, lock, json.dumps(launch).encode())
-            _close_earlier(pane)
+            with suppress(LizaError):
+                _close_earlier(pane)
             return said
     except (OSError, subprocess.SubprocessError, LizaError) as error:
         return "", f"tmux: {error}"
@@ -334,8 +336,12 @@ class Pane:
 
     def silence(self) -> float | None:
         """How many seconds ago the program last showed something; None before it did."""
-        status = (self.path / "output.log").stat()
-        return max(0.0, time.time() - status.st_mtime) if status.st_size else None
+        moved = RunDir(Paths(self.root), self.run).moved()
+        return None if moved is None else max(0.0, time.time() - moved)
+
+    def changes(self) -> AbstractContextManager[Callable[[float], None]]:
+        """What waits until the program has shown something, so many seconds at the longest."""
+        return growth.heard(self.path / "output.log")
 
     def leave_mode(self) -> None:
         """Back from the history to what the program shows."""
@@ -357,14 +363,13 @@ class Pane:
 
     def _takes_pastes(self) -> bool:
         """Whether the program has asked for pastes in brackets, the last time that it said anything about them."""
-        with (self.path / "output.log").open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                return False
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as said:
-                last = None
-                for last in _BRACKETED.finditer(said):  # noqa: B007 - the last one counts
-                    pass
-                return last is not None and last[1] == b"h"
+        last, part = b"", b""
+        with suppress(FileNotFoundError), (self.path / "output.log").open("rb") as file:
+            # Not mapped into memory: it may be cut meanwhile.
+            while more := file.read(1 << 20):
+                part = part[-_LONGEST_SIGN:] + more
+                last = next((found[1] for found in reversed(list(_BRACKETED.finditer(part)))), last)
+        return last == b"h"
 
     def enter(self) -> None:
         """Press Enter, as the character that it is: some versions lose the key of that name."""
@@ -387,15 +392,19 @@ class Pane:
         # It would be waited for without a limit.
         if witnesses.is_stopped(self.place.server):
             raise Refused(f"the tmux server of {self.run} stands still", f"kill -CONT {self.place.server}")
-        # -u: what a screen holds is UTF-8, whatever the locale says.
-        return _server(self.place.socket).cmd("-u", *words)
+        return _cmd(self.place.socket, words)
 
 
-def _server(path: str) -> libtmux.Server:
+def _cmd(path: str, words: Sequence[str]) -> libtmux.common.tmux_cmd:
+    """What the server at a socket answers. Raises Refused where there is no tmux any more."""
     # Here, for it takes longer to load than most commands take in all.
     import libtmux
 
-    return libtmux.Server(socket_path=path)
+    try:
+        # -u: what a screen holds is UTF-8, whatever the locale says.
+        return libtmux.Server(socket_path=path).cmd("-u", *words)
+    except libtmux.exc.LibTmuxException as error:
+        raise Refused(f"tmux cannot be asked: {error or type(error).__name__}", "apt install tmux") from error
 
 
 def _by_line(terminal: str) -> bool | None:

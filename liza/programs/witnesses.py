@@ -75,7 +75,11 @@ def of_session(living: Living, silence: float | None, text: str, from_terminal: 
     program = of_program(living, from_terminal)
     if silence is not None and silence < SILENT:
         program = tuple(one if one.against else replace(one, confidence=PERHAPS) for one in program)
-    return (*program, *of_output(silence, text))
+    output = of_output(silence, text)
+    if not processes.has_proc():
+        # Weaker than they look, with nobody to speak against them: whoever reads the evidence is told.
+        output = tuple(replace(one, source=f"{one.source} without /proc") for one in output)
+    return (*program, *output)
 
 
 def of_program(living: Living, from_terminal: bool) -> tuple[Witness, ...]:

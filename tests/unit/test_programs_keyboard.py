@@ -321,6 +321,16 @@ def test_silence_and_a_whole_sentence_are_weaker_signs(silence: float | None, te
     assert found == sources
 
 
+def test_where_there_is_no_proc_the_output_alone_has_to_do_and_the_evidence_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(witnesses, "of_program", lambda *_: ())
+    monkeypatch.setattr(witnesses.processes, "has_proc", lambda: False)
+    found = witnesses.of_session(None, 60.0, "What next?", from_terminal=True)
+    assert [one.source for one in found] == ["silence without /proc", "natural ending without /proc"]
+    assert witnesses.joined(found) == pytest.approx(0.9)
+
+
 def test_one_witness_against_it_outweighs_all_others() -> None:
     idle, busy = witnesses.Witness("silence", 0.8), witnesses.Witness("process", 0.95, against=True)
     assert witnesses.joined((idle, busy)) == 0.0
@@ -366,3 +376,27 @@ def test_a_dialog_is_found_wrapped_framed_and_with_blanks_that_do_not_break(
 ) -> None:
     found = screens.question(draw(), "❯ ", PROMPT.dialogs)
     assert found is None if says is None else found is not None and says in found
+
+
+def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> None:
+    policy = keyboard.typed("hello", PROMPT)
+    next(policy)
+    asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
+    assert isinstance(policy.send(Screen(asks, row=1, still=0.1, time=0.1, by_line=False)), Look)
+    assert isinstance(policy.send(Tui().screen()), Paste)
+
+
+def test_a_pattern_on_the_last_line_says_that_a_program_waits_whose_row_names_no_prompt() -> None:
+    for patterns, wanted in (((), Look), ((r"^ask me> ?$",), Paste)):
+        policy = keyboard.typed("hello", PLAIN, patterns=patterns)
+        next(policy)
+        assert isinstance(policy.send(Screen(("Welcome", "ask me> "), row=1, column=8)), wanted)
+
+
+def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_known_to_wait() -> None:
+    policy = keyboard.typed("hello", PLAIN)
+    next(policy)
+    for _ in range(8):
+        act = policy.send(Screen(("Welcome",), waiting=0.6, still=0.3, by_line=False))
+        assert isinstance(act, Look)
+        assert act.after <= witnesses.SILENT - 0.3 + keyboard.REST + 1e-9
