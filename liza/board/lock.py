@@ -157,20 +157,36 @@ def _command(pid: int) -> str:
 def holder(path: Path) -> str:
     """Who holds a lock, for a message: the kernel's word where it gives one, else what the holder wrote down."""
     try:
-        inode = path.stat().st_ino
+        wanted = path.stat()
         table = Path("/proc/locks").read_text()
     except OSError:
         table = ""
     for line in table.splitlines():
         words = line.split()
-        if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{inode}"):
+        if len(words) > 5 and words[1] == "FLOCK" and words[5].endswith(f":{wanted.st_ino}"):
             pid = int(words[4])
+            if not _may_have_open(pid, wanted):
+                continue
             return f"process {pid} (started at tick {_start(pid)}) holds it: {_command(pid)}"
     try:
         pid_text, start, command = path.read_text(errors="replace").split(" ", 2)
     except (OSError, ValueError):
         return "its holder is not known"
     return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
+
+
+def _may_have_open(pid: int, wanted: os.stat_result) -> bool:
+    """Whether a process has this very file open: another file system has a file of the same number. The device in the
+    kernel's table is no help, for some file systems show another one to whoever asks for a file's."""
+    try:
+        handles = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return True
+    for handle in handles:
+        with suppress(OSError):
+            if os.path.samestat(handle.stat(), wanted):
+                return True
+    return False
 
 
 def holder_pid(path: Path) -> int | None:

@@ -261,8 +261,16 @@ def step_clock(world: World) -> str:
 def hold_lock(world: World) -> str:
     _usable(world)
     seconds = world.chance.uniform(0.5, world.lease + 1)
-    held = subprocess.Popen(["flock", world.crew.paths.state_lock, "sleep", f"{seconds:.2f}"])
-    world.later(seconds, "lock held", lambda: held.wait() and None)
+    words = ["flock", world.crew.paths.state_lock, "sleep", f"{seconds:.2f}"]
+    held = subprocess.Popen(words, start_new_session=True)
+
+    def let_go() -> None:
+        # It may still wait for the lock, of somebody whom another fault has frozen.
+        with suppress(ProcessLookupError):
+            os.killpg(held.pid, signal.SIGKILL)
+        held.wait()
+
+    world.later(seconds, "lock held", let_go)
     return f"for {seconds:.1f} s"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import journal, seal, steps
+from liza.board import journal, lock, seal, steps
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused
@@ -601,6 +601,14 @@ def test_who_gave_up_waiting_does_not_keep_the_lock_when_it_comes(tmp_path: Path
     holder.release()
     patient.acquire(timeout=10)
     patient.release()
+
+
+def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_named_as_holder(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.touch()
+    with theirs.open("w") as file:
+        assert lock._may_have_open(os.getpid(), os.fstat(file.fileno()))
+        assert not lock._may_have_open(os.getpid(), ours.stat())
 
 
 def test_the_holder_that_died_leaves_no_lock(board: Board, paths: Paths) -> None:
