@@ -220,23 +220,30 @@ def close(root: Path, run: str) -> None:
 
 def close_of(root: Path, agent: str) -> None:
     """Close the panes of an agent's runs that are over. Raises LizaError where a file of a run cannot be read."""
-    for path in _places(root):
-        if path.parent.parent.name == agent:
-            with suppress(Refused):
-                close(root, path.parent.name)
+    _close(root, [path for path in _places(root) if path.parent.parent.name == agent])
 
 
 def close_all(root: Path) -> None:
     """Close the panes of all runs that are over; with the last one a server goes. Raises LizaError where a file of a
     run cannot be read."""
-    places = {path.parent.name: place for path in _places(root) if (place := rundir.read(path, Place)) is not None}
+    _close(root, _places(root))
+
+
+def _close(root: Path, paths: Sequence[Path]) -> None:
+    places = {path.parent.name: place for path in paths if (place := rundir.read(path, Place)) is not None}
     for run in places:
         with suppress(Refused):
             close(root, run)
     for place in set(places.values()):
-        # It leaves its name behind.
-        if _is_gone(place.server):
+        # It leaves its name behind; a newer one may have it by now.
+        if _is_gone(place.server) and not _answers(place.socket):
             Path(place.socket).unlink(missing_ok=True)
+
+
+def _answers(address: str) -> bool:
+    """Whether somebody listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as line:
+        return line.connect_ex(address) == 0
 
 
 def _places(root: Path) -> list[Path]:

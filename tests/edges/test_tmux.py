@@ -254,6 +254,16 @@ def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) 
     assert tmux.pane(crew.root, run.run) is None
 
 
+def test_closing_what_a_dead_server_had_leaves_its_successor_alone(crew: Crew) -> None:
+    run, pane = crew.start(["sleep", "60"], "coder-1.1")
+    os.kill(pane.place.server, signal.SIGKILL)
+    ended(run)
+    until(lambda: processes.identity_of(pane.place.server) is None, "it is dead")
+    crew.start(["sleep", "60"], "coder-2.1")
+    tmux.close_of(crew.root, "coder-1")
+    assert tmux.pane(crew.root, "coder-2.1") is not None
+
+
 def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.place.server, signal.SIGSTOP)
