@@ -99,7 +99,8 @@ class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``kind``: login (only a person can mend it), quota (it goes by by itself), server (it answers errors). The groups
     ``days``, ``hours``, ``minutes``, ``seconds``, ``epoch`` or ``time`` of a quota's say when it is over. ``retried``:
     the program tries again by itself, so that one sight of it says nothing yet. What an agent's tools print stands in
-    the same output, so a pattern is tied to the beginning of a line that only the program itself writes.
+    the same output, so a pattern is tied to the beginning of a line that only the program itself writes. The group
+    ``words``, where there is one, is what a person reads of it.
     """
 
     kind: Literal["login", "quota", "server"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ def trouble(failures: Sequence[Failure], tail: str, now: datetime) -> Trouble | 
     if last is None:
         return None
     _, failure, found = last
-    words = " ".join(_line_of(tail, found).split())[:200]
+    words = " ".join(_words(tail, found).split())[:200]
     return Trouble(failure.kind, words, _until(found.groupdict(), now), failure.retried)
 
 
@@ -45,6 +46,17 @@ def _went_on(failures: Sequence[Failure], after: str) -> bool:
     """Whether an event came that is no failure; a failure's own words may go on over several lines."""
     events = [line for line in after.splitlines()[1:] if line.startswith('{"')]
     return any(not any(re.match(one.match, line) for one in failures) for line in events)
+
+
+def _words(tail: str, found: re.Match[str]) -> str:
+    """What the row says is for people, which may come out of JSON; otherwise the line."""
+    said = found.groupdict().get("words")
+    if not said:
+        return _line_of(tail, found)
+    try:
+        return str(json.loads(f'"{said}"'))
+    except ValueError:
+        return said
 
 
 def _line_of(tail: str, found: re.Match[str]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from liza.programs import presets, startup
+from liza.programs import presets, startup, trouble
 from liza.programs.abilities import abilities
 from liza.programs.presets import Presets, choose
 from liza.rules.errors import Missing, Usage
@@ -76,7 +77,7 @@ def test_every_pattern_of_the_rows_is_tied_to_the_beginning_of_a_line_and_compil
         for failure in row.failures:
             assert all(one.startswith("^") for one in re.split(r"\|(?=\^)", failure.match)), failure.match
             groups = re.compile(failure.match, re.MULTILINE).groupindex
-            assert set(groups) <= {"days", "hours", "minutes", "seconds", "epoch", "time"}
+            assert set(groups) <= {"days", "hours", "minutes", "seconds", "epoch", "time", "words"}
         if row.usage.pattern:
             assert set(re.compile(row.usage.pattern).groupindex) <= {"input", "output", "cost"}
 
@@ -352,3 +353,120 @@ def test_a_row_goes_with_its_program_into_another_project(project: Project) -> N
         project.own(trial.row(row))
         again = project.load().rows[trial.ROW]
         assert msgspec.structs.replace(again, name=name) == row
+
+
+SAID = [
+    (
+        "codex",
+        '{"type":"turn.failed","error":{"message":"unexpected status 401 Unauthorized: Incorrect API key, url: http://x"}}',
+        ("login", "unexpected status 401 Unauthorized: Incorrect API key, url: http://x", None, False),
+    ),
+    (
+        "codex",
+        '{"type":"error","message":"Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)"}',
+        ("quota", "Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests", None, True),
+    ),
+    (
+        "codex",
+        '{"type":"turn.failed","error":{"message":"You\'ve hit your usage limit. Try again in 2 hours 5 minutes."}}',
+        ("quota", "You've hit your usage limit. Try again in 2 hours 5 minutes", 7500, False),
+    ),
+    (
+        "codex",
+        '{"type":"turn.failed","error":{"message":"We’re currently experiencing high demand."}}',
+        ("server", "We’re currently experiencing high demand.", None, False),
+    ),
+    (
+        "gemini",
+        '{"type":"result","timestamp":"t","status":"error","error":{"type":"unknown","message":"[API Error: '
+        '{\\"error\\":{\\"message\\":\\"Incorrect API key\\",\\"type\\":\\"x\\",\\"code\\":401}}]"},"stats":{}}',
+        ("login", '[API Error: {"error":{"message":"Incorrect API key","type":"x","code":401}}]', None, False),
+    ),
+    (
+        "gemini",
+        'Attempt 4 failed with status 500. Retrying with backoff... _ApiError: {"error":{"code":500}}',
+        ("server", "Attempt 4 failed with status 500", None, True),
+    ),
+    (
+        "opencode",
+        '{"type":"error","error":{"name":"APIError","data":{"message":"Incorrect API key","statusCode":401}}}',
+        ("login", "Incorrect API key", None, False),
+    ),
+    (
+        "opencode",
+        'timestamp=t level=ERROR run=1 message="stream error" small=false error.error="AI_APICallError: no"',
+        ("server", 'AI_APICallError: no"', None, True),
+    ),
+    (
+        "qwen",
+        '{"type":"result","is_error":false,"result":"[API Error: 401 Incorrect API key]","usage":{}}',
+        ("login", "API Error: 401 Incorrect API key", None, False),
+    ),
+    (
+        "copilot",
+        '{"type":"session.error","data":{"errorType":"authentication","message":"Failed (HTTP 401).\\n  Check"}}',
+        ("login", "Failed (HTTP 401). Check", None, False),
+    ),
+    (
+        "copilot",
+        '{"type":"session.error","data":{"errorType":"rate_limit","message":"429: try again in 3600s","statusCode":429}}',
+        ("quota", "429: try again in 3600s", 3600, False),
+    ),
+    (
+        "copilot",
+        '{"type":"session.error","data":{"errorType":"query","message":"retried 5 times","statusCode":500}}',
+        ("server", "retried 5 times", None, False),
+    ),
+    (
+        "pi",
+        '{"type":"message_end","message":{"stopReason":"error","errorMessage":"401 Incorrect API key"}}',
+        ("login", "401 Incorrect API key", None, False),
+    ),
+    (
+        "pi",
+        '{"type":"auto_retry_start","attempt":1,"maxAttempts":3,"delayMs":2000,"errorMessage":"500 no"}',
+        ("server", "500 no", None, True),
+    ),
+    (
+        "pi",
+        '{"type":"auto_retry_end","success":false,"attempt":3,"finalError":"500 no"}',
+        ("server", "500 no", None, False),
+    ),
+    (
+        "vibe",
+        "Error: Invalid API key (from env var KEY). Please check your API key and try again.",
+        ("login", "Error: Invalid API key (from env var KEY). Please check your API key and try again.", None, False),
+    ),
+    (
+        "vibe",
+        "Error: Client error '429 Too Many Requests' for 'x'\nFor more: try again in 3600s",
+        ("quota", "Error: Client error '429 Too Many Requests' for 'x' For more: try again in 3600s", 3600, False),
+    ),
+    (
+        "claude",
+        '{"type":"system","subtype":"api_retry","attempt":2,"error_status":401,"error":"authentication_failed","uuid":"u"}',
+        ("login", '401,"error":"authentication_failed', None, True),
+    ),
+    (
+        "claude",
+        '{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"duration_ms":1104,'
+        '"result":"API Error: Request rejected (429) · a limit. Try again in 3600s","stop_reason":"stop_sequence"}',
+        ("quota", "API Error: Request rejected (429) · a limit. Try again in 3600s", 3600, False),
+    ),
+    ("claude", '{"type":"user","message":{"content":"HTTP 401 Unauthorized, Invalid API key"}}', None),
+    ("codex", '{"type":"item.completed","item":{"aggregated_output":"unexpected status 401 Unauthorized"}}', None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "said", "means"), SAID)
+def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_tools_print_is_not(
+    project: Project, program: str, said: str, means: tuple | None
+) -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    found = trouble.trouble(project.load().rows[program].failures, f"before\n{said}\nafter\n", now)
+    if means is None:
+        assert found is None
+        return
+    assert found is not None
+    seconds = (found.until - now).total_seconds() if found.until else None
+    assert (found.kind, found.words, seconds, found.retried) == means
