@@ -9,22 +9,25 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from liza.programs import screens
 from liza.programs.preset import Preset
+from liza.programs.readiness import STILL
 from liza.programs.screens import Screen
+from liza.programs.witnesses import SILENT
 
 LIMIT = 20.0  # seconds for a program to come so far that one can type into it
 APPEARS = 5.0  # seconds for a pasted text to be seen
 PERSON = 10.0  # seconds without a key after which a person who is attached is not typing any more
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
 SURE = 0.7
-FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks: a screen tells nobody that it changed
+FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a screen that does not change
+REST, LONGEST_REST = 0.02, 0.1  # seconds between two looks at one that does, longer each time
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "csh", "tcsh", "nu", "pwsh", "busybox"})
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -38,17 +41,20 @@ class Sent:
 
 @dataclass(frozen=True)
 class NotSent:
-    """It did not, and why, for a person. ``later``: it may go at another time, as things stand."""
+    """It did not, and why, for a person. ``later``: it may go at another time, as things stand. ``tried``: it was
+    typed, or there was no moment for it in all that time."""
 
     reason: str
     later: bool = True
+    tried: bool = True
 
 
 @dataclass(frozen=True)
 class Look:
-    """Look at the screen, ``after`` seconds."""
+    """Look at the screen when it changes, ``after`` seconds at the latest, and not before ``rest`` seconds."""
 
     after: float
+    rest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,10 @@ class Terminal(Protocol):
         """What is to be seen at ``now``."""
         ...
 
+    def changes(self) -> AbstractContextManager[Callable[[float], None]]:
+        """What waits until something else may be seen, so many seconds at the longest."""
+        ...
+
     def leave_mode(self) -> None:
         """Back from the history to what the program shows."""
         ...
@@ -105,16 +115,31 @@ class Clock(Protocol):
         ...
 
 
-def send(pane: Terminal, text: str, preset: Preset, clock: Clock, limit: float = LIMIT) -> Sent | NotSent:
+def send(
+    pane: Terminal,
+    text: str,
+    preset: Preset,
+    clock: Clock,
+    limit: float = LIMIT,
+    *,
+    patterns: Sequence[str] = (),
+    wanted: Callable[[], bool] = lambda: True,
+) -> Sent | NotSent:
     """Type ``text`` and send it; back when the program took it, or it is known why not. Blocks for ``limit`` seconds
-    and those that typing itself may take. Raises LizaError where the terminal is gone."""
-    with _alone(pane.typing_lock, clock, limit) as mine:
+    and those that typing itself may take. ``wanted`` is asked right before the first key: somebody else may have
+    brought it meanwhile. Raises LizaError where the terminal is gone."""
+    with _alone(pane.typing_lock, clock, limit) as mine, pane.changes() as changed:
         if not mine:
             return NotSent("somebody else is typing into it")
-        policy = typed(text, preset, limit)
+        policy = typed(text, preset, limit, patterns)
         act = next(policy)
+        begun = False
         while True:
-            _do(pane, act)
+            if not begun and isinstance(act, Paste | Enter):
+                if not wanted():
+                    return NotSent("it is not for this moment any more", tried=False)
+                begun = True
+            _do(pane, act, changed)
             try:
                 act = policy.send(pane.screen(clock.monotonic()))
             except StopIteration as over:
@@ -122,10 +147,11 @@ def send(pane: Terminal, text: str, preset: Preset, clock: Clock, limit: float =
                 return found
 
 
-def _do(pane: Terminal, act: Act) -> None:
+def _do(pane: Terminal, act: Act, changed: Callable[[float], None]) -> None:
     match act:
-        case Look(after):
-            time.sleep(after)
+        case Look(after, rest):
+            time.sleep(rest)
+            changed(max(0.0, after - rest))
         case Leave():
             pane.leave_mode()
         case Paste(text):
@@ -152,12 +178,15 @@ def _alone(path: Path, clock: Clock, limit: float) -> Iterator[bool]:
                 return
 
 
-def typed(text: str, preset: Preset, limit: float = LIMIT) -> Policy:
-    """Wait until the program can be typed into, paste, see the text stand there, Enter, see it gone; Enter again."""
+def typed(text: str, preset: Preset, limit: float = LIMIT, patterns: Sequence[str] = ()) -> Policy:
+    """Wait until the program can be typed into, paste, see the text stand there, Enter, see it gone; Enter again.
+
+    ``patterns`` on the last line of its screen mean that it waits, besides the row's prompt.
+    """
     text = typable(text)
     if not screens.squeezed(text):
         return NotSent("there is nothing in it to type", later=False)
-    screen = yield from _reach(preset, limit)
+    screen = yield from _reach(preset, limit, patterns)
     if isinstance(screen, NotSent):
         return screen
     if not screens.stands(screen, preset.ready_prompt, text):
@@ -182,21 +211,31 @@ def typed(text: str, preset: Preset, limit: float = LIMIT) -> Policy:
     return NotSent(f"it stands there unsent after {len(ENTERS)} Enters")
 
 
-def _reach(preset: Preset, limit: float) -> Generator[Act, Screen, Screen | NotSent]:
+def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[Act, Screen, Screen | NotSent]:
     """The screen of a program that can be typed into."""
     screen = yield Look(0.0)
     end = screen.time + limit
+    rest = REST
     for pause in _pauses():
         against = refusal(screen, preset)
-        if against is not None:
+        if against is not None and (not against.later or _stands(screen)):
             return against
-        wait = _not_now(screen, preset)
+        wait = against.reason if against is not None else _not_now(screen, preset, patterns)
         if wait is None:
             return screen
         if screen.time >= end:
             return NotSent(wait)
-        screen = yield Leave() if screen.in_mode else Look(pause)
+        if screen.still is not None and screen.still < SILENT:
+            # That it has been silent so long is a sign that nothing else tells of.
+            pause = min(pause, SILENT - screen.still + REST)
+        screen = yield Leave() if screen.in_mode else Look(max(pause, rest), rest)
+        rest = min(rest + REST, LONGEST_REST)
     raise AssertionError("pauses have no end")
+
+
+def _stands(screen: Screen) -> bool:
+    """Whether what speaks against typing stays: some questions flash by while a program comes up."""
+    return screen.still is None or screen.still >= STILL
 
 
 def _put(before: Screen, text: str, preset: Preset) -> Generator[Act, Screen, Screen | NotSent]:
@@ -225,14 +264,14 @@ def _pauses() -> Iterator[float]:
 def refusal(screen: Screen, preset: Preset) -> NotSent | None:
     """What forbids to type at all: a dead program, a shell, a question that only a person may answer."""
     if not screen.alive:
-        return NotSent("the program is dead", later=False)
+        return NotSent("the program is dead", later=False, tried=False)
     if is_shell(screen.program) and _name(screen.program[0]) not in preset.process_names:
         return NotSent(f"a shell has the terminal: {' '.join(screen.program)[:60]}")
     asks = screens.question(screen, preset.ready_prompt, preset.dialogs)
     return None if asks is None else NotSent(f"the program shows {asks}")
 
 
-def _not_now(screen: Screen, preset: Preset) -> str | None:
+def _not_now(screen: Screen, preset: Preset, patterns: Sequence[str] = ()) -> str | None:
     """Why it is too early to type; None when it is not."""
     if screen.in_mode:
         return "somebody reads its history"
@@ -241,6 +280,9 @@ def _not_now(screen: Screen, preset: Preset) -> str | None:
     if screens.shows_prompt(screen, preset.ready_prompt):
         return None
     if screen.waiting > SURE and not screens.is_blank(screen):
+        return None
+    last = next((line for line in reversed(screen.text.splitlines()) if line.strip()), "")
+    if any(re.search(pattern, last) for pattern in patterns):
         return None
     return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
 

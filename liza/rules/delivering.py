@@ -15,8 +15,6 @@ from liza.rules.model import Delivery, Entry
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
 
-LOOK_AGAIN = 1.0  # seconds
-
 
 class Stage(StrEnum):
     """How far a message came that nobody acknowledged."""
@@ -47,24 +45,17 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
 @dataclass(frozen=True)
 class Reach:
     """How the agent's session can be reached now. ``fetches``: its hooks take messages at the edges of a turn.
-    ``types``: it has a terminal, where something may be typed while the program is ``idle``."""
+    ``types``: it has a terminal, where something may be typed once the program waits for it."""
 
     run: str
     fetches: bool = False
     types: bool = False
-    idle: bool = False
 
 
 @dataclass(frozen=True)
 class Type:
-    """Type it into the session's terminal, and see that it went in."""
-
-    message: Message
-
-
-@dataclass(frozen=True)
-class Missed:
-    """There was no moment to type it in within the time for one: that counts as a try."""
+    """Wait for a moment to type it into the session's terminal, and see that it went in. None within the time for one
+    counts as a try."""
 
     message: Message
 
@@ -91,7 +82,7 @@ class Later:
     seconds: float | None = None
 
 
-Step = Type | Missed | File | Tell | Later
+Step = Type | File | Tell | Later
 
 
 def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -133,13 +124,9 @@ def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
         return Later("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
     if message.attempts >= how.file_fallback_after_attempts:
         return File(message)
-    if not reach.types:
-        return Later("its hook takes it at the end of the turn") if reach.fetches else File(message)
-    if reach.idle:
+    if reach.types:
         return Type(message)
-    window = how.readiness_timeout - _since(message, now)
-    # A terminal tells nobody that its program waits again.
-    return Later("the program is busy", min(window, LOOK_AGAIN)) if window > 0 else Missed(message)
+    return Later("its hook takes it at the end of the turn") if reach.fetches else File(message)
 
 
 def _patience(message: Message, how: Delivery) -> float:

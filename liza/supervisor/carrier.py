@@ -38,6 +38,8 @@ class Carrier:
         self.post = post
         self.say = say
         self._over: list[Typed] = []
+        self._dead: str | None = None
+        """The run whose program was found dead: its end is on the way."""
         self._typing: threading.Thread | None = None
 
     @property
@@ -50,8 +52,6 @@ class Carrier:
         match step:
             case delivering.Type(message):
                 self._type(message, run)
-            case delivering.Missed(message):
-                self._keep(message, attempts=message.attempts + 1, carried=False)
             case delivering.File(message):
                 self._file(message)
             case delivering.Tell(message):
@@ -80,7 +80,7 @@ class Carrier:
             inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", self.crew.clock.now())
 
     def _type(self, message: Message, run: str) -> None:
-        if self.typing:
+        if self.typing or run == self._dead:
             return
         # Counted before it begins: a supervisor that dies of it must not type it for ever.
         self._keep(message, attempts=message.attempts + 1, carried=False, run=run)
@@ -99,12 +99,30 @@ class Carrier:
             found = tmux.pane(self.crew.paths.root, run)
             if found is None:
                 return NotSent("its terminal is gone", later=False)
-            return keyboard.send(found, message.text, self.launcher.preset, self.crew.clock)
+            how = self.crew.board.read().config.delivery
+            return keyboard.send(
+                found,
+                message.text,
+                self.launcher.preset,
+                self.crew.clock,
+                how.readiness_timeout,
+                patterns=how.readiness_patterns,
+                wanted=lambda: self._is_first(message),
+            )
         except (LizaError, OSError) as error:
             return NotSent(str(error))
 
+    def _is_first(self, message: Message) -> bool:
+        """Whether nobody brought it meanwhile, and nothing more urgent came."""
+        waiting = [one for one in inbox.pending(self.crew.paths, self.agent) if one.stage is Stage.QUEUED]
+        return bool(waiting) and waiting[0].id == message.id
+
     def _came(self, typed: Typed) -> None:
         message = typed.message
+        if isinstance(typed.came, NotSent) and not typed.came.tried:
+            self._keep(message, attempts=message.attempts - 1, carried=False)
+            self._dead = typed.run if not typed.came.later else None
+            return
         if isinstance(typed.came, NotSent):
             self._keep(message, carried=False)
             self.say(f"message {message.id} was not typed: {typed.came.reason}")

@@ -97,7 +97,7 @@ def mail(crew: Crew, state: State, agent: str, facts: SessionFacts | None, watch
     if not waiting or facts is None or facts.standing is not Standing.LIVING:
         return None
     how, directory = state.config.delivery, crew.run_dir(facts.run)
-    reach = delivery.reach(directory, watcher.preset, watcher.screen(directory), how.readiness_patterns)
+    reach = delivery.reach(directory, watcher.preset, watcher.has_terminal(directory))
     return delivering.next_step(waiting, reach, watcher.now, how)
 
 

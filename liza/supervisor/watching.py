@@ -11,7 +11,6 @@ from liza.programs import processes, readiness, session, tmux
 from liza.programs.preset import Preset
 from liza.programs.readiness import Kind, NotReady, Ready
 from liza.programs.rundir import RunDir, runs_of
-from liza.programs.screens import Screen
 from liza.programs.trouble import Trouble, trouble
 from liza.rules.decide import SessionFacts, Standing, holding
 from liza.rules.model import State
@@ -100,10 +99,9 @@ class Watcher:
             since_beat=self.steady - known.beat,
         )
 
-    def screen(self, directory: RunDir) -> Screen | None:
-        """What the session's terminal shows; None where it has none. Raises LizaError."""
-        pane = tmux.pane(self.crew.paths.root, directory.run)
-        return None if pane is None else pane.screen(self.steady)
+    def has_terminal(self, directory: RunDir) -> bool:
+        """Whether the session has a terminal, still. Raises LizaError."""
+        return tmux.pane(self.crew.paths.root, directory.run) is not None
 
     def _look_for_movement(
         self, directory: RunDir, known: SessionMemory, found: session.Living | session.Starting

@@ -338,7 +338,7 @@ def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) ->
 def test_a_program_that_dies_after_a_second_is_reported_dead_and_not_waited_for(crew: Crew) -> None:
     run, pane = crew.python("import time; print('loading', flush=True); time.sleep(1); raise SystemExit(9)")
     began = time.monotonic()
-    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent("the program is dead", later=False)
+    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent("the program is dead", later=False, tried=False)
     assert time.monotonic() - began < keyboard.LIMIT / 2
     assert ended(run).code == 9
 
@@ -527,3 +527,18 @@ def test_an_agent_does_not_sit_down_at_a_terminal(board: verbs.Crew, monkeypatch
     monkeypatch.setenv("LIZA_ROOT", str(board.paths.root))
     with pytest.raises(Refused, match="this is for a person"):
         attach(board, "coder-1")
+
+
+def test_what_a_terminal_shows_is_heard_at_once_and_silence_is_waited_out(crew: Crew) -> None:
+    _, pane = crew.python("import sys, time\nfor line in sys.stdin: time.sleep(0.2); print('heard', flush=True)")
+    with pane.changes() as changed:
+        pane.paste("hello")
+        changed(LONG)
+        pane.enter()
+        while "heard" not in pane.capture():
+            before = time.monotonic()
+            changed(LONG)
+            assert time.monotonic() - before < LONG / 2
+        began = time.monotonic()
+        changed(0.2)
+        assert time.monotonic() - began >= 0.1

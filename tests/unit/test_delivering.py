@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.delivering import File, Later, Message, Missed, Reach, Stage, Tell, Type, in_order, next_step
+from liza.rules.delivering import File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step
 from liza.rules.model import Delivery
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOW = Delivery()
-TERMINAL = Reach("coder-1.1", types=True, idle=True)
-BUSY = Reach("coder-1.1", types=True)
+TERMINAL = Reach("coder-1.1", types=True)
 HOOKED = Reach("coder-1.1", fetches=True)
 DEAF = Reach("coder-1.1")
 
@@ -33,14 +32,9 @@ def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_rea
     assert in_order([low, new, old, urgent, read, startup]) == (startup, urgent, old, new, low)
 
 
-def test_nothing_is_typed_without_a_session_or_into_a_busy_program() -> None:
+def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_moment_from_the_first() -> None:
     assert next_step([message()], None, NOW, HOW) == Later("no session runs: it goes into the next brief")
-    assert next_step([message()], BUSY, NOW, HOW) == Later("the program is busy", 1.0)
-
-
-def test_a_program_that_is_never_idle_costs_tries_and_then_gets_it_in_its_brief() -> None:
-    assert next_step([message()], BUSY, later(30), HOW) == Missed(message())
-    assert isinstance(next_step([message(attempts=3, tried=NOW)], BUSY, later(5), HOW), File)
+    assert next_step([message()], TERMINAL, NOW, HOW) == Type(message())
 
 
 def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
@@ -89,21 +83,18 @@ def test_a_clock_that_was_set_back_holds_nothing_up_for_ever() -> None:
 def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_after_few_tries(
     windows: list[tuple[bool, bool, float]], fetches: bool
 ) -> None:
-    """``windows``: whether the program is idle, whether what was typed is answered, seconds until the next look."""
+    """``windows``: whether it can be typed in, whether what was typed is answered, seconds until the next look."""
     one, now, typed = message(), NOW, 0
     calm = [(False, False, 40.0)] * 12
     for idle, answers, pause in [*windows, *calm]:
-        step = next_step([one], Reach("coder-1.1", fetches=fetches, types=True, idle=idle), now, HOW)
+        step = next_step([one], Reach("coder-1.1", fetches=fetches, types=True), now, HOW)
         match step:
             case Type():
-                assert idle
                 typed += 1
-                one = replace(one, attempts=one.attempts + 1, tried=now, carried=True)
-                if answers:
+                one = replace(one, attempts=one.attempts + 1, tried=now, carried=idle)
+                if idle and answers:
                     one = replace(one, acknowledged=now)
                     break
-            case Missed():
-                one = replace(one, attempts=one.attempts + 1, tried=now, carried=False)
             case File():
                 one = replace(one, stage=Stage.FILED, tried=now)
             case Tell():

@@ -183,7 +183,7 @@ def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() ->
 @pytest.mark.parametrize(
     ("shows", "answer"),
     [
-        ({"alive": False}, NotSent("the program is dead", later=False)),
+        ({"alive": False}, NotSent("the program is dead", later=False, tried=False)),
         ({"program": ("-bash",)}, NotSent("a shell has the terminal: -bash")),
         ({"program": ("/bin/sh", "-i")}, NotSent("a shell has the terminal: /bin/sh -i")),
         ({"person": 1.0}, NotSent("a person is typing into it")),

@@ -1,0 +1,54 @@
+"""Hearing that a file grows: what a program shows in its terminal goes to one as well, and the kernel tells of that."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from liza.programs import processes
+
+MODIFIED = 2
+WHOLE = 0.01  # seconds without another word that make what was drawn whole
+LONGEST = 0.05  # seconds of drawing after which one looks all the same
+
+
+@contextmanager
+def heard(path: Path) -> Iterator[Callable[[float], None]]:
+    """What waits until the file has grown and come to rest, so many seconds at the longest; growth since the last time
+    counts. Where the system does not tell, it waits for as long as it may."""
+    handle = _watch(path)
+    if handle is None:
+        yield time.sleep
+        return
+    try:
+        yield lambda seconds: _wait(handle, seconds)
+    finally:
+        os.close(handle)
+
+
+def _wait(handle: int, seconds: float) -> None:
+    if not processes.readable(handle, seconds):
+        return
+    end = time.monotonic() + LONGEST
+    while processes.readable(handle, WHOLE) and time.monotonic() < end:
+        os.read(handle, 4096)
+        time.sleep(WHOLE / 2)
+
+
+def _watch(path: Path) -> int | None:
+    """A descriptor that can be read once the file grew; None where the system has none to give."""
+    try:
+        system = ctypes.CDLL(None, use_errno=True)
+        handle = int(system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    except (OSError, AttributeError):
+        return None
+    if handle < 0:
+        return None
+    if system.inotify_add_watch(handle, os.fsencode(path), MODIFIED) < 0:
+        os.close(handle)
+        return None
+    return handle
