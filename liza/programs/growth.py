@@ -12,7 +12,7 @@ from pathlib import Path
 from liza.programs import processes
 
 MODIFIED = 2
-WHOLE = 0.01  # seconds without another word that make what was drawn whole
+WHOLE = 0.005  # seconds without another word that make what was drawn whole
 LONGEST = 0.05  # seconds of drawing after which one looks all the same
 
 
@@ -36,7 +36,6 @@ def _wait(handle: int, seconds: float) -> None:
     end = time.monotonic() + LONGEST
     while processes.readable(handle, WHOLE) and time.monotonic() < end:
         os.read(handle, 4096)
-        time.sleep(WHOLE / 2)
 
 
 def _watch(path: Path) -> int | None:

@@ -74,6 +74,16 @@ def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: st
             (place / f"{message.id}.json").rename(place / "done" / f"{message.id}.json")
 
 
+def withdraw(paths: Paths, agent: str, priority: str) -> None:
+    """Take back what was meant for a session that is over. Raises OSError, LizaError."""
+    if not pending(paths, agent):
+        return
+    with _locked(paths, agent) as place:
+        for message in _read_all(place):
+            if message.priority == priority:
+                (place / f"{message.id}.json").unlink()
+
+
 @contextmanager
 def hand_over(paths: Paths, agent: str, run: str, by: str, now: datetime) -> Iterator[tuple[Message, ...]]:
     """What is pending, for whoever can put it before the program: acknowledged when that was done without an error,

@@ -23,11 +23,12 @@ from liza.programs.witnesses import SILENT
 
 LIMIT = 20.0  # seconds for a program to come so far that one can type into it
 APPEARS = 5.0  # seconds for a pasted text to be seen
+DEAF = 2.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
 PERSON = 10.0  # seconds without a key after which a person who is attached is not typing any more
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
 SURE = 0.7
 FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a screen that does not change
-REST, LONGEST_REST = 0.02, 0.1  # seconds between two looks at one that does, longer each time
+REST, MORE_REST, LONGEST_REST = 0.02, 0.002, 0.1  # seconds between two looks at one that does, longer each time
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "csh", "tcsh", "nu", "pwsh", "busybox"})
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -156,8 +157,10 @@ def _do(pane: Terminal, act: Act, changed: Callable[[float], None]) -> None:
             pane.leave_mode()
         case Paste(text):
             pane.paste(text)
+            changed(FIRST_LOOK)
         case Enter():
             pane.enter()
+            changed(FIRST_LOOK)
 
 
 @contextmanager
@@ -215,21 +218,24 @@ def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[A
     """The screen of a program that can be typed into."""
     screen = yield Look(0.0)
     end = screen.time + limit
-    rest = REST
+    rest, hears = REST, None
     for pause in _pauses():
         against = refusal(screen, preset)
         if against is not None and (not against.later or _stands(screen)):
             return against
         wait = against.reason if against is not None else _not_now(screen, preset, patterns)
         if wait is None:
-            return screen
+            hears = hears or screen.time + DEAF
+            if not screen.deaf or screen.time >= min(hears, end):
+                return screen
+            wait, pause = "it shows its prompt and does not listen", FIRST_LOOK
         if screen.time >= end:
             return NotSent(wait)
         if screen.still is not None and screen.still < SILENT:
             # That it has been silent so long is a sign that nothing else tells of.
             pause = min(pause, SILENT - screen.still + REST)
         screen = yield Leave() if screen.in_mode else Look(max(pause, rest), rest)
-        rest = min(rest + REST, LONGEST_REST)
+        rest = min(rest + MORE_REST, LONGEST_REST)
     raise AssertionError("pauses have no end")
 
 

@@ -29,7 +29,8 @@ class Screen:
     ``time`` is the steady clock's, in seconds. ``by_line``: the kernel edits the line, and Enter hands it over;
     None where that cannot be seen. ``program`` are the words of what has the terminal. ``waiting`` is how sure it is,
     from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key,
-    ``still`` how many seconds ago it changed; None where nobody did, or that is not known.
+    ``still`` how many seconds ago it changed; None where nobody did, or that is not known. ``deaf``: the kernel says
+    that nothing waits for keys.
     """
 
     lines: tuple[str, ...]
@@ -43,6 +44,7 @@ class Screen:
     waiting: float = 0.0
     person: float | None = None
     still: float | None = None
+    deaf: bool = False
 
     @property
     def text(self) -> str:

@@ -320,6 +320,7 @@ class Pane:
         living = session.look(self.path)
         alive = isinstance(living, Living) and processes.alive(living.child)
         lines = tuple(said[over + 1 :])
+        found = self.witnesses("\n".join(lines))
         return Screen(
             lines=lines,
             row=int(row),
@@ -329,9 +330,10 @@ class Pane:
             in_mode=mode == "1",
             by_line=_by_line(terminal),
             program=self.program() if alive else (),
-            waiting=witnesses.joined(self.witnesses("\n".join(lines))),
+            waiting=witnesses.joined(found),
             person=_person(said[1:over]),
             still=self.silence(),
+            deaf=any(one.against for one in found),
         )
 
     def witnesses(self, text: str) -> tuple[witnesses.Witness, ...]:
@@ -359,8 +361,10 @@ class Pane:
         would send what stands before it."""
         whole = text if self._takes_pastes() else " ".join(line.strip() for line in text.splitlines() if line.strip())
         path, name = self.path / "paste", f"liza-{self.run}"
-        # A file, for a word of a command may have 16 KB at most.
-        aside.write(path, whole.encode())
+        # A file, for a word of a command may have 16 KB at most. It need not survive anything.
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(whole.encode())
         try:
             # It fills in #{…} in the name.
             load = ("load-buffer", "-b", name, str(path).replace("#", "##"))

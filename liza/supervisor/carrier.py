@@ -102,7 +102,7 @@ class Carrier:
             how = self.crew.board.read().config.delivery
             return keyboard.send(
                 found,
-                message.text,
+                delivering.typed(message, how),
                 self.launcher.preset,
                 self.crew.clock,
                 how.readiness_timeout,

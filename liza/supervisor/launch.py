@@ -71,6 +71,8 @@ class Launcher:
         place = self.crew.paths.slot(slot)
         directory.create(self._record(held, place))
         faults.point("launch", "recorded")
+        # What was to begin an earlier session, and never did, would begin this one a second time.
+        inbox.withdraw(self.crew.paths, agent_of(run), "startup")
         fitted = self.outfit.fit(state, held, directory, place)
         faults.point("launch", "briefed")
         command = self._command(state, held, fitted, directory, place)

@@ -80,3 +80,11 @@ def test_words_that_are_none_and_files_that_are_broken_are_named(paths: Paths) -
     (paths.runs / "coder-1" / "inbox" / f"{one.id}.json").write_text("{")
     with pytest.raises(LizaError, match="cannot be read"):
         inbox.pending(paths, "coder-1")
+
+
+def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
+    inbox.withdraw(paths, "coder-1", "startup")
+    inbox.put(paths, "coder-1", "First run: liza ready", "liza", NOW, "startup")
+    note = inbox.put(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
+    inbox.withdraw(paths, "coder-1", "startup")
+    assert inbox.pending(paths, "coder-1") == (note,)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.delivering import File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step
+from liza.rules.delivering import File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step, typed
 from liza.rules.model import Delivery
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -104,3 +104,10 @@ def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_aft
         now += timedelta(seconds=pause)
     assert typed <= HOW.file_fallback_after_attempts
     assert one.acknowledged is not None or one.stage is Stage.TOLD
+
+
+def test_a_message_says_who_speaks_and_how_to_show_that_it_was_read_and_a_first_prompt_is_left_as_it_is() -> None:
+    asked = "MESSAGE from human (to show that you read it, say: liza ready): t"
+    assert typed(message(), HOW) == asked
+    assert typed(message(), replace(HOW, require_acknowledgment=False)) == "MESSAGE from human: t"
+    assert typed(replace(message(), sender="liza"), HOW) == "t"

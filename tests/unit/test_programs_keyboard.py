@@ -400,3 +400,17 @@ def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_kn
         act = policy.send(Screen(("Welcome",), waiting=0.6, still=0.3, by_line=False))
         assert isinstance(act, Look)
         assert act.after <= witnesses.SILENT - 0.3 + keyboard.REST + 1e-9
+
+
+def test_a_prompt_behind_which_nobody_listens_yet_is_waited_for_a_moment_and_no_longer() -> None:
+    policy = keyboard.typed("hello", PROMPT)
+    next(policy)
+    looks = 0
+    program = Tui()
+    program.extra["deaf"] = True
+    while isinstance(act := policy.send(program.screen()), Look):
+        program.time += act.after
+        looks += 1
+    assert isinstance(act, Paste)
+    assert program.time >= keyboard.DEAF > program.time - 2 * keyboard.FIRST_LOOK
+    assert looks > 10
