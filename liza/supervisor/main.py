@@ -48,6 +48,8 @@ def supervise(
     choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
     presets.need(choice.preset)
     say = _to_whoever_listens(say)
+    if choice.preset.lacks:
+        say(f"{choice.preset.name}: {choice.preset.lacks}")
     supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say, terminal=terminal)
     # Before the first thing that it would have to take back.
     _hear_signals(supervisor)

@@ -42,7 +42,7 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_its_end_in_status(b
     assert supervisor.stop() == 0
 
 
-@pytest.mark.parametrize("program", ["gemini", "opencode", "codex", "pi"])
+@pytest.mark.parametrize("program", ["gemini", "opencode", "codex", "pi", "vibe", "qwen"])
 def test_a_model_that_fails_for_ever_is_cut_off_and_named(begin: Begin, program: str) -> None:
     scene = begin([program], WORK, Fault(500, message="the server is on fire"), answer_timeout=20)
     scene.crew.add("one")
@@ -54,7 +54,7 @@ def test_a_model_that_fails_for_ever_is_cut_off_and_named(begin: Begin, program:
     assert scene.crew.living() == []
 
 
-@pytest.mark.parametrize("program", ["gemini", "copilot"])
+@pytest.mark.parametrize("program", ["gemini", "copilot", "opencode", "qwen", "vibe"])
 def test_a_program_whose_tools_are_all_denied_ends_well_and_its_task_is_blocked(begin: Begin, program: str) -> None:
     scene = begin([program], turns(Shell("touch one.txt"), Say("All done.")), permissions="confined")
     scene.crew.add("one")

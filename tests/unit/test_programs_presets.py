@@ -409,8 +409,8 @@ SAID = [
     ),
     (
         "copilot",
-        '{"type":"session.error","data":{"errorType":"rate_limit","message":"429: try again in 3600s","statusCode":429}}',
-        ("quota", "429: try again in 3600s", 3600, False),
+        '{"type":"session.error","data":{"errorType":"rate_limit","message":"429: try again in 9s","statusCode":429}}',
+        ("quota", "429: try again in 9s", 9, False),
     ),
     (
         "copilot",
