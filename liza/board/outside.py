@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.board.document import Document
+from liza.board.document import Document, Part
 from liza.rules.model import Agent, Entry, State, Task
 
 _LEASES: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
@@ -17,6 +17,11 @@ _PEOPLES: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
 ) | {"rescope_reason"}
 """Fields of a task that people write; in all others the crew's later word counts."""
+
+
+_SECTION: Final = re.compile(r"^([a-z_]+):", re.MULTILINE)
+_GROWN: Final = frozenset(("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes"))
+"""Sections that a board may be without until something happens; from these nothing is lost in an old copy."""
 
 
 def torn(known: Document, found: Document) -> bool:
@@ -28,6 +33,43 @@ def torn(known: Document, found: Document) -> bool:
     names = [(part.section, part.key) for part in found.parts]
     all_names = [(part.section, part.key) for part in known.parts]
     return len(names) < len(all_names) and names == all_names[: len(names)]
+
+
+def cut_off(base: Document | None, known: Document, found: Document) -> bool:
+    """Whether ``found``, made on an earlier board, lacks its end. ``base`` is that board, where it is still kept.
+
+    Without it only what is missing behind all that is there can tell: whole sections, or entries of the last one.
+    """
+    if base is not None:
+        return torn(base, found)
+    here = _SECTION.findall(found.text)
+    there = [one for one in _SECTION.findall(known.text) if one in here or one not in _GROWN]
+    if here != there[: len(here)]:
+        return False
+    if len(here) < len(there):
+        return True
+    end, whole = _section(found.text, here[-1]), _section(known.text, here[-1])
+    if whole.startswith(end) and len(end) < len(whole):
+        return True
+    if known.is_whole or found.is_whole:
+        return known.text.endswith("\n") and not found.text.endswith("\n")
+    return _ends_early([one for one in found.parts if one.section == here[-1]], known)
+
+
+def _section(text: str, name: str) -> str:
+    """The lines of a section, to the next one."""
+    begins = [(found[1], found.start()) for found in _SECTION.finditer(text)]
+    ends = [*(start for _, start in begins[1:]), len(text)]
+    return next(text[start:end] for (one, start), end in zip(begins, ends, strict=True) if one == name)
+
+
+def _ends_early(last: list[Part], known: Document) -> bool:
+    """Whether the last section stops before, or within, an entry that the newest board has there."""
+    there = [part for part in known.parts if part.section == last[-1].section]
+    if len(last) > len(there) or [one.key for one in last] != [one.key for one in there[: len(last)]]:
+        return False
+    end, whole = last[-1].text, there[len(last) - 1].text
+    return len(last) < len(there) or (len(end) < len(whole) and whole.startswith(end))
 
 
 def difference(known: str, found: str) -> str:

@@ -226,12 +226,31 @@ class Settler:
         if last is not None and found.state.revision < last.revision and self._never_came(sealed, last):
             self._void(last)
         known = self._newest(remembered[2])
-        if known is not None and found.state.revision >= known.state.revision and outside.torn(known, found):
+        if known is not None and self._is_cut(known, found, digest):
             self._data, self._digest, self._document = remembered
             if patient:
                 raise _Unsettled("torn")
             raise self._torn(known, found)
         return self._record(found, known, sealed)
+
+    def _is_cut(self, known: Document, found: Document, digest: str) -> bool:
+        """Whether the end of an edit is missing: of the newest board, or of an old copy, which is whole where the
+        journal knows its bytes."""
+        if found.state.revision >= known.state.revision:
+            return outside.torn(known, found)
+        for record in journal.newest(self._places.journal):
+            if record.revision == found.state.revision and record.sha256 == digest:
+                return False
+            if record.revision < found.state.revision:
+                break
+        return outside.cut_off(self._base(found, known), known, found)
+
+    def _base(self, found: Document, known: Document) -> Document | None:
+        """The board that an old copy was made of, where it still waits in the spool."""
+        for revision, text in self._spool.texts():
+            if revision == found.state.revision:
+                return document.read(text, known=known)
+        return None
 
     def _never_came(self, sealed: Seal | None, last: Record) -> bool:
         """Whether a kill kept the newest revision of the journal from the board that was then edited, or from being
@@ -292,16 +311,13 @@ class Settler:
             if record.revision <= found.state.revision:
                 break
             later.append(record)
-        base = None
-        for revision, text in self._spool.texts():
-            if revision == found.state.revision:
-                base = document.read(text, known=known).state
+        base = self._base(found, known)
         named = frozenset(record.task for record in later if record.task)
         numbers = tuple(sorted(record.revision for record in later))
         if set(range(found.state.revision + 1, known.state.revision + 1)) - set(numbers):
             # The journal does not tell all that happened since: what the crew did may have been to any task.
             named = frozenset(task.id for task in (*known.state.tasks, *found.state.tasks))
-        return outside.put_forward(base, known.state, found.state, named), numbers
+        return outside.put_forward(base.state if base else None, known.state, found.state, named), numbers
 
     def _judged(self, known: Document | None, made: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
         from liza.rules import transitions

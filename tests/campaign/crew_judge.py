@@ -102,7 +102,8 @@ def _own_doing(world: World, problem: str) -> bool:
     if problem.startswith("history: it lacks"):
         return all(one in world.unsaid or _behind_a_hole(world, one) for one in numbers)
     if problem.startswith("history: it has"):
-        return numbers <= world.unsaid
+        # Taken from the spool while a recorder had it in hand, it is in the history, and the next one knows of none.
+        return numbers <= world.unsaid | world.unspooled
     return False
 
 

@@ -19,7 +19,7 @@ from liza.board import journal, lock, seal, steps
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused
-from liza.rules.model import Agent, HumanNote, State, Status, Task
+from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -336,6 +336,43 @@ def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(boa
     last = journal.last(paths.journal)
     assert last is not None
     assert last.overwrote == (2, 3)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["its own revision waits in the spool", "it is in the history"])
+def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_happened_to_them(
+    board: Board, paths: Paths, kept: bool
+) -> None:
+    """An editor that saves an old buffer and dies of it, or a disk that was full: at every line it may have stopped."""
+    with board.transaction("coder-1", "claim", task="t1") as tx:
+        event = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.1")
+        tasks = tuple(replace(task, history=(event, replace(event, event="resume"))) for task in tx.state.tasks)
+        tx.state = replace(tx.state, tasks=tasks, config=replace(tx.state.config, grace=7))
+        tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
+    old = board.raw()
+    say(board, "first")
+    with board.transaction("planner-1", "task add", task="t3") as tx:
+        tx.state = replace(tx.state, tasks=(*tx.state.tasks, replace(tx.state.tasks[1], id="t3")))
+    known = board.read()
+    if not kept:
+        board.spool.drop(3)
+    bytes_of = {file: file.read_bytes() for file in (paths.seal, paths.journal, *paths.spool.iterdir())}
+    lines = old.splitlines(keepends=True)
+    for number in range(5, len(lines)):
+        shutil.rmtree(paths.spool)
+        paths.spool.mkdir()
+        for file, data in bytes_of.items():
+            file.write_bytes(data)
+        paths.state.write_text("".join(lines[:number]))
+        os.utime(paths.state, (1, 1))
+        fresh = Board(paths, FakeClock())
+        try:
+            state = fresh.read()
+        except (BoardUnreadable, BoardInconsistent):
+            continue
+        assert {task.id for task in state.tasks} == {"t1", "t2", "t3"}, number
+        assert [task.history for task in state.tasks] == [task.history for task in known.tasks], number
+        assert state.agents == known.agents, number
+        assert (state.config, messages(state)) == (known.config, ["first"]), number
 
 
 def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(board: Board, paths: Paths) -> None:
