@@ -391,6 +391,9 @@ def remove_board(world: World) -> str:
 
 def remove_worktree(world: World) -> str:
     slot = _slot(world)
+    # At once, as far as git is concerned: an agent at work would commit that half of the files is gone.
+    with suppress(OSError):
+        (slot / ".git").write_text("gitdir: /nowhere\n")
     shutil.rmtree(slot, ignore_errors=True)
     return slot.name
 
