@@ -23,7 +23,7 @@ from liza.programs.witnesses import SILENT
 
 LIMIT = 20.0  # seconds for a program to come so far that one can type into it
 APPEARS = 5.0  # seconds for a pasted text to be seen
-DEAF = 2.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
+DEAF = 10.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
 PERSON = 10.0  # seconds without a key after which a person who is attached is not typing any more
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
 SURE = 0.7

@@ -21,6 +21,7 @@ S = Status
 CRASH_WINDOW = 300.0
 MOST_CRASHES_IN_WINDOW = 3
 LONGEST_BACKOFF = 300.0
+LOOK_AT_START = 1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
 UNUSABLE = 5
 """The exit code of a supervisor whose program nobody can use before a person did something."""
 _NO_EVIDENCE = Evidence()
@@ -38,8 +39,8 @@ class Standing(StrEnum):
 class SessionFacts:
     """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock.
 
-    ``never`` says why it is not going to be ready; ``needs_person``: nor would the next one be. ``unanswered`` is how
-    long its model has given nothing but what ``trouble`` says, or nothing at all.
+    ``never`` says why it is not going to be ready; ``needs_person``: nor would the next one be. ``terminal``: it has
+    one. ``unanswered`` is how long its model has given nothing but what ``trouble`` says, or nothing at all.
     """
 
     run: str
@@ -47,6 +48,7 @@ class SessionFacts:
     ready: bool = False
     never: str | None = None
     needs_person: bool = False
+    terminal: bool = False
     unanswered: float = 0.0
     trouble: str | None = None
     since_start: float = 0.0
@@ -287,6 +289,7 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
         waits.append(at.mail.seconds)
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)
+        waits += [LOOK_AT_START] if session.terminal else []
     return Wait(f"{session.run} is at work", min(waits))
 
 

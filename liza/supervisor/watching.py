@@ -91,6 +91,7 @@ class Watcher:
             ready=isinstance(stands, Ready),
             never=stands.reason if isinstance(stands, NotReady) else None,
             needs_person=isinstance(stands, NotReady) and stands.kind in HOPELESS,
+            terminal=pane is not None,
             unanswered=self._unanswered(known, since_start),
             trouble=said.words if said else None,
             since_start=since_start,
