@@ -1,0 +1,111 @@
+"""What a supervisor does about programs that cannot be used, models that do not answer, money, and messages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import decide, taking, working
+from liza.rules.decide import SessionFacts, Situation, Standing
+from liza.rules.delivering import File, Later, Message, Type
+from liza.rules.model import State
+from tests.unit.boards import NOW, board, claimed, task
+
+MESSAGE = Message(id="m", priority="urgent", text="t", sender="human", created=NOW)
+
+
+def at(state: State, **facts: Any) -> decide.Action:
+    return decide.decide(Situation(agent="coder-1", state=state, now=NOW, **facts))
+
+
+def living(run: str, **facts: Any) -> SessionFacts:
+    return SessionFacts(run=run, standing=Standing.LIVING, **{"ready": True, **facts})
+
+
+def ended(state: State, run: str, event: str) -> State:
+    return working.session_over(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
+
+
+def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
+    state, run = claimed(board(task()))
+    state = ended(state, run, "unusable")
+    assert at(state, unusable="not logged in") == decide.LetGo(run)
+    assert at(taking.stop(state, "task-1", run, NOW), unusable="not logged in") == decide.Exit(5, "not logged in")
+    assert at(board(), unusable="not logged in") == decide.Exit(5, "not logged in")
+
+
+@pytest.mark.parametrize("event", taking.TOLD_ONLY)
+def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(event: str) -> None:
+    state, run = claimed(board(task()))
+    after = ended(state, run, event)
+    found = after.task("task-1")
+    assert found is not None
+    assert (found.idle_sessions, found.failed_by) == (0, ())
+    resumed, _ = taking.resume(after, "task-1", run, NOW)
+    gone_on = resumed.task("task-1")
+    assert gone_on is not None
+    assert gone_on.iteration == 1
+    assert taking.goes_on(gone_on)
+
+
+def test_a_session_after_a_crash_does_not_go_on_with_the_conversation_that_crashed() -> None:
+    state, run = claimed(board(task()))
+    crashed = ended(ended(state, run, "quota"), run, "crash").task("task-1")
+    assert crashed is not None
+    assert not taking.goes_on(crashed)
+
+
+def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:
+    state, run = claimed(board(task()))
+    state = ended(state, run, "quota")
+    held = state.task("task-1")
+    assert held is not None
+    half = timedelta(seconds=state.config.lease_duration / 2)
+    late = state.with_task(replace(held, lease_expires=NOW + half - timedelta(seconds=1)))
+    assert at(late, rest=3600.0) == decide.Renew(run)
+    waits = at(state, rest=3600.0)
+    assert isinstance(waits, decide.Wait)
+    assert waits.seconds is not None
+    assert waits.seconds < state.config.lease_duration
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        (
+            {"never": "the program shows its trust dialog", "needs_person": True},
+            ("the program shows its trust dialog", True),
+        ),
+        ({"never": "silent", "ready": False}, ("silent", False)),
+        ({"unanswered": 301.0, "trouble": "500"}, ("no answer from its model for 301 s: 500", False)),
+        ({"unanswered": 301.0}, ("no answer from its model for 301 s", False)),
+    ],
+)
+def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
+    facts: dict[str, Any], wanted: tuple[str, bool]
+) -> None:
+    state, run = claimed(board(task()))
+    assert at(state, session=living(run, **facts)) == decide.StopSession(run, *wanted)
+    assert isinstance(at(state, session=living(run, unanswered=299.0)), decide.Wait)
+
+
+def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
+    state, run = claimed(board(task()))
+    assert at(state, session=living(run), overspent="too much") == decide.Pause("too much")
+    paused = at(state, session=living(run), overspent="too much", signals=("PAUSE",))
+    assert paused == decide.StopSession(run, "stop")
+    assert at(board(task()), overspent="too much") == decide.Pause("too much")
+    assert isinstance(at(board(task()), overspent="too much", signals=("PAUSE",)), decide.Wait)
+
+
+def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
+    state, run = claimed(board(task()))
+    for step in (Type(MESSAGE), File(MESSAGE)):
+        assert at(state, session=living(run), mail=step) == decide.Deliver(run, step)
+    waits = at(state, session=living(run), mail=Later("busy", 0.5))
+    assert isinstance(waits, decide.Wait)
+    assert waits.seconds == 0.5
+    assert isinstance(at(state, session=living(run), mail=Later("busy")), decide.Wait)
