@@ -230,7 +230,7 @@ def writing(name, content):
 shim.write = writing
 if {when!r} == "first":
     die({name!r}, "first")
-shim.main(sys.argv[1], int(sys.argv[2]))
+shim.main(*sys.argv[1:])
 """
 SHIM_POINTS = [
     ("session.json", "first", 1),
