@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import aside, ends, ledger, session, tmux, usage
+from liza.programs import aside, ends, ledger, said, session, tmux, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
 from liza.programs.trouble import Trouble, trouble
@@ -70,8 +70,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     if isinstance(found, session.Living | session.Starting | session.Never):
         return Came(directory.run, "stopped", "its program was never started")
     reason = halt.reason if halt else None
-    said = _trouble(crew, directory, preset)
-    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason, said):
+    found_trouble = _trouble(crew, directory, preset)
+    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason, found_trouble):
         case ends.Halted(why) if why in ends.ON_PURPOSE:
             return Came(directory.run, "stopped" if why == STOP else "finished", why)
         case ends.Finished():
@@ -136,7 +136,7 @@ def _moved(crew: Crew, directory: RunDir) -> bool:
 def _last_lines(directory: RunDir) -> str:
     """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
     own = _BRIEF_END.split(directory.last_said())[-1]
-    lines = [line.strip() for line in own.splitlines() if line.strip()]
+    lines = list(said.lines(own))
     return " / ".join(lines[-3:])[:400] or "It said nothing."
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ends, usage
+from liza.programs import ends, said, usage
 from liza.programs.preset import Failure, Usage
 from liza.programs.session import Ended, Vanished
 from liza.programs.trouble import Trouble, trouble
@@ -119,6 +119,18 @@ def test_a_budget_is_reached_by_what_was_told_and_by_time(budget: Budget, wanted
     ]
     assert over(budget, found, "a", "s") == wanted
     assert over(budget, found, "a", "another") in (None, wanted)
+
+
+def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
+    printed = [
+        '{"type":"turn.completed","usage":{"input_tokens":10}}',
+        '{"type":"item","item":{"type":"agent_message","text":"I may not write here.\\nSorry."}}',
+        '{"type":"result","message":{"content":[{"type":"text","text":"Done"}]}}',
+        "plain words",
+        "{ not json",
+    ]
+    said_lines = list(said.lines("\n".join(printed)))
+    assert said_lines == ["I may not write here.", "Sorry.", "Done", "plain words", "{ not json"]
 
 
 QUOTA = Failure(

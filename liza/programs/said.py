@@ -1,0 +1,40 @@
+"""The last words of a program for a person: of events that are meant for machines only what somebody said in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+SPOKEN = ("text", "message", "result", "content", "error", "detail")
+"""Keys under which programs put what the model, or they themselves, say."""
+
+
+def lines(text: str) -> Iterator[str]:
+    """What was said, line by line; an event that says nothing is left out."""
+    for line in text.splitlines():
+        event = _event(line)
+        for one in (line,) if event is None else _spoken(event):
+            yield from filter(None, map(str.strip, one.splitlines()))
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _spoken(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _spoken(one)
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key in SPOKEN and isinstance(one, str):
+                yield one
+            else:
+                yield from _spoken(one)
