@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from liza.programs import processes
 from tests.journeys.crews import BIN, Crew, started
 
@@ -24,6 +26,7 @@ def _lapsed(crew: Crew) -> None:
     crew.wait(over, "the end of the lease")
 
 
+@pytest.mark.campaign
 def test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")

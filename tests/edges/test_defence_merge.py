@@ -16,6 +16,7 @@ def _approved(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("point", ["merge.begun", "merge.advanced"])
+@pytest.mark.campaign
 def test_a_merger_killed_when_integration_had_moved_has_merged_once(tmp_path: Path, point: str) -> None:
     with started(tmp_path) as crew:
         _approved(crew)

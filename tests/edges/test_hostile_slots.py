@@ -87,6 +87,7 @@ CORE = ("git file to another repository", "commondir of the slot", "worktrees ar
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in CORE else (pytest.mark.campaign,)) for name in LEADS]
 )
+@pytest.mark.campaign
 def test_nothing_is_written_where_a_link_or_a_file_of_an_agent_leads(place: Place, name: str) -> None:
     LEADS[name](place)
     canary = fingerprint(place.elsewhere)

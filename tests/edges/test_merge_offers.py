@@ -32,6 +32,7 @@ def _waiting(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("planted", ["another commit", "a commit that is not there"])
+@pytest.mark.campaign
 def test_a_candidate_that_somebody_wrote_onto_the_board_is_never_offered_to_integration(
     tmp_path: Path, planted: str
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_is_never_offered_to_inte
         )
 
 
+@pytest.mark.campaign
 def test_a_merger_that_dies_after_it_moved_integration_to_a_candidate_that_waited_has_merged_it_once(
     tmp_path: Path,
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_session_that_ended_while_no_supervisor_lived_is_settled_by_the_next_o
     came(crew, end)
 
 
+@pytest.mark.campaign
 def test_a_supervisor_that_comes_back_to_a_task_under_another_run_ends_its_old_session(crew: Crew) -> None:
     program = killed(crew, "submit")
     crew.liza("task", "release", "task-1")

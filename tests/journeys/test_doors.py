@@ -193,6 +193,7 @@ def test_a_bad_task_leaves_no_trace_of_itself_nor_of_the_good_ones_beside_it(
     assert board(crew) == before
 
 
+@pytest.mark.campaign
 def test_task_texts_may_hold_quotes_the_end_of_a_brief_and_200_kb(crew: Path) -> None:
     odd = 'it\'s "$(touch /tmp/x)" `y` <!-- liza:end run=coder-1.1 --> \t ünïcode 日本\n# no comment\n- no: item'
     tasks = json.dumps([{"id": "odd", "description": odd, "scope": "x" * 200_000, "draft": True}])
@@ -321,6 +322,7 @@ def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be
     assert "next: liza restore --last-good" in done.stderr
 
 
+@pytest.mark.campaign
 def test_exactly_one_of_several_claimers_gets_the_task_and_is_told_until_when(crew: Path) -> None:
     claimers = [
         subprocess.Popen(
@@ -363,6 +365,7 @@ def test_programs_are_listed_with_whether_they_are_here(crew: Path) -> None:
     assert "script" in {row["name"] for row in rows}
 
 
+@pytest.mark.campaign
 def test_a_coders_changes_are_shown_before_they_are_committed_and_after(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     place = (crew / ".worktrees" / "t1").resolve()
@@ -403,6 +406,7 @@ def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_
     assert (code, "state.yaml has no goal" in told, "liza restore --last-good" in told) == (7, True, True)
 
 
+@pytest.mark.campaign
 def test_a_command_under_the_lock_keeps_others_out_and_gives_its_exit_code(crew: Path) -> None:
     assert say(["lock", "--", "sh", "-c", "exit 7"], crew).returncode == 7
     assert say(["lock", "--", "sh", "-c", "kill -9 $$"], crew).returncode == 137
@@ -456,6 +460,7 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     assert json.loads(ok(["restore", "--last-good", "--json"], crew))["result"] == "unchanged"
 
 
+@pytest.mark.campaign
 def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_alone(crew: Path) -> None:
     (crew / "mine.txt").write_text("mine\n")
     git(crew, "add", "-A")
@@ -467,6 +472,7 @@ def test_sync_brings_a_persons_commit_into_integration_and_leaves_the_checkout_a
     assert json.loads(ok(["sync", "--json"], crew))["result"] == "unchanged"
 
 
+@pytest.mark.campaign
 def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_it(crew: Path) -> None:
     followed = {"status": ["status", "--watch", "--json"], "history": ["history", "-f", "--json"]}
     processes = {
@@ -486,6 +492,7 @@ def test_who_follows_sees_the_first_state_and_then_each_change_and_ctrl_c_ends_i
     assert [process.wait(timeout=60) for process in processes.values()] == [130, 130]
 
 
+@pytest.mark.campaign
 def test_the_output_of_a_run_is_shown_from_its_end_and_followed_into_the_next_run(crew: Path) -> None:
     ok(["claim", "t1", "--agent", "coder-1"], crew)
     runs = crew / ".liza" / "run" / "coder-1"
@@ -698,6 +705,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.campaign
 def test_a_hook_that_was_planted_is_told_while_it_is_there_and_not_when_it_is_gone_though_no_crew_looks(
     crew: Path, here: Here
 ) -> None:

@@ -12,6 +12,7 @@ from tests.campaign.consistency import problems
 from tests.journeys.crews import APPROVE, BIN, WORK, started
 
 
+@pytest.mark.campaign
 def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = crew.work_by_hand("task-1")
@@ -28,6 +29,7 @@ def test_a_board_edited_to_say_approved_moves_integration_nowhere_and_is_told(tm
         assert crew.git("rev-parse", "integration") == before
 
 
+@pytest.mark.campaign
 def test_an_agent_that_deletes_its_worktree_is_a_crash_and_the_next_session_finds_it_laid_out_again(
     tmp_path: Path,
 ) -> None:
@@ -49,6 +51,7 @@ def test_an_agent_that_deletes_its_worktree_is_a_crash_and_the_next_session_find
         assert "crash" in [event.event for event in task.history]
 
 
+@pytest.mark.campaign
 def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         there = crew.work_by_hand("task-1")
@@ -60,6 +63,7 @@ def test_a_commit_that_is_not_on_the_tasks_branch_is_refused_with_the_way_back(t
         crew.liza("submit", cwd=there)
 
 
+@pytest.mark.campaign
 def test_an_up_that_is_killed_with_9_takes_its_supervisors_and_their_sessions_along(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.add("task-1")
@@ -96,6 +100,7 @@ def test_what_is_no_text_is_refused_at_the_door_and_the_board_stays_as_it_was(tm
         assert crew.paths.state.read_bytes() == before
 
 
+@pytest.mark.campaign
 def test_an_edit_from_outside_that_overwrote_something_stands_in_status_and_in_the_log_of_alerts(
     tmp_path: Path,
 ) -> None:
@@ -275,6 +280,7 @@ def test_a_persons_own_commit_on_integration_is_told_until_they_say_that_it_is_t
         crew.wait(lambda _: "moved outside" not in str(crew.json("status")["alerts"]), "the end of the alarm")
 
 
+@pytest.mark.campaign
 def test_a_slot_that_was_deleted_and_whose_owner_file_says_nonsense_is_put_right_by_the_doctor(tmp_path: Path) -> None:
     with started(tmp_path) as crew:
         crew.work_by_hand("task-1")

@@ -89,8 +89,9 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
     assert supervisor.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_model_that_answers_errors_for_ever_is_cut_off_with_what_it_said(tmp_path: Path) -> None:
-    with started(tmp_path, answer_timeout=1) as crew:
+    with started(tmp_path, answer_timeout=3) as crew:
         crew.add("task-1")
         program = modelled(
             crew,
@@ -151,6 +152,7 @@ def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_th
 
 
 @pytest.mark.parametrize("told", [True, False])
+@pytest.mark.campaign
 def test_a_program_that_is_not_there_stops_up_before_anything_is_claimed_or_after(crew: Crew, told: bool) -> None:
     crew.add("task-1")
     program = modelled(crew, WORK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from liza.programs import session
 from tests.journeys.crews import LIMIT, WORK, Crew
 
@@ -69,6 +71,7 @@ def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_
     assert "crash" not in crew.heard("task-1")
 
 
+@pytest.mark.campaign
 def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     program = crew.script(
@@ -96,6 +99,7 @@ def why(crew: Crew, agent: str) -> str:
     return str(next(row["why"] for row in crew.json("status")["agents"] if row["id"] == agent))
 
 
+@pytest.mark.campaign
 def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed(crew: Crew) -> None:
     crew.add("task-1", "task-2")
     crew.gate("gate")
@@ -117,6 +121,7 @@ def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed
     assert crew.status("task-2") == "CLAIMED"
 
 
+@pytest.mark.campaign
 def test_an_abort_file_stops_every_session_and_every_supervisor(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

@@ -152,6 +152,7 @@ def merged_by_hand(crew: Crew) -> None:
     crew.liza("merge")
 
 
+@pytest.mark.campaign
 def test_a_purge_gives_the_repository_back_as_it_was_once_everything_is_merged(tmp_path: Path) -> None:
     crew = begun(tmp_path)
     (crew.root / "mine.txt").write_text("not committed\n")
@@ -211,6 +212,7 @@ def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Cre
     assert crew.living() == []
 
 
+@pytest.mark.campaign
 def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: Crew) -> None:
     program = crew.script("agent", "exit 0\n")
     alone = ("up", "-d", "--planners", "0", "--reviewers", "0", "--program", program)
@@ -239,6 +241,7 @@ def test_purge_keeps_the_specs_that_a_person_wrote_and_says_where(tmp_path: Path
         assert (crew.root / ".worktrees" / "mine.txt").read_text() == "a person's own\n"
 
 
+@pytest.mark.campaign
 def test_a_program_is_proved_by_a_small_task_of_which_nothing_stays(crew: Crew, tmp_path: Path) -> None:
     works = crew.script("works", 'echo done > proof.txt\ngit add -A\ngit commit -q -m "$PWD"\nliza submit\n')
     gives_up = crew.script("gives-up", "exit 3\n")

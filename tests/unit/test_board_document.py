@@ -456,7 +456,7 @@ def typed(state: State, way: int) -> str:
     return end.join(lines) + ("" if way & 16 else end)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(STATES, STATES, st.integers(0, 31))
 def test_any_board_becomes_any_other_and_every_comment_of_what_stays_stays(
     before: State, after: State, way: int

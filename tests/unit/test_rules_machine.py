@@ -232,4 +232,4 @@ class TestCrew(Crew.TestCase):
         assert set(Status) - {Status.DRAFT, Status.SUPERSEDED, Status.ABANDONED} <= REACHED
 
 
-TestCrew.settings = settings(max_examples=40, stateful_step_count=80, deadline=None)
+TestCrew.settings = settings(max_examples=20, stateful_step_count=80, deadline=None)
