@@ -107,6 +107,10 @@ class Terminal(Protocol):
         """Press Enter."""
         ...
 
+    def is_alive(self) -> bool:
+        """Whether its program lives, asked of the system alone: it costs nothing."""
+        ...
+
 
 class Clock(Protocol):
     """A clock that nobody can set."""
@@ -140,6 +144,9 @@ def send(
                 if not wanted():
                     return NotSent("it is not for this moment any more", tried=False)
                 begun = True
+            if isinstance(act, Paste | Enter) and not pane.is_alive():
+                # It may have died since the last look.
+                return NotSent("the program is dead", later=False, tried=False)
             _do(pane, act, changed)
             try:
                 act = policy.send(pane.screen(clock.monotonic()))
@@ -218,7 +225,7 @@ def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[A
     """The screen of a program that can be typed into."""
     screen = yield Look(0.0)
     end = screen.time + limit
-    rest, hears = REST, None
+    rest, hears, before = REST, None, None
     for pause in _pauses():
         against = refusal(screen, preset)
         if against is not None and (not against.later or _stands(screen)):
@@ -226,9 +233,12 @@ def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[A
         wait = against.reason if against is not None else _not_now(screen, preset, patterns)
         if wait is None:
             hears = hears or screen.time + DEAF
-            if not screen.deaf or screen.time >= min(hears, end):
+            deaf = screen.deaf and screen.time < min(hears, end)
+            # By the kernel alone, it has to say so twice: what was drawn right before it listened is shown later.
+            if not deaf and (screens.shows_prompt(screen, preset.ready_prompt) or screen.lines == before):
                 return screen
-            wait, pause = "it shows its prompt and does not listen", FIRST_LOOK
+            wait, pause = "it shows its prompt and does not listen" if deaf else "it only begins to listen", FIRST_LOOK
+            before = screen.lines
         if screen.time >= end:
             return NotSent(wait)
         if screen.still is not None and screen.still < SILENT:

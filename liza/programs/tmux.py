@@ -288,6 +288,11 @@ class Pane:
             return False
         return not self._said("has-session", "-t", self.target.rstrip(":")).returncode
 
+    def is_alive(self) -> bool:
+        """Whether the program in it lives."""
+        living = session.look(self.path)
+        return isinstance(living, Living) and processes.alive(living.child)
+
     def is_dead(self) -> bool:
         """Whether the shim in it has ended. Whether the program has: see ``session.look``."""
         return self.ask("display-message", "-p", "-t", self.target, "#{pane_dead}") == ["1"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import platform
 import re
+import select
 import stat
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -39,6 +41,8 @@ _CALLS: dict[str, dict[str, frozenset[int]]] = {
         "epoll": frozenset({22, 441}),
     },
 }
+_POLLED = struct.Struct("ihh")
+_MOST_ASKED = 1024  # descriptors
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
 _GOES_ON = re.compile(r"([,;:\-–—(\[{]|\w)$")
 
@@ -124,32 +128,32 @@ def _thread(pid: int, thread: Path, from_terminal: bool) -> Doing:
     return _by_channel(pid, thread, from_terminal) if call is None else _by_call(pid, call, from_terminal)
 
 
-def _call(thread: Path) -> tuple[str, int] | None:
-    """Which of the calls that wait for input the thread is in, and its first argument; empty for any other call.
+def _call(thread: Path) -> tuple[str, int, int] | None:
+    """Which of the calls that wait for input the thread is in, and its first two arguments; empty for any other call.
 
     None where the system does not tell.
     """
     table = _CALLS.get(platform.machine())
     try:
-        number, first = (thread / "syscall").read_text().split()[:2]
+        number, first, second = (thread / "syscall").read_text().split()[:3]
     except (OSError, ValueError):
         # Only who may trace a process is told; and "running" is a single word.
         return None
     if table is None:
         return None
     name = next((name for name, numbers in table.items() if int(number) in numbers), "")
-    return name, int(first, 16)
+    return name, int(first, 16), int(second, 16)
 
 
-def _by_call(pid: int, call: tuple[str, int], from_terminal: bool) -> Doing:
-    name, first = call
+def _by_call(pid: int, call: tuple[str, int, int], from_terminal: bool) -> Doing:
+    name, first, second = call
     if name == "read":
         return Doing.READS if _is_input(_target(pid, first), from_terminal) else Doing.OTHER
     if name == "epoll":
         watched = [_target(pid, handle) for handle in _watched(pid, first)]
-    elif name == "poll" or (name == "select" and first):
-        # A select over no descriptor is a way to sleep.
-        watched = list(_all_open(pid))
+    elif name in ("poll", "select"):
+        # What it has open says little: who waits for a child's output has a terminal, too.
+        watched = [_target(pid, handle) for handle in _asked(pid, name, first, second)]
     else:
         return Doing.OTHER
     if not any(_is_input(one, from_terminal) for one in watched):
@@ -176,9 +180,21 @@ def _target(pid: int, handle: int) -> str:
         return ""
 
 
-def _all_open(pid: int) -> Iterator[str]:
-    for handle in (PROC / str(pid) / "fd").iterdir():
-        yield _target(pid, int(handle.name))
+def _asked(pid: int, name: str, first: int, second: int) -> Iterator[int]:
+    """The descriptors of a poll or a select that are waited for to be read, out of the memory of the process: whoever
+    is told of its calls may look there. Raises OSError."""
+    with (PROC / str(pid) / "mem").open("rb", buffering=0) as memory:
+        if name == "poll":
+            memory.seek(first)
+            said = memory.read(min(second, _MOST_ASKED) * _POLLED.size)
+            for handle, events, _ in _POLLED.iter_unpack(said[: len(said) // _POLLED.size * _POLLED.size]):
+                if handle >= 0 and events & select.POLLIN:
+                    yield handle
+        elif first and second:
+            # A select over no descriptor is a way to sleep.
+            memory.seek(second)
+            for number, byte in enumerate(memory.read((min(first, _MOST_ASKED) + 7) // 8)):
+                yield from (8 * number + bit for bit in range(8) if byte >> bit & 1)
 
 
 def _watched(pid: int, epoll: int) -> list[int]:

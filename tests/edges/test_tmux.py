@@ -393,6 +393,7 @@ def test_a_prompt_on_the_screen_is_readiness_and_so_is_a_program_that_reads_its_
 
 WAITS = {
     "select": "import select; select.select([0], [], [])",
+    "poll": "import select; p = select.poll(); p.register(0, select.POLLIN); p.poll()",
     "epoll": "import select; e = select.epoll(); e.register(0, select.EPOLLIN); e.poll()",
     "a thread": "import threading; threading.Thread(target=input).start(); threading.Event().wait()",
     "a child": "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])",
@@ -401,6 +402,7 @@ AT_WORK = {
     "sleeps": "import time; time.sleep(60)",
     "computes": "while True: pass",
     "waits for a tool": "import subprocess; subprocess.run(['sleep', '60'], stdin=subprocess.DEVNULL)",
+    "waits for what a tool says": "import subprocess; subprocess.run(['sleep', '60'], input=b'', capture_output=True)",
     "waits for the network alone": "import socket; a, b = socket.socketpair(); a.recv(1)",
 }
 needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")

@@ -219,11 +219,28 @@ def test_an_old_prompt_far_above_is_a_memory_and_no_place_to_type() -> None:
     assert screens.shows_prompt(Screen(lines[:5]), "❯ ")
 
 
+def seen_twice(screen: Screen, patterns: tuple[str, ...] = ()) -> Act:
+    """What comes after two looks that show the same."""
+    policy = keyboard.typed("hello", PLAIN, patterns=patterns)
+    next(policy)
+    policy.send(screen)
+    return policy.send(screen)
+
+
+def test_a_question_that_was_drawn_right_before_the_program_read_its_terminal_is_seen_before_anything_is_typed() -> (
+    None
+):
+    policy = keyboard.typed("hello", PROMPT)
+    next(policy)
+    late = Screen(("Loading...",), waiting=0.95, still=5.0, by_line=False)
+    assert isinstance(policy.send(late), Look)
+    asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
+    assert isinstance(policy.send(replace(late, lines=asks, still=0.1)), Look)
+
+
 def test_a_program_that_has_not_drawn_anything_yet_is_not_typed_into() -> None:
     for by_line, wanted in ((False, Look), (True, Paste)):
-        policy = keyboard.typed("hello", PLAIN)
-        next(policy)
-        assert isinstance(policy.send(Screen((" ", ""), by_line=by_line, waiting=0.95)), wanted)
+        assert isinstance(seen_twice(Screen((" ", ""), by_line=by_line, waiting=0.95)), wanted)
 
 
 class Line:
@@ -388,9 +405,7 @@ def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> N
 
 def test_a_pattern_on_the_last_line_says_that_a_program_waits_whose_row_names_no_prompt() -> None:
     for patterns, wanted in (((), Look), ((r"^ask me> ?$",), Paste)):
-        policy = keyboard.typed("hello", PLAIN, patterns=patterns)
-        next(policy)
-        assert isinstance(policy.send(Screen(("Welcome", "ask me> "), row=1, column=8)), wanted)
+        assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), row=1, column=8), patterns), wanted)
 
 
 def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_known_to_wait() -> None:
