@@ -8,6 +8,7 @@ from datetime import datetime
 
 from liza.programs.session import Ended, Vanished, described
 from liza.programs.trouble import Trouble
+from liza.rules.decide import IDLE
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def outcome(
         return NeverRan(end.error)
     if word is not None:
         return _meant(word, f"said {word}", idle=False)
+    if stopped == IDLE:
+        return Finished(idle=not moved)
     if stopped is not None and (trouble is None or stopped in ON_PURPOSE):
         return Halted(stopped)
     if trouble is not None and not moved:

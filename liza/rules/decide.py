@@ -22,6 +22,9 @@ CRASH_WINDOW = 300.0
 MOST_CRASHES_IN_WINDOW = 3
 LONGEST_BACKOFF = 300.0
 LOOK_AT_START = 1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
+MOST_REMINDERS = 2
+IDLE = "it waits at its terminal and has said no last word"
+"""Why a session is ended that has nothing left to do, as one without a terminal ends by itself."""
 UNUSABLE = 5
 """The exit code of a supervisor whose program nobody can use before a person did something."""
 _NO_EVIDENCE = Evidence()
@@ -51,6 +54,9 @@ class SessionFacts:
     terminal: bool = False
     unanswered: float = 0.0
     trouble: str | None = None
+    idle: float = 0.0
+    """How long its program has waited at its terminal, since it began to or was reminded."""
+    reminders: int = 0
     since_start: float = 0.0
     since_movement: float = 0.0
     since_word: float | None = None
@@ -182,6 +188,13 @@ class Deliver:
 
 
 @dataclass(frozen=True)
+class Remind:
+    """Tell the session that waits at its terminal in which ways it can end."""
+
+    run: str
+
+
+@dataclass(frozen=True)
 class Pause:
     """Put PAUSE up for a person: no more may be spent."""
 
@@ -208,6 +221,7 @@ Action = (
     | Merge
     | LetGo
     | Deliver
+    | Remind
     | Pause
     | Exit
 )
@@ -302,6 +316,8 @@ def _hopeless(at: Situation, session: SessionFacts) -> Action | None:
     if session.unanswered > at.state.config.answer_timeout:
         said = f": {session.trouble}" if session.trouble else ""
         return StopSession(session.run, f"no answer from its model for {session.unanswered:.0f} s{said}")
+    if session.idle > at.state.config.idle_after:
+        return StopSession(session.run, IDLE) if session.reminders >= MOST_REMINDERS else Remind(session.run)
     if at.overspent is not None:
         return Pause(at.overspent) if not _halted(at) else StopSession(session.run, STOP)
     return None

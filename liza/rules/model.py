@@ -296,6 +296,7 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     wait_interval: int = 30
     ready_timeout: int | None = None
     answer_timeout: int = 300
+    idle_after: int = 60
     grace: int = 20
     restart_after_handoff: float = 2.0
     restart_after_crash: float = 5.0

@@ -28,6 +28,9 @@ class SessionMemory:
     """Since when the last lines of the output say that it does not."""
     spent: Spent | None = None
     spent_at: float = 0.0
+    idle: float | None = None
+    """Since when its program waits at its terminal."""
+    reminders: int = 0
     told_ready: bool = False
     heard: bool = False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from liza.board import bell, signals
-from liza.programs import rundir, session
+from liza.programs import inbox, rundir, session
 from liza.rules import decide as rules
 from liza.rules import taking, working
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, Missing, NotYours
@@ -22,6 +22,10 @@ from liza.verbs import claim, review
 from liza.verbs.liza_path import liza_words
 
 LEAST_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
+REMINDER = (
+    "You are still {run}, and nobody answers here. Go on with your task, and end it in one of the ways that your brief "
+    "names; run `liza ready` to read it again."
+)
 AT_ONCE = 0.5  # seconds of grace for a session that has nothing left to say
 
 
@@ -76,6 +80,8 @@ class Steps:
                 self._let_go(run)
             case rules.Deliver(run, step):
                 self.carrier.carry_out(step, run)
+            case rules.Remind(run):
+                self._remind(run)
             case rules.Pause(why):
                 self._pause(why)
             case _:
@@ -168,6 +174,13 @@ class Steps:
         self.memory.rest_until = max(self.memory.rest_until, steady + LEAST_QUOTA_REST)
         until = now + timedelta(seconds=self.memory.rest_until - steady)
         rundir.note_waits(self.crew.paths, self.agent, rundir.Waits(reason=came.why, until=until))
+
+    def _remind(self, run: str) -> None:
+        known = self.memory.session
+        if known is not None and known.run == run:
+            known.reminders, known.idle = known.reminders + 1, None
+        inbox.put(self.crew.paths, self.agent, REMINDER.format(run=run), "liza", self.crew.clock.now())
+        self.say(f"{run} waits at its terminal: reminded of the ways to end")
 
     def _pause(self, why: str) -> None:
         """No more may be spent: PAUSE for everyone, and an alert for the person."""

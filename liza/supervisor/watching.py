@@ -9,7 +9,7 @@ from pathlib import Path
 
 from liza.programs import processes, readiness, session, tmux
 from liza.programs.preset import Preset
-from liza.programs.readiness import Kind, NotReady, Ready
+from liza.programs.readiness import Facts, Kind, NotReady, Ready
 from liza.programs.rundir import RunDir, runs_of
 from liza.programs.trouble import Trouble, trouble
 from liza.rules.decide import SessionFacts, Standing, holding
@@ -20,6 +20,7 @@ from liza.verbs.crew import Crew
 SETTLED = "settled"
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
+SURE = 0.7
 LAST = 1500  # characters of output that are still the last thing said
 
 
@@ -94,11 +95,24 @@ class Watcher:
             terminal=pane is not None,
             unanswered=self._unanswered(known, since_start),
             trouble=said.words if said else None,
+            idle=self._idle(directory, known, seen),
+            reminders=known.reminders,
             since_start=since_start,
             since_movement=self.steady - known.moved,
             since_word=None if known.word is None else self.steady - known.word,
             since_beat=self.steady - known.beat,
         )
+
+    def _idle(self, directory: RunDir, known: SessionMemory, seen: Facts) -> float:
+        """How long it has waited at its terminal, by its own hooks where they speak: many show where one types all
+        the time, so a prompt is no sign of it."""
+        turn, screen = directory.turn(), seen.screen
+        begun = screen is not None and seen.sentinel is not None and known.word is None
+        if not begun or screen is None or not (turn.phase == "idle" if turn else screen.waiting > SURE):
+            known.idle = None
+        elif known.idle is None:
+            known.idle = self.steady
+        return 0.0 if known.idle is None else self.steady - known.idle
 
     def has_terminal(self, directory: RunDir) -> bool:
         """Whether the session has a terminal, still. Raises LizaError."""

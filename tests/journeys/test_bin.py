@@ -234,7 +234,10 @@ def test_the_test_program_runs_every_check_and_fails_when_one_does_and_a_changed
     assert "FAILED  types" in out
     assert "ok      tests" in out
 
-    assert checkout.run("-k", "a b", program=program)[:2] == (0, "said: pytest -n 4 -m not campaign and not real -k a b\n")
+    assert checkout.run("-k", "a b", program=program)[:2] == (
+        0,
+        "said: pytest -n 4 -m not campaign and not real -k a b\n",
+    )
     assert checkout.run("--campaign", program=program)[:2] == (0, "said: pytest -n 4 --dist worksteal -m campaign\n")
     assert checkout.run("-x", program=program, FAILS="pytest")[0] == 1
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from liza.programs import inbox
-from tests.journeys.crews import WORK, Crew
+from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")
 
@@ -56,3 +57,16 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (told["first_try"], told["waiting"], told["failed"]) == (2, 0, 0)
     assert supervisor.stop() == 0
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
+
+
+@pytest.mark.campaign
+def test_a_program_that_waits_at_its_prompt_and_says_no_word_is_reminded_twice_and_ended_as_one_that_moved_nothing(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, idle_after=1) as crew:
+        crew.add("task-1")
+        supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
+        crew.wait(lambda _: "ended" in crew.heard("task-1"), "the end of a session that only waits")
+        assert (crew.notes / "typed").read_text().count("You are still coder-1.1") == 2
+        assert crew.task("task-1").idle_sessions == 1
+        assert supervisor.stop() == 0

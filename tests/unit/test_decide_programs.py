@@ -92,6 +92,14 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
     assert isinstance(at(state, session=living(run, unanswered=299.0)), decide.Wait)
 
 
+def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:
+    state, run = claimed(board(task()))
+    assert isinstance(at(state, session=living(run, idle=60.0)), decide.Wait)
+    assert at(state, session=living(run, idle=61.0)) == decide.Remind(run)
+    assert at(state, session=living(run, idle=61.0, reminders=1)) == decide.Remind(run)
+    assert at(state, session=living(run, idle=61.0, reminders=2)) == decide.StopSession(run, decide.IDLE)
+
+
 def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run), overspent="too much") == decide.Pause("too much")

@@ -11,6 +11,7 @@ from liza.programs import ends, said, usage
 from liza.programs.preset import Failure, Usage
 from liza.programs.session import Ended, Vanished
 from liza.programs.trouble import Trouble, trouble
+from liza.rules.decide import IDLE
 from liza.rules.model import Budget, Identity
 from liza.rules.spending import Spent, Used, over, total
 
@@ -205,6 +206,7 @@ SERVER, REFUSED, LIMIT = Trouble("server", "500"), Trouble("login", "401"), Trou
             ends.Limited("a limit of use is reached: 429", NOW),
         ),
         (143, None, False, "hung", None, ends.Halted("hung")),
+        (143, None, False, IDLE, LIMIT, ends.Finished(idle=True)),
         (0, None, False, None, None, ends.Finished(idle=True)),
     ],
 )
