@@ -4,7 +4,7 @@ from __future__ import annotations
 
 AGENT = r"""#!/bin/sh
 # Coder and reviewer. Every process that works on a task holds a lock of its own; every commit and every verb that was
-# acknowledged is written down.
+# acknowledged is written down. No two tasks write the same file: nobody here would mend the conflict.
 set -u
 NOTES="@NOTES@"
 PYTHONPATH="$NOTES/clock"; export PYTHONPATH
@@ -33,13 +33,13 @@ fi
 echo "$LIZA_RUN" >> "$LIZA_TASK.txt"
 case $draw in
 0) commit half || exit 1; sleep 1; echo more >> "$LIZA_TASK.txt"; commit more; sleep 1 ;;
-1) echo unfinished >> unfinished.txt; commit half; echo rest >> rest.txt
+1) echo unfinished >> "unfinished.$LIZA_TASK"; commit half; echo rest >> "rest.$LIZA_TASK"
    say handoff handoff "half of it" --next "the rest"; exit ;;
 2) setsid sleep 600 & ;;
 3) (setsid sh -c 'sleep 600 & sleep 600' > /dev/null 2>&1 &) ;;
 4) if mkdir "$NOTES/red.$LIZA_TASK" 2> /dev/null; then echo red > "$LIZA_TASK.red"; fi ;;
 5) sleep 2 ;;
-6) commit crash; echo left > left.txt; mkdir "$NOTES/crashed.$LIZA_TASK" 2> /dev/null && exit 1 ;;
+6) commit crash; echo left > "left.$LIZA_TASK"; mkdir "$NOTES/crashed.$LIZA_TASK" 2> /dev/null && exit 1 ;;
 esac
 [ $draw = 4 ] || rm -f "$LIZA_TASK.red"
 commit "$LIZA_TASK: work of $LIZA_RUN" || exit 1
