@@ -69,18 +69,18 @@ def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: st
             if message.id not in ids:
                 continue
             read = replace(message, acknowledged=now, by=by, run=run, attempts=max(message.attempts, 1))
-            aside.write(place / f"{message.id}.json", _data(read))
+            aside.write(place / "done" / f"{message.id}.json", _data(read))
             faults.point("inbox", "acknowledged")
-            (place / f"{message.id}.json").rename(place / "done" / f"{message.id}.json")
+            (place / f"{message.id}.json").unlink(missing_ok=True)
 
 
-def withdraw(paths: Paths, agent: str, priority: str) -> None:
-    """Take back what was meant for a session that is over. Raises OSError, LizaError."""
+def withdraw(paths: Paths, agent: str, sender: str) -> None:
+    """Take back what this sender meant for a session that is over. Raises OSError, LizaError."""
     if not pending(paths, agent):
         return
     with _locked(paths, agent) as place:
         for message in _read_all(place):
-            if message.priority == priority:
+            if message.sender == sender:
                 (place / f"{message.id}.json").unlink()
 
 
@@ -99,9 +99,16 @@ def as_text(messages: tuple[Message, ...]) -> str:
 
 
 def _read_all(place: Path) -> list[Message]:
-    found = (rundir.read(file, Message) for file in sorted(place.glob("*.json")))
-    # One that was acknowledged between the two looks is gone, and that is no failure.
-    return [message for message in found if message is not None]
+    found = ((file, rundir.read(file, Message)) for file in sorted(place.glob("*.json")))
+    messages = []
+    for file, message in found:
+        # One that was acknowledged between the two looks is gone, and that is no failure.
+        if message is None:
+            continue
+        if message.priority not in PRIORITIES or message.id != file.stem:
+            raise LizaError(f"{file} is no message that liza wrote", f"rm {file}")
+        messages.append(message)
+    return messages
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def entries(paths: Paths) -> tuple[Spent, ...]:
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             one = msgspec.json.decode(line, type=Spent)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
             raise LizaError(f"{place}:{number} cannot be read: {error}", f"sed -i {number}d {place}") from error
         found[one.run] = one
     return tuple(found.values())

@@ -14,7 +14,7 @@ import msgspec
 from liza.programs import preset_files
 from liza.programs.preset import Preset
 from liza.programs.preset_files import Layer
-from liza.rules.errors import Missing, Usage
+from liza.rules.errors import ProgramMissing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 
@@ -113,13 +113,13 @@ def find(preset: Preset, path: str | None = None) -> Path | None:
 
 
 def need(preset: Preset, path: str | None = None) -> Path:
-    """As ``find``. Raises Missing with what to do about it."""
+    """As ``find``. Raises ProgramMissing with what to do about it."""
     found = find(preset, path)
     if found is None:
         here = Path(preset.command).exists()
         mend = f"chmod +x {shlex.quote(preset.command)}" if here else "liza up --program script:./agent.sh"
         way = f"{preset.install}, or: liza up --program script:./agent.sh" if preset.install else mend
-        raise Missing(f"{preset.name}: {preset.command!r} is not there, or not executable", way)
+        raise ProgramMissing(f"{preset.name}: {preset.command!r} is not there, or not executable", way)
     return found
 
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +16,11 @@ import msgspec
 
 from liza.programs import aside
 from liza.rules.errors import LizaError, Refused, Usage
-from liza.rules.model import Entry, Left
+from liza.rules.model import Entry, Left, Moment
 from liza.rules.paths import Paths, agent_of
 
 WORDS = ("0", "1", "42")
+LARGEST = 64 << 20  # bytes of a fact; more is nobody's word
 GONE_ON = timedelta(minutes=1)
 T = TypeVar("T")
 
@@ -28,7 +31,7 @@ class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
     agent: str
     run: str
     kind: str
-    started: datetime
+    started: Moment
     task: str | None = None
     program: str = ""
     worktree: str = ""
@@ -38,7 +41,7 @@ class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
 class Sentinel(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``ready``: this run has read its brief, and what showed it."""
 
-    time: datetime
+    time: Moment
     evidence: str
 
 
@@ -48,7 +51,7 @@ class Halt(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``unusable``: because its program waits for a person, and so would the next one.
     """
 
-    time: datetime
+    time: Moment
     reason: str
     unusable: bool = False
 
@@ -57,7 +60,7 @@ class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``held-up``: the board, its lock or the disk kept ``verb`` of this run from being carried out, and nothing that
     was said since shows that the program went on."""
 
-    time: datetime
+    time: Moment
     verb: str
     reason: str
 
@@ -67,7 +70,7 @@ class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
     many of its tools were about to run; ``session`` the program's own id of the conversation; ``pushes`` how often it
     was made to go on instead of ending its turn, since a person or Liza last began one."""
 
-    time: datetime
+    time: Moment
     phase: str
     tools: int = 0
     session: str | None = None
@@ -103,7 +106,7 @@ class RunDir:
         """What the run is for."""
         return self._get("run.json", Record)
 
-    def mark_ready(self, now: datetime, evidence: str) -> bool:
+    def mark_ready(self, now: Moment, evidence: str) -> bool:
         """Leave the sentinel; the first one stays. Whether this was the first."""
         return aside.write_first(self.path / "ready", msgspec.json.encode(Sentinel(time=now, evidence=evidence)))
 
@@ -115,7 +118,7 @@ class RunDir:
         """The sentinel."""
         return self._get("ready", Sentinel)
 
-    def ready_time(self) -> datetime | None:
+    def ready_time(self) -> Moment | None:
         """When the sentinel was left."""
         found = self.ready()
         return found.time if found else None
@@ -136,7 +139,7 @@ class RunDir:
             raise LizaError(f"{self.path / 'word'} holds {word!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
         return word
 
-    def note_stop(self, now: datetime, reason: str, unusable: bool = False) -> None:
+    def note_stop(self, now: Moment, reason: str, unusable: bool = False) -> None:
         """Say, before the session is ended, that it is ended on purpose."""
         self._put("stopped", Halt(time=now, reason=reason, unusable=unusable))
 
@@ -152,7 +155,7 @@ class RunDir:
         """Where the program's turn stands, as its hooks said; None where none of them spoke."""
         return self._get("turn.json", Turn)
 
-    def note_held_up(self, now: datetime, verb: str, reason: str) -> None:
+    def note_held_up(self, now: Moment, verb: str, reason: str) -> None:
         """Keep that ``verb`` could not be carried out. Raises OSError where the run has no directory or the disk is
         full, Refused where a link would lead elsewhere."""
         for directory in (self.path.parent.parent, self.path.parent, self.path):
@@ -163,7 +166,7 @@ class RunDir:
         """The newest verb that could not be carried out, while that may be why the program ended."""
         return self._get("held-up", HeldUp)
 
-    def forget_held_up(self, now: datetime, verb: str) -> None:
+    def forget_held_up(self, now: Moment, verb: str) -> None:
         """``verb`` was carried out: it is what could not be, or that was so long ago that the program did not end of
         it."""
         found = self.held_up()
@@ -256,13 +259,17 @@ def read(path: Path, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(found, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
 
 
 def _bytes(path: Path) -> bytes | None:
+    """What a file holds. An agent can put anything in its place: a pipe would be read for ever."""
     try:
-        return path.read_bytes()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LizaError(f"{path} is no file", f"rm -r {path}")
+            return file.read(LARGEST)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -304,7 +311,7 @@ class Waits(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``waits.json``: a limit of use keeps the agent's program from its work; ``until`` where that was said."""
 
     reason: str
-    until: datetime
+    until: Moment
 
 
 def note_waits(paths: Paths, agent: str, waits: Waits | None) -> None:

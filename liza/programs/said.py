@@ -15,7 +15,9 @@ def lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         event = _event(line)
         for one in (line,) if event is None else _spoken(event):
-            yield from filter(None, map(str.strip, one.splitlines()))
+            # Half of a character that was cut in two can stand in no file.
+            whole = one.encode("utf-8", "replace").decode()
+            yield from filter(None, map(str.strip, whole.splitlines()))
 
 
 def _event(line: str) -> dict[str, Any] | None:
@@ -23,7 +25,7 @@ def _event(line: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

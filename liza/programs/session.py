@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +22,7 @@ from liza import faults
 from liza.programs import aside, processes, rundir
 from liza.programs.ancestors import SHIM_PREFIX
 from liza.rules.errors import Refused
-from liza.rules.model import Entry, Identity
+from liza.rules.model import Entry, Identity, Moment
 
 SHIM = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
@@ -36,13 +35,13 @@ class Living(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
     shim: Identity
     child: Identity
-    time: datetime
+    time: Moment
 
 
 class Ended(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended: a code, a signal, or the ``error`` that kept it from starting. ``strays`` were ended with it."""
 
-    time: datetime
+    time: Moment
     code: int | None = None
     signal: int | None = None
     error: str | None = None

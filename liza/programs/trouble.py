@@ -12,6 +12,7 @@ from liza.programs.preset import Failure
 
 _LONGEST = timedelta(days=8)
 """A reset that lies further away is a number that meant something else; limits of use are those of a week at most."""
+_LONGEST_LINE = 1000
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
@@ -28,6 +29,8 @@ class Trouble:
 def trouble(failures: Sequence[Failure], tail: str, now: datetime) -> Trouble | None:
     """The last thing in ``tail`` that one of a row's failures matches; None where there is none. ``now`` has the zone
     in which a time of day is meant. What the program tried again counts only while nothing else came after it."""
+    # Of a long line the beginning: what tells a failure stands there, and an expression's time grows with the rest.
+    tail = "\n".join(line[:_LONGEST_LINE] for line in tail.splitlines())
     last: tuple[int, Failure, re.Match[str]] | None = None
     for failure in failures:
         for found in re.finditer(failure.match, tail, re.MULTILINE):
@@ -54,8 +57,8 @@ def _words(tail: str, found: re.Match[str]) -> str:
     if not said:
         return _line_of(tail, found)
     try:
-        return str(json.loads(f'"{said}"'))
-    except ValueError:
+        return str(json.loads(f'"{said}"')).encode("utf-8", "replace").decode()
+    except (ValueError, RecursionError):
         return said
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from liza.programs.preset import Usage
 from liza.rules.spending import Used
 
+_LARGEST = 1 << 62
 _MOST = 64 << 20
 """Bytes of output that are read; a shim cuts it there."""
 
@@ -51,7 +52,7 @@ def _objects(form: Usage, text: str) -> Iterator[Any]:
             # A line of a tool's own may look like one and be none.
             try:
                 yield json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
 
 
@@ -61,7 +62,7 @@ def _documents(text: str) -> Iterator[Any]:
     for begin in re.finditer(r"^[\[{]", text, re.MULTILINE):
         try:
             found, _ = decoder.raw_decode(text, begin.start())
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         yield from found if isinstance(found, list) else (found,)
 
@@ -84,7 +85,7 @@ def _from_text(form: Usage, text: str) -> Iterator[Used]:
         yield Used(
             input=_counted(said.get("input")),
             output=_counted(said.get("output")),
-            cost=float(cost) if cost else None,
+            cost=_dollars(cost),
         )
 
 
@@ -109,7 +110,10 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A figure that can be one: programs have written others."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value < _LARGEST else None
 
 
 def _at(found: Any, path: str) -> Any:
@@ -129,10 +133,20 @@ def _flat(values: Iterable[Any]) -> list[Any]:
     return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
+def _dollars(text: str | None) -> float | None:
+    try:
+        return _number(float(text)) if text else None
+    except ValueError:
+        return None
+
+
 def _counted(text: str | None) -> int:
     """``1.2k`` is 1200."""
     if not text:
         return 0
     text = text.replace(",", "").lower()
     times = {"k": 1_000, "m": 1_000_000}.get(text[-1], 1)
-    return round(float(text.rstrip("km")) * times)
+    try:
+        return round(min(float(text.rstrip("km")) * times, _LARGEST))
+    except (ValueError, OverflowError):
+        return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from liza.rules.model import Delivery, Entry
+from liza.rules.model import Delivery, Entry, Moment
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
 
@@ -32,13 +32,13 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
     priority: str
     text: str
     sender: str
-    created: datetime
+    created: Moment
     stage: Stage = Stage.QUEUED
     attempts: int = 0
-    tried: datetime | None = None
+    tried: Moment | None = None
     carried: bool = False
     run: str | None = None
-    acknowledged: datetime | None = None
+    acknowledged: Moment | None = None
     by: str | None = None
 
 

@@ -93,6 +93,10 @@ class Missing(LizaError):
     code = "missing"
 
 
+class ProgramMissing(Missing):
+    """The program that an agent is to run is not installed, or not executable. Exit code 5."""
+
+
 class NoCrew(Missing):
     """There is no ``.liza`` here or above. Exit code 5."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -40,6 +40,10 @@ class Status(StrEnum):
 
 
 FINAL = frozenset({Status.MERGED, Status.SUPERSEDED, Status.ABANDONED})
+
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time that says its zone: one that does not cannot be compared with any."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

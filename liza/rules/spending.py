@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
-from liza.rules.model import Budget, Entry
+from liza.rules.model import Budget, Entry, Moment
 
 
 class Used(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,7 +34,7 @@ class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """One session in the ledger. ``used`` is None where its program told nothing; ``seconds`` are of the wall."""
 
     run: str
-    time: datetime
+    time: Moment
     kind: str
     program: str
     outcome: str

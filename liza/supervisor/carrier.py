@@ -14,7 +14,7 @@ from liza.programs import inbox, keyboard, tmux
 from liza.programs.keyboard import NotSent, Sent
 from liza.rules import delivering
 from liza.rules.delivering import Message, Stage
-from liza.rules.errors import LizaError
+from liza.rules.errors import Usage
 from liza.supervisor.launch import Launcher
 
 
@@ -75,7 +75,7 @@ class Carrier:
             return
         shown = found.capture(history=200)
         patterns = self.crew.board.read().config.delivery.acknowledgment_patterns
-        if any(re.search(pattern, shown, re.IGNORECASE) for pattern in patterns):
+        if any(_shows(pattern, shown) for pattern in patterns):
             ids = tuple(one.id for one in waiting)
             inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", self.crew.clock.now())
 
@@ -109,8 +109,8 @@ class Carrier:
                 patterns=how.readiness_patterns,
                 wanted=lambda: self._is_first(message),
             )
-        except (LizaError, OSError) as error:
-            return NotSent(str(error))
+        except Exception as error:  # noqa: BLE001 - nobody would ever type again; it is said, and tried again
+            return NotSent(str(error) or type(error).__name__)
 
     def _is_first(self, message: Message) -> bool:
         """Whether nobody brought it meanwhile, and nothing more urgent came."""
@@ -148,3 +148,12 @@ class Carrier:
 
     def _keep(self, message: Message, **changed: object) -> None:
         inbox.keep(self.crew.paths, self.agent, replace(message, tried=self.crew.clock.now(), **changed))
+
+
+def _shows(pattern: str, shown: str) -> bool:
+    try:
+        return re.search(pattern, shown, re.IGNORECASE) is not None
+    except re.error as error:
+        raise Usage(
+            f"config.delivery.acknowledgment_patterns: {pattern!r} is no expression: {error}", "liza edit"
+        ) from error

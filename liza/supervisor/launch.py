@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from liza.supervisor.outfit import Fitted, Outfit
 from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_path
+
+_CONVERSATION = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Launcher:
         directory.create(self._record(held, place))
         faults.point("launch", "recorded")
         # What was to begin an earlier session, and never did, would begin this one a second time.
-        inbox.withdraw(self.crew.paths, agent_of(run), "startup")
+        inbox.withdraw(self.crew.paths, agent_of(run), "liza")
         fitted = self.outfit.fit(state, held, directory, place)
         faults.point("launch", "briefed")
         command = self._command(state, held, fitted, directory, place)
@@ -115,7 +118,8 @@ class Launcher:
         known = (
             turn.session if turn is not None and turn.session else usage.session_id(self.preset.usage, before.output)
         )
-        return startup.resumed(self.preset, known) if known else ()
+        # The program wrote it down, or who spoke in its name: it becomes a word of a command line.
+        return startup.resumed(self.preset, known) if known and _CONVERSATION.fullmatch(known) else ()
 
     def brief_again(self, agent: str) -> None:
         """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""

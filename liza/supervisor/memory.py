@@ -18,6 +18,8 @@ class SessionMemory:
     started: float
     moved: float
     beat: float
+    seen: float = 0.0
+    """When this supervisor looked at it first."""
     traces: tuple[object, ...] = ()
     looked: float = 0.0
     word: float | None = None

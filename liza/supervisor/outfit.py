@@ -121,7 +121,8 @@ class Outfit:
 def strip(crew: Crew, record: Record) -> None:
     """Take away what ``fit`` laid down for a run. Repeatable. Raises LizaError, OSError."""
     if record.worktree:
-        place, directory = Path(record.worktree), crew.run_dir(record.run)
+        # By its name: the record is where an agent could write another place.
+        place, directory = crew.paths.slot(Path(record.worktree).name), crew.run_dir(record.run)
         taken = [*hooks.take_away(place, directory)]
         file = brief.take_away(place, directory)
         taken += [file] if file is not None else []

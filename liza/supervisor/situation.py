@@ -10,6 +10,7 @@ from liza.programs.preset import Preset
 from liza.repo.survey import changed
 from liza.rules import delivering, merging, spending
 from liza.rules.decide import SessionFacts, Situation, Standing, holding
+from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.watching import Watcher
@@ -42,9 +43,17 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, typing: bool 
         offered=_free_of_files(crew, state, memory),
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
         unusable=memory.unusable,
-        overspent=overspent(crew, state, agent, memory, preset),
+        overspent=_overspent(crew, state, agent, memory, preset),
         mail=None if typing else mail(crew, state, agent, facts, watcher),
     )
+
+
+def _overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset) -> str | None:
+    """As ``overspent``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
+    try:
+        return overspent(crew, state, agent, memory, preset)
+    except LizaError as error:
+        return f"what was spent cannot be told: {error.message}"
 
 
 def overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset) -> str | None:
@@ -55,7 +64,8 @@ def overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Pres
     live = _so_far(crew, memory, preset)
     held = holding(state, agent)
     task = held.task if held else None
-    now = (crew.paths.usage.stat().st_mtime_ns if crew.paths.usage.exists() else 0, live, task, budget)
+    seen = crew.paths.usage.stat() if crew.paths.usage.exists() else None
+    now = (seen and (seen.st_mtime_ns, seen.st_size), live, task, budget, state.sprint.id)
     if memory.spent[0] != now:
         spent = [one for one in ledger.entries(crew.paths) if live is None or one.run != live.run]
         spent += [live] if live is not None else []
@@ -93,8 +103,14 @@ def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent |
 
 def mail(crew: Crew, state: State, agent: str, facts: SessionFacts | None, watcher: Watcher) -> delivering.Step | None:
     """What is to be done for a message to a living session; None without messages."""
-    waiting = inbox.pending(crew.paths, agent)
-    if not waiting or facts is None or facts.standing is not Standing.LIVING:
+    if facts is None or facts.standing is not Standing.LIVING:
+        return None
+    try:
+        waiting = inbox.pending(crew.paths, agent)
+    except LizaError:
+        # What is no message keeps no session from its end; `liza metrics` names it.
+        return None
+    if not waiting:
         return None
     how, directory = state.config.delivery, crew.run_dir(facts.run)
     reach = delivery.reach(directory, watcher.preset, watcher.has_terminal(directory))

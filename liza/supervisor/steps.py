@@ -9,7 +9,7 @@ from liza.board import bell, signals
 from liza.programs import inbox, rundir, session
 from liza.rules import decide as rules
 from liza.rules import taking, working
-from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, Missing, NotYours
+from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
@@ -95,7 +95,7 @@ class Steps:
             # What it held a moment ago is gone, or not laid out yet, or the board or the disk is in the way, which is
             # no fault of the program: look again, but not at once.
             raise
-        except Missing as error:
+        except ProgramMissing as error:
             self.memory.unusable = f"{error.message} (next: {error.hint})"
             return
         except LizaError as error:

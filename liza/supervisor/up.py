@@ -93,21 +93,28 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     human_or(crew, planner=False)
     if not options.agents():
         raise Usage("a crew of nobody does nothing", "liza up --coders 1")
-    _refuse_early(crew, options)
+    programs = _refuse_early(crew, options)
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
         raise Refused(f"{', '.join(options.agents())} run already", "liza status")
-    return (_leave_running if options.detached else _stay)(crew, wanted, options, say)
+    if options.detached:
+        return _leave_running(crew, wanted, options, say)
+    return _stay(crew, wanted, options, programs, say)
 
 
-def _refuse_early(crew: Crew, options: UpOptions) -> None:
-    """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log."""
+def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, str]:
+    """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log. What each
+    agent runs."""
     table = presets.load(crew.paths)
     state = crew.board.read()
     tampering.need_integration(crew, state)
     config = state.config
+    programs = {}
     for agent in options.agents():
-        presets.need(presets.choose(options.program_of(agent), os.environ, role_of(agent), config, table).preset)
+        chosen = presets.choose(options.program_of(agent), os.environ, role_of(agent), config, table).preset
+        presets.need(chosen)
+        programs[agent] = chosen.command
+    return programs
 
 
 def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
@@ -208,20 +215,20 @@ def _log(crew: Crew, agent: str) -> Path:
     return crew.paths.logs / f"{agent}.log"
 
 
-def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> int:
+def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, str], say: Say) -> int:
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     # Before the first child is there: one that started without them would be left behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: heard.put(STOP))
-    children = [_start(crew, agent, options) for agent in agents]
-    for agent, child in zip(agents, children, strict=True):
+    children = {agent: _start(crew, agent, options) for agent in agents}
+    for agent, child in children.items():
         threading.Thread(target=_relay, args=(agent, child, say, heard), daemon=True).start()
-    asked = _until_all_left(children, heard, say)
+    asked = _until_all_left(children, programs, heard, say)
     if asked:
         # Of supervisors that were killed, or were stopped before they could adopt.
         end_sessions(crew)
     say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
-    codes = [child.returncode for child in children]
+    codes = [child.returncode for child in children.values()]
     if UNUSABLE in codes:
         return UNUSABLE
     # One that was asked before it could hear ended by the signal, and had begun nothing.
@@ -229,21 +236,30 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> in
     return int(any(code not in fine for code in codes))
 
 
-def _until_all_left(children: Sequence[subprocess.Popen[str]], heard: queue.SimpleQueue[str], say: Say) -> bool:
-    """Ask all to stop, as often as it is asked for, and once when a program turns out to be of no use; whether it
-    was."""
+def _until_all_left(
+    children: Mapping[str, subprocess.Popen[str]],
+    programs: Mapping[str, str],
+    heard: queue.SimpleQueue[str],
+    say: Say,
+) -> bool:
+    """Ask all to stop, as often as it is asked for; whether it was. Where a program turns out to be of no use, those
+    that run it are asked by themselves."""
     asked, left = 0, 0
     while left < len(children):
-        event = heard.get()
+        event, _, agent = heard.get().partition(" ")
         if event == LEFT:
             left += 1
             continue
-        if event == USELESS and asked:
+        if event == USELESS:
+            # Others with the same program would only find out the same, one after the other.
+            alike = [name for name in children if name != agent and programs[name] == programs[agent]]
+            for name in alike if not asked else ():
+                children[name].send_signal(signal.SIGTERM)
             continue
         asked += 1
         if asked == 1:
             say("", f"stopping {len(children)} agents… (again: at once)")
-        for child in children:
+        for child in children.values():
             child.send_signal(signal.SIGTERM)
     return asked > 0
 
@@ -254,6 +270,5 @@ def _relay(agent: str, child: subprocess.Popen[str], say: Say, heard: queue.Simp
         # What it ends with in spite of itself has another beginning.
         say(agent, line.rstrip("\n").removeprefix(f"{agent}  "))
     if child.wait() == UNUSABLE:
-        # Others with the same program would only find out the same, one after the other.
-        heard.put(USELESS)
+        heard.put(f"{USELESS} {agent}")
     heard.put(LEFT)

@@ -76,7 +76,8 @@ class Watcher:
         known = self.memory.session
         if known is None or known.run != directory.run:
             started = self.steady - _age(found, self.now)
-            known = SessionMemory(directory.run, started=started, moved=self.steady, beat=self.steady)
+            now = self.steady
+            known = SessionMemory(directory.run, started=started, moved=now, beat=now, seen=now)
             self.memory.session = known
         self._look_for_movement(directory, known, found)
         if known.word is None and (directory.word() is not None or has_ended(self.state, directory.run)):
@@ -158,7 +159,8 @@ class Watcher:
     def _unanswered(self, known: SessionMemory, since_start: float) -> float:
         if known.troubled is not None:
             return self.steady - known.troubled
-        return since_start if known.answered is None else 0.0
+        # What it said before this supervisor looked for the first time is not known.
+        return min(since_start, self.steady - known.seen) if known.answered is None else 0.0
 
 
 def _has_spoken(directory: RunDir) -> tuple[bool, int]:

@@ -31,7 +31,7 @@ def ready(crew: Crew) -> Answer:
         tx.state = taking.renew(tx.state, caller.run, crew.clock.now())
     text = directory.block() or f"You hold {caller.task} as {caller.run}.\n"
     waiting = inbox.pending(crew.paths, caller.agent)
-    text += inbox.as_text(tuple(one for one in waiting if one.text not in text))
+    text += "".join(shown for one in waiting if (shown := inbox.as_text((one,))) not in text)
     said = {"brief": text, "messages": [one.id for one in waiting]}
     task = state.task(caller.task) if caller.task else None
     return Answer("changed", caller.task, task.status.value if task else None, "do what the brief says", said)

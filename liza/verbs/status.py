@@ -20,6 +20,7 @@ from liza.rules.decide import holding
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Agent, Config, Left, State
 from liza.rules.paths import role_of, run_id
+from liza.rules.secrets import redacted
 from liza.verbs import last_look, spent
 from liza.verbs.crew import Crew
 
@@ -134,7 +135,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
-    waits = rundir.waits(crew.paths, name) if left is None else None
+    waits = _waits(crew, name) if left is None and shown != "OFFLINE" else None
     if waits is not None and waits.until > crew.clock.now():
         shown, why = "WAITING", _waiting(waits, agent, holds)
     return {
@@ -149,11 +150,20 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     }
 
 
+def _waits(crew: Crew, agent: str) -> rundir.Waits | None:
+    """What it waits for; nothing where that cannot be read: the rest of what stands is told all the same."""
+    try:
+        return rundir.waits(crew.paths, agent)
+    except LizaError:
+        return None
+
+
 def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:
     """Until when, by this machine's clock, and that the task stays its own."""
-    until = f"{waits.until.astimezone():%H:%M}"
+    here = waits.until.astimezone()
+    until = f"{here:%H:%M}" if here.date() == datetime.now(here.tzinfo).date() else f"{here:%Y-%m-%d %H:%M}"
     keeps = f", and it keeps {holds}" if holds else ""
-    return f"{agent.program or 'its program'} waits until {until}{keeps}: {waits.reason}"
+    return f"{agent.program or 'its program'} waits until {until}{keeps}: {redacted(waits.reason)}"
 
 
 def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tuple[str, str]:

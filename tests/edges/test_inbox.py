@@ -52,7 +52,7 @@ def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gon
     )
     env = {**os.environ, "LIZA_FAULT": "inbox.acknowledged"}
     assert subprocess.run([sys.executable, "-c", said], env=env, check=False).returncode == -9
-    assert inbox.done(paths, "coder-1") == ()
+    assert len(inbox.done(paths, "coder-1")) == 1
     inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook", NOW)
     assert inbox.pending(paths, "coder-1") == ()
     assert [read.text for read in inbox.done(paths, "coder-1")] == ["a"]
@@ -83,8 +83,28 @@ def test_words_that_are_none_and_files_that_are_broken_are_named(paths: Paths) -
 
 
 def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
-    inbox.withdraw(paths, "coder-1", "startup")
+    inbox.withdraw(paths, "coder-1", "liza")
     inbox.put(paths, "coder-1", "First run: liza ready", "liza", NOW, "startup")
     note = inbox.put(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
-    inbox.withdraw(paths, "coder-1", "startup")
+    inbox.withdraw(paths, "coder-1", "liza")
     assert inbox.pending(paths, "coder-1") == (note,)
+
+
+def test_what_an_agent_put_there_is_named_and_neither_followed_nor_waited_for(paths: Paths, tmp_path: Path) -> None:
+    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    place = paths.runs / "coder-1" / "inbox"
+    whole = (place / f"{one.id}.json").read_text()
+    for data in (
+        whole.replace("normal", "vip"),
+        whole.replace(one.id, "../../../x"),
+        whole.replace("12:00:00Z", "12:00:00"),
+        "\xff{",
+        "[" * 5000,
+    ):
+        (place / f"{one.id}.json").write_bytes(data.encode("latin-1"))
+        with pytest.raises(LizaError):
+            inbox.pending(paths, "coder-1")
+    (place / f"{one.id}.json").unlink()
+    os.mkfifo(place / "z.json")
+    with pytest.raises(LizaError, match="is no file"):
+        inbox.pending(paths, "coder-1")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from liza.rules import decide
-from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, Missing
+from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, ProgramMissing
 from liza.rules.paths import Paths
 from liza.supervisor import steps
 from liza.supervisor.memory import Memory
@@ -66,7 +66,7 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
 
 def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: Steps) -> None:
     def start(run: str) -> None:
-        raise Missing("claude is not installed", "npm install -g claude")
+        raise ProgramMissing("claude is not installed", "npm install -g claude")
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     made.carry_out(decide.StartSession(RUN))

@@ -218,3 +218,25 @@ def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_
 
 def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
     assert isinstance(ends.outcome(Vanished(shim=GONE, child=GONE), None, {}, False, None, LIMIT), ends.Limited)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"a":' * 3000,
+        '{"type":"turn.completed","usage":{"input_tokens":Infinity,"output_tokens":NaN}}',
+        '{"type":"turn.completed","usage":{"input_tokens":' + "9" * 400 + ',"output_tokens":-50}}',
+        '{"type":"item","text":"half of it \\ud83d"}',
+    ],
+)
+def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path: Path, line: str) -> None:
+    form = Usage(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
+    found = usage.used(form, printed(tmp_path, line))
+    assert found is None or found.tokens >= 0
+    assert isinstance("".join(said.lines(line)).encode(), bytes)
+    assert trouble(ROW, f"{line}\n", NOW) is None
+
+
+def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
+    form = Usage(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
+    assert usage.used(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == Used(output=5)

@@ -18,7 +18,7 @@ import msgspec
 
 from liza import faults
 from liza.programs import aside
-from liza.programs.hooks.table import File
+from liza.programs.hooks.table import File, written_files
 from liza.programs.rundir import RunDir, read
 from liza.programs.wording import BEGIN, END, strip_block, strip_blocks
 from liza.rules.model import Entry
@@ -68,7 +68,9 @@ def lay(worktree: Path, file: File, text: str, run_dir: RunDir) -> str | None:
 
 def noted(run_dir: RunDir) -> Laid | None:
     """What this run laid down, or was about to. Raises LizaError."""
-    return read(run_dir.path / "hooks.json", Laid)
+    found = read(run_dir.path / "hooks.json", Laid)
+    # An agent can write it, and what it names is changed, or deleted.
+    return found if found is not None and found.file in written_files() else None
 
 
 def take_away(worktree: Path, run_dir: RunDir) -> str | None:

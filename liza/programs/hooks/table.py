@@ -5,6 +5,7 @@ Everything a vendor names stands in ``templates/NAME.toml``, and beside it the s
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -98,6 +99,12 @@ class Template(Entry, frozen=True, kw_only=True, omit_defaults=True):
 def providers() -> frozenset[str]:
     """The hook providers that there is a template for."""
     return frozenset(file.stem for file in TEMPLATES.glob("*.toml"))
+
+
+@functools.cache
+def written_files() -> frozenset[str]:
+    """The files of a worktree that some template's hooks are laid into."""
+    return frozenset(file.worktree for name in providers() for file in template(name).files if file.worktree)
 
 
 def template(provider: str) -> Template:
