@@ -368,7 +368,7 @@ def no_file() -> list[tuple[Any, str, Any]]:
 
     def bare(self: outfit.Outfit, *args: Any) -> tuple[str, tuple[str, ...]]:
         whole(self, *args)
-        return args[2].prompt() or "", ()
+        return args[3].prompt() or "", ()
 
     return [(outfit.brief, "write", lambda *args: Written(None, "switched off")), (outfit.Outfit, "_brief", bare)]
 
@@ -668,6 +668,8 @@ def with_each_off(count: int, named: str, at_once: int, place: Path) -> None:
         random.Random(count).shuffle(some)
         off = [Order(one.kind, one.number, one.place, defence.name) for one in some]
         results = carried_out([*some, *off], at_once)
+        for broken in {one.error for one in results if one.error}:
+            print(f"  {defence.name}: {broken}")
         before, after = row(results[: len(some)]), row(results[len(some) :])
         for name in names if defence.figure == "all" else (defence.figure,):
             print(f"{defence.name:48} {name:12} {_figure(before, name):>9} {_figure(after, name):>12}")
@@ -736,11 +738,15 @@ def main() -> None:
             start, waited, load = time.monotonic(), waited_for_processor(), os.getloadavg()[0]
             if said.count:
                 tell(carried_out(orders(said.count, said.only, place), said.at_once))
-            seconds = time.monotonic() - start
-            print(f"{seconds:.0f} s, {said.at_once} at once, load {load:.1f} before and {os.getloadavg()[0]:.1f} after")
-            if waited is not None:
-                share = (waited_for_processor() or waited) - waited
-                print(f"{100 * share / seconds:.0f} % of that time something on this machine waited for a processor")
+                seconds = time.monotonic() - start
+                print(
+                    f"{seconds:.0f} s, {said.at_once} at once, load {load:.1f} before and {os.getloadavg()[0]:.1f} after"
+                )
+                if waited is not None:
+                    share = (waited_for_processor() or waited) - waited
+                    print(
+                        f"{100 * share / seconds:.0f} % of that time something on this machine waited for a processor"
+                    )
             if said.defences and not said.only:
                 with_each_off(said.defences, said.defence, said.at_once, place)
 
