@@ -28,6 +28,9 @@ def torn(known: Document, found: Document) -> bool:
     """Whether entries are missing at the end, as a write that was cut off leaves it."""
     if known.text.startswith(found.text):
         return len(found.text) < len(known.text)
+    # Leases may have been renewed since, and a cut right behind a name leaves a text that does not come apart.
+    if _stops_short(known, found):
+        return True
     if known.is_whole or found.is_whole:
         return False
     names = [(part.section, part.key) for part in found.parts]
@@ -42,18 +45,23 @@ def cut_off(base: Document | None, known: Document, found: Document) -> bool:
     """
     if base is not None:
         return torn(base, found)
+    if _stops_short(known, found):
+        return True
+    if known.is_whole or found.is_whole:
+        return known.text.endswith("\n") and not found.text.endswith("\n")
+    return _ends_early([one for one in found.parts if one.section == found.parts[-1].section], known)
+
+
+def _stops_short(known: Document, found: Document) -> bool:
+    """Whether whole sections are missing at the end, or the rest of the last one."""
     here = _SECTION.findall(found.text)
     there = [one for one in _SECTION.findall(known.text) if one in here or one not in _GROWN]
-    if here != there[: len(here)]:
+    if here != there[: len(here)] or not there:
         return False
     if len(here) < len(there):
         return True
     end, whole = _section(found.text, here[-1]), _section(known.text, here[-1])
-    if whole.startswith(end) and len(end) < len(whole):
-        return True
-    if known.is_whole or found.is_whole:
-        return known.text.endswith("\n") and not found.text.endswith("\n")
-    return _ends_early([one for one in found.parts if one.section == here[-1]], known)
+    return whole.startswith(end) and len(end) < len(whole)
 
 
 def _section(text: str, name: str) -> str:

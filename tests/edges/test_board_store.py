@@ -375,6 +375,27 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
         assert (state.config, messages(state)) == (known.config, ["first"]), number
 
 
+def test_a_board_cut_off_behind_the_name_of_an_entry_after_its_leases_were_renewed_is_torn(
+    board: Board, paths: Paths
+) -> None:
+    with board.transaction("coder-1", "claim", task="t1") as tx:
+        tx.state = replace(tx.state, config=replace(tx.state.config, grace=7))
+        tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
+        tx.state = tx.state.with_agent("coder-2", Agent(role="coder", status="IDLE", runs=6))
+    with board.renewal("coder-1") as tx:
+        tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
+    known, lines = board.read(), board.raw().splitlines(keepends=True)
+    for number in range(5, len(lines)):
+        paths.state.write_text("".join(lines[:number]))
+        os.utime(paths.state, (1, 1))
+        try:
+            state = Board(paths, FakeClock()).read()
+        except (BoardUnreadable, BoardInconsistent):
+            continue
+        assert {name: agent.runs for name, agent in state.agents.items()} == {"coder-1": 5, "coder-2": 6}, number
+        assert (state.config, len(state.tasks)) == (known.config, 2), number
+
+
 def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(board: Board, paths: Paths) -> None:
     old = paths.state.read_bytes()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
