@@ -721,6 +721,17 @@ def waited_for_processor() -> float | None:
     return int(found[1]) / 1e6 if found else None
 
 
+def measured(wanted: Sequence[Order], at_once: int) -> None:
+    """The table, and how busy the machine was meanwhile."""
+    start, waited, load = time.monotonic(), waited_for_processor(), os.getloadavg()[0]
+    tell(carried_out(wanted, at_once))
+    seconds = time.monotonic() - start
+    print(f"{seconds:.0f} s, {at_once} at once, load {load:.1f} before and {os.getloadavg()[0]:.1f} after")
+    if waited is not None:
+        share = 100 * ((waited_for_processor() or waited) - waited) / seconds
+        print(f"{share:.0f} % of that time something on this machine waited for a processor")
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--count", type=int, default=1000)
@@ -735,18 +746,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ls", dir="/tmp", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         with world(place):
-            start, waited, load = time.monotonic(), waited_for_processor(), os.getloadavg()[0]
             if said.count:
-                tell(carried_out(orders(said.count, said.only, place), said.at_once))
-                seconds = time.monotonic() - start
-                print(
-                    f"{seconds:.0f} s, {said.at_once} at once, load {load:.1f} before and {os.getloadavg()[0]:.1f} after"
-                )
-                if waited is not None:
-                    share = (waited_for_processor() or waited) - waited
-                    print(
-                        f"{100 * share / seconds:.0f} % of that time something on this machine waited for a processor"
-                    )
+                measured(orders(said.count, said.only, place), said.at_once)
             if said.defences and not said.only:
                 with_each_off(said.defences, said.defence, said.at_once, place)
 
