@@ -41,6 +41,7 @@ HISTORY = 50_000  # lines
 PLACE = "pane.json"
 _ADDRESS = 100  # bytes that a socket's name may have on every system
 _SILENT_SHIM = 0.5  # seconds between two looks at whether the pane of a shim that says nothing is dead
+TRIES = 3  # calls of a server that ends just then
 _LAST_MOMENT = 0.5  # seconds for a server without a pane to end
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _LONGEST_SIGN = 64  # bytes of such a sign, at most
@@ -143,7 +144,13 @@ def _first(root: Path, words: Sequence[str]) -> str:
     if not any(env.get(name) for name in ("LANG", "LC_ALL")):
         env["LC_ALL"] = "C.UTF-8"
     command = ["tmux", "-u", "-L", server_name(root), "-f", os.devnull, "start-server", ";", *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=session.START_LIMIT, check=False)
+    for _ in range(TRIES):
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=session.START_LIMIT, check=False
+        )
+        # One whose last pane has gone takes calls until it has ended.
+        if not done.returncode or "server exited" not in done.stderr:
+            break
     if done.returncode:
         raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {server_name(root)} ls")
     return done.stdout.strip()
