@@ -44,13 +44,20 @@ def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priorit
 
 
 def pending(paths: Paths, agent: str) -> tuple[Message, ...]:
-    """What was not acknowledged, the most urgent first. Raises LizaError where one cannot be read."""
+    """What was not acknowledged, the most urgent first. What is no message is left out: a file that anybody can put
+    there must not keep the agent from its others, or from its brief."""
     return in_order(_read_all(_place(paths, agent)))
 
 
 def done(paths: Paths, agent: str) -> tuple[Message, ...]:
-    """What was acknowledged, oldest first. Raises LizaError where one cannot be read."""
+    """What was acknowledged, oldest first; what is no message is left out."""
     return tuple(_read_all(_place(paths, agent) / "done"))
+
+
+def unreadable(paths: Paths, agent: str) -> tuple[LizaError, ...]:
+    """What lies in an inbox and is no message, each with a way to take it out."""
+    place = _place(paths, agent)
+    return tuple(one for at in (place, place / "done") for one in map(_read, _files(at)) if isinstance(one, LizaError))
 
 
 def keep(paths: Paths, agent: str, message: Message) -> None:
@@ -84,31 +91,28 @@ def withdraw(paths: Paths, agent: str, sender: str) -> None:
                 (place / f"{message.id}.json").unlink()
 
 
-@contextmanager
-def hand_over(paths: Paths, agent: str, run: str, by: str, now: datetime) -> Iterator[tuple[Message, ...]]:
-    """What is pending, for whoever can put it before the program: acknowledged when that was done without an error,
-    so that a crash in between brings it again rather than never."""
-    waiting = pending(paths, agent)
-    yield waiting
-    acknowledge(paths, agent, tuple(one.id for one in waiting), run, by, now)
-
-
 def as_text(messages: tuple[Message, ...]) -> str:
     """The messages as an agent reads them; empty without any."""
     return "".join(f"MESSAGE from {line(one.sender, 60)}: {lines(one.text, LONGEST)}\n" for one in messages)
 
 
 def _read_all(place: Path) -> list[Message]:
-    found = ((file, rundir.read(file, Message)) for file in sorted(place.glob("*.json")))
-    messages = []
-    for file, message in found:
-        # One that was acknowledged between the two looks is gone, and that is no failure.
-        if message is None:
-            continue
-        if message.priority not in PRIORITIES or message.id != file.stem:
-            raise LizaError(f"{file} is no message that liza wrote", f"rm {file}")
-        messages.append(message)
-    return messages
+    return [message for message in map(_read, _files(place)) if isinstance(message, Message)]
+
+
+def _files(place: Path) -> list[Path]:
+    return sorted(place.glob("*.json"))
+
+
+def _read(file: Path) -> Message | LizaError | None:
+    """The message, or what is wrong with it; None for one that was acknowledged between the two looks."""
+    try:
+        message = rundir.read(file, Message)
+    except LizaError as error:
+        return error
+    if message is not None and (message.priority not in PRIORITIES or message.id != file.stem):
+        return LizaError(f"{file} is no message that liza wrote", f"rm {file}")
+    return message
 
 
 @contextmanager

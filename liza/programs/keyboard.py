@@ -19,14 +19,13 @@ from liza.programs import screens
 from liza.programs.preset import Preset
 from liza.programs.readiness import STILL
 from liza.programs.screens import Screen
-from liza.programs.witnesses import SILENT
+from liza.programs.witnesses import SILENT, SURE
 
 LIMIT = 20.0  # seconds for a program to come so far that one can type into it
 APPEARS = 5.0  # seconds for a pasted text to be seen
 DEAF = 10.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
 PERSON = 10.0  # seconds without a key after which a person who is attached is not typing any more
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
-SURE = 0.7
 FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a screen that does not change
 REST, MORE_REST, LONGEST_REST = 0.02, 0.002, 0.1  # seconds between two looks at one that does, longer each time
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "csh", "tcsh", "nu", "pwsh", "busybox"})
@@ -158,7 +157,7 @@ def send(
 def _do(pane: Terminal, act: Act, changed: Callable[[float], None]) -> None:
     match act:
         case Look(after, rest):
-            time.sleep(rest)
+            time.sleep(rest)  # what was drawn just now is not all of it, and no event tells when it is
             changed(max(0.0, after - rest))
         case Leave():
             pane.leave_mode()
@@ -182,7 +181,7 @@ def _alone(path: Path, clock: Clock, limit: float) -> Iterator[bool]:
                 if clock.monotonic() >= end:
                     yield False
                     return
-                time.sleep(FIRST_LOOK)
+                time.sleep(FIRST_LOOK)  # flock waits for ever or not at all
             else:
                 yield True
                 return

@@ -147,7 +147,7 @@ def _environment(pid: int) -> bytes:
         return shown
     end = time.monotonic() + _EXEC
     while _in_exec(pid) and time.monotonic() < end:
-        time.sleep(0.001)
+        time.sleep(0.001)  # the kernel needs microseconds for it, and tells nobody when it is done
     return at.read_bytes()
 
 

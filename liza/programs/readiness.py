@@ -17,7 +17,6 @@ from liza.programs.screens import Screen
 from liza.programs.session import Ended, Living, Look, Never, Vanished, described
 from liza.programs.witnesses import Witness, joined
 
-SURE = 0.7
 STILL = 1.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
 
 
@@ -84,7 +83,7 @@ def classify(seen: Facts) -> Ready | Starting | NotReady:
     if seen.ready_prompt and _prompts(seen):
         return Ready("ready prompt")
     sure = joined(seen.witnesses)
-    if sure > SURE and not (seen.screen is not None and screens.is_blank(seen.screen)):
+    if sure > witnesses.SURE and not (seen.screen is not None and screens.is_blank(seen.screen)):
         sources = ", ".join(one.source for one in seen.witnesses)
         return Ready(f"waits for input ({sources}, {sure:.0%})")
     if seen.since_start <= seen.timeout:

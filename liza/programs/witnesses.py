@@ -24,6 +24,8 @@ QUIET, SILENT, MOST_SILENT = 0.2, 0.5, 0.8  # the first two in seconds
 FULL_SILENCE = 3.0  # seconds that would make silence certain, were it not for MOST_SILENT
 NATURAL = 0.6
 AGREEMENT = 0.1
+SURE = 0.7
+"""How sure the witnesses have to be together, for a program to count as waiting."""
 _READS = ("n_tty_read", "wait_woken", "pipe_read", "unix_stream_read_generic")
 _POLLS = ("poll_schedule_timeout", "do_select", "do_poll", "do_sys_poll", "ep_poll", "do_epoll_wait")
 _CALLS: dict[str, dict[str, frozenset[int]]] = {

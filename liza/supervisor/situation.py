@@ -105,11 +105,7 @@ def mail(crew: Crew, state: State, agent: str, facts: SessionFacts | None, watch
     """What is to be done for a message to a living session; None without messages."""
     if facts is None or facts.standing is not Standing.LIVING:
         return None
-    try:
-        waiting = inbox.pending(crew.paths, agent)
-    except LizaError:
-        # What is no message keeps no session from its end; `liza metrics` names it.
-        return None
+    waiting = inbox.pending(crew.paths, agent)
     if not waiting:
         return None
     how, directory = state.config.delivery, crew.run_dir(facts.run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs import processes, readiness, session, tmux
+from liza.programs import processes, readiness, session, tmux, witnesses
 from liza.programs.preset import Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready
 from liza.programs.rundir import RunDir, runs_of
@@ -20,7 +20,6 @@ from liza.verbs.crew import Crew
 SETTLED = "settled"
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
-SURE = 0.7
 LAST = 1500  # characters of output that are still the last thing said
 
 
@@ -109,7 +108,7 @@ class Watcher:
         the time, so a prompt is no sign of it."""
         turn, screen = directory.turn(), seen.screen
         begun = screen is not None and seen.sentinel is not None and known.word is None
-        if not begun or screen is None or not (turn.phase == "idle" if turn else screen.waiting > SURE):
+        if not begun or screen is None or not (turn.phase == "idle" if turn else screen.waiting > witnesses.SURE):
             known.idle = None
         elif known.idle is None:
             known.idle = self.steady

@@ -75,6 +75,7 @@ def deliveries(crew: Crew, state: State) -> dict[str, Any]:
         "escalated_to_brief": sum(one.stage is not Stage.QUEUED for one in [*read, *waiting]),
         "failed": sum(one.stage is Stage.TOLD for one in waiting),
         "waiting": len(waiting),
+        "unreadable": [str(one) for agent in state.agents for one in inbox.unreadable(crew.paths, agent)],
         "average_attempts": round(sum(tries) / len(tries), 2) if tries else None,
         "median_seconds": seconds[len(seconds) // 2] if seconds else None,
     }

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.programs import inbox
-from liza.rules.errors import LizaError, Usage
+from liza.rules.errors import Usage
 from liza.rules.paths import Paths
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,19 +27,12 @@ def paths(tmp_path: Path) -> Paths:
 def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -> None:
     one = inbox.put(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
     assert inbox.pending(paths, "coder-1") == (one,)
-    with inbox.hand_over(paths, "coder-1", "coder-1.1", "hook idle", NOW) as given:
-        assert inbox.as_text(given) == "MESSAGE from human:ann: use the fonts in assets/\n"
+    assert inbox.as_text((one,)) == "MESSAGE from human:ann: use the fonts in assets/\n"
+    inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook idle", NOW)
     assert inbox.pending(paths, "coder-1") == ()
     (read,) = inbox.done(paths, "coder-1")
     assert (read.by, read.run, read.acknowledged, read.attempts) == ("hook idle", "coder-1.1", NOW, 1)
     assert inbox.pending(paths, "coder-2") == ()
-
-
-def test_an_error_while_it_is_handed_over_leaves_it_where_it_was(paths: Paths) -> None:
-    inbox.put(paths, "coder-1", "a", "human", NOW)
-    with pytest.raises(BrokenPipeError), inbox.hand_over(paths, "coder-1", "coder-1.1", "hook", NOW):
-        raise BrokenPipeError
-    assert len(inbox.pending(paths, "coder-1")) == 1
 
 
 def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
@@ -71,15 +64,11 @@ def test_what_was_read_meanwhile_is_not_brought_back_by_who_still_counts_its_tri
     assert inbox.pending(paths, "coder-1") == ()
 
 
-def test_words_that_are_none_and_files_that_are_broken_are_named(paths: Paths) -> None:
+def test_words_that_are_none_are_refused(paths: Paths) -> None:
     with pytest.raises(Usage, match="needs words"):
         inbox.put(paths, "coder-1", "  ", "human", NOW)
     with pytest.raises(Usage, match="'soon' is no priority"):
         inbox.put(paths, "coder-1", "a", "human", NOW, "soon")
-    one = inbox.put(paths, "coder-1", "a", "human", NOW)
-    (paths.runs / "coder-1" / "inbox" / f"{one.id}.json").write_text("{")
-    with pytest.raises(LizaError, match="cannot be read"):
-        inbox.pending(paths, "coder-1")
 
 
 def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
@@ -90,8 +79,11 @@ def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else
     assert inbox.pending(paths, "coder-1") == (note,)
 
 
-def test_what_an_agent_put_there_is_named_and_neither_followed_nor_waited_for(paths: Paths, tmp_path: Path) -> None:
+def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messages(
+    paths: Paths, tmp_path: Path
+) -> None:
     one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    good = inbox.put(paths, "coder-1", "b", "human", NOW)
     place = paths.runs / "coder-1" / "inbox"
     whole = (place / f"{one.id}.json").read_text()
     for data in (
@@ -102,9 +94,9 @@ def test_what_an_agent_put_there_is_named_and_neither_followed_nor_waited_for(pa
         "[" * 5000,
     ):
         (place / f"{one.id}.json").write_bytes(data.encode("latin-1"))
-        with pytest.raises(LizaError):
-            inbox.pending(paths, "coder-1")
+        assert inbox.pending(paths, "coder-1") == (good,)
+        assert [error.hint for error in inbox.unreadable(paths, "coder-1")], data
     (place / f"{one.id}.json").unlink()
     os.mkfifo(place / "z.json")
-    with pytest.raises(LizaError, match="is no file"):
-        inbox.pending(paths, "coder-1")
+    assert inbox.pending(paths, "coder-1") == (good,)
+    assert "is no file" in str(inbox.unreadable(paths, "coder-1")[0])
