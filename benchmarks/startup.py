@@ -38,6 +38,7 @@ import msgspec
 from liza.programs import inbox, keyboard, readiness, rundir, screens, session, tmux
 from liza.programs.brief import Written
 from liza.programs.keyboard import Enter, NotSent, Paste, Sent
+from liza.programs.pane import Pane
 from liza.rules import delivering
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
@@ -238,17 +239,17 @@ def _configure(crew: Crew, delivery_settings: dict[str, Any]) -> None:
 
 def _listening(typed: list[tuple[str, float]]) -> list[tuple[Any, str, Any]]:
     """Have everything that is put into a terminal written down, with its time."""
-    paste, enter = tmux.Pane.paste, tmux.Pane.enter
+    paste, enter = Pane.paste, Pane.enter
 
-    def heard_paste(pane: tmux.Pane, text: str) -> None:
+    def heard_paste(pane: Pane, text: str) -> None:
         typed.append(("paste", time.monotonic()))
         paste(pane, text)
 
-    def heard_enter(pane: tmux.Pane) -> None:
+    def heard_enter(pane: Pane) -> None:
         typed.append(("enter", time.monotonic()))
         enter(pane)
 
-    return [(tmux.Pane, "paste", heard_paste), (tmux.Pane, "enter", heard_enter)]
+    return [(Pane, "paste", heard_paste), (Pane, "enter", heard_enter)]
 
 
 def _watch(kind: Kind, crew: Crew, log: Path, seen: list[Supervisor], over: threading.Event, limit: float) -> None:
@@ -393,10 +394,10 @@ def no_event() -> list[tuple[Any, str, Any]]:
     """Nobody hears that the program drew something: it is looked at once a second."""
 
     @contextmanager
-    def deaf(pane: tmux.Pane) -> Iterator[Callable[[float], None]]:
+    def deaf(pane: Pane) -> Iterator[Callable[[float], None]]:
         yield lambda seconds: time.sleep(1.0)
 
-    return [(tmux.Pane, "changes", deaf)]
+    return [(Pane, "changes", deaf)]
 
 
 def no_dialogs() -> list[tuple[Any, str, Any]]:
@@ -444,7 +445,7 @@ def no_acknowledgment() -> list[tuple[Any, str, Any]]:
 
 def terminal_lives() -> list[tuple[Any, str, Any]]:
     """As long as there is a terminal, its program is taken to live: for some seconds, so that it ends at all."""
-    look, screen = session.look, tmux.Pane.screen
+    look, screen = session.look, Pane.screen
 
     def kept(path: Path) -> session.Look:
         found = look(path)
@@ -454,15 +455,15 @@ def terminal_lives() -> list[tuple[Any, str, Any]]:
             return found
         return msgspec.json.decode((path / "session.json").read_bytes(), type=session.Living)
 
-    def shown(pane: tmux.Pane, now: float) -> screens.Screen:
+    def shown(pane: Pane, now: float) -> screens.Screen:
         from dataclasses import replace
 
         return replace(screen(pane, now), alive=True, program=())
 
     # Of a shim that is over nothing hears the end but the loop, which is told to believe the terminal.
     seen = SimpleNamespace(**{**vars(session), "look": kept})
-    alive = (tmux.Pane, "is_alive", lambda pane: True)
-    return [(watching, "session", seen), (readiness, "session", seen), (tmux.Pane, "screen", shown), alive]
+    alive = (Pane, "is_alive", lambda pane: True)
+    return [(watching, "session", seen), (readiness, "session", seen), (Pane, "screen", shown), alive]
 
 
 def all_of_it() -> list[tuple[Any, str, Any]]:

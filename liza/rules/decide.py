@@ -11,6 +11,25 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from liza.rules import choose, delivering, merging, planning
+from liza.rules.actions import (
+    Action,
+    Block,
+    Claim,
+    ClaimPlanning,
+    ClaimReview,
+    Deliver,
+    Exit,
+    LetGo,
+    Merge,
+    Pause,
+    Remind,
+    Renew,
+    Resume,
+    Settle,
+    StartSession,
+    StopSession,
+    Wait,
+)
 from liza.rules.choose import Evidence, Limit, Nothing
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
@@ -89,142 +108,6 @@ class Situation:
     unusable: str | None = None
     overspent: str | None = None
     mail: delivering.Step | None = None
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing to do; look again after ``seconds`` at the latest (None: the poll interval)."""
-
-    why: str
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Take this task in two phases."""
-
-    task: str
-
-
-@dataclass(frozen=True)
-class ClaimReview:
-    task: str
-
-
-@dataclass(frozen=True)
-class ClaimPlanning:
-    trigger: str
-
-
-@dataclass(frozen=True)
-class StartSession:
-    """Prepare the worktree, write the brief, start the program: the first session of this run."""
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Take the next run on the claim that is held."""
-
-    task: str
-    run: str
-
-
-@dataclass(frozen=True)
-class StopSession:
-    """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows.
-
-    ``unusable``: its program waits for a person, and the next session would.
-    """
-
-    run: str
-    why: str
-    unusable: bool = False
-
-
-@dataclass(frozen=True)
-class Settle:
-    """The session is over: tell the board what came of it."""
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Renew:
-    """Heartbeat: extend what the run holds."""
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Block:
-    """A limit of this supervisor's own task is reached."""
-
-    task: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Start a merger for the best approved task."""
-
-    task: str
-
-
-@dataclass(frozen=True)
-class LetGo:
-    """Leaving: give back what is held."""
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Deliver:
-    """Do this for a message to the session."""
-
-    run: str
-    step: delivering.Step
-
-
-@dataclass(frozen=True)
-class Remind:
-    """Tell the session that waits at its terminal in which ways it can end."""
-
-    run: str
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Put PAUSE up for a person: no more may be spent."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Exit:
-    code: int
-    why: str
-
-
-Action = (
-    Wait
-    | Claim
-    | ClaimReview
-    | ClaimPlanning
-    | StartSession
-    | Resume
-    | StopSession
-    | Settle
-    | Renew
-    | Block
-    | Merge
-    | LetGo
-    | Deliver
-    | Remind
-    | Pause
-    | Exit
-)
 
 
 def decide(at: Situation) -> Action:

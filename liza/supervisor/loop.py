@@ -12,8 +12,9 @@ from typing import Any
 from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
-from liza.rules import decide as rules
+from liza.rules import actions
 from liza.rules.alarms import starting
+from liza.rules.decide import decide
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
 from liza.rules.narrate import news
@@ -74,7 +75,7 @@ class Supervisor:
         self.seen = crew.board.read()
         self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
 
-    def run(self) -> rules.Exit:
+    def run(self) -> actions.Exit:
         """Until there is a reason to leave. Raises LizaError for what no retry can mend."""
         self.watch.put_into(self.events)
         try:
@@ -87,18 +88,18 @@ class Supervisor:
             if self.memory.job is not None:
                 self.memory.job.stop()
 
-    def _turn(self) -> rules.Exit | None:
+    def _turn(self) -> actions.Exit | None:
         """One decision, carried out. What fails now may well go next time: a full disk, a file half typed, a git lock;
         it is said, and tried again ever more rarely, for a supervisor that dies of it helps nobody."""
         try:
             action = self._next()
-            if isinstance(action, rules.Exit):
+            if isinstance(action, actions.Exit):
                 if action.code != 0:
                     next_step = f"liza logs {self.agent}; {starting(self.agent)}"
                     line = f"supervisor_left  the supervisor of {self.agent} left: {action.why}. Next: {next_step}"
                     self.crew.write_down([line])
                 return action
-            if isinstance(action, rules.Wait):
+            if isinstance(action, actions.Wait):
                 self._idle(action.seconds)
             else:
                 self.steps.carry_out(action)
@@ -108,7 +109,7 @@ class Supervisor:
             self.memory.failures += 1
             self._say(_said_of(error))
             if self.memory.leaving and self.memory.failures > MOST_TRIES_TO_LEAVE:
-                return rules.Exit(1, f"left without a last word: {error}")
+                return actions.Exit(1, f"left without a last word: {error}")
             self._pause(min(TRY_AGAIN * 2 ** (self.memory.failures - 1), LONGEST_RETRY))
         return None
 
@@ -117,7 +118,7 @@ class Supervisor:
         with contextlib.suppress(queue.Empty):
             self._take(self.events.get(timeout=seconds))
 
-    def _next(self) -> rules.Action:
+    def _next(self) -> actions.Action:
         self._take_events()
         self.steps.settle_job()
         self.steps.carrier.settle()
@@ -126,7 +127,7 @@ class Supervisor:
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
         self._take_back(state)
-        return rules.decide(gather(self.crew, self.agent, self.memory, self.preset, self.steps.carrier.typing))
+        return decide(gather(self.crew, self.agent, self.memory, self.preset, self.steps.carrier.typing))
 
     def _take_back(self, state: State) -> None:
         """Settle what a claim left on the board that did not end: nobody can take such a task."""
@@ -146,10 +147,10 @@ class Supervisor:
             if one.who == self.agent:
                 self.say(one.text)
 
-    def _breathe(self, action: rules.Action) -> None:
+    def _breathe(self, action: actions.Action) -> None:
         """The same action twice on the same revision has changed nothing: a mistake of ours must not burn a core."""
         now = (action, self.seen.revision)
-        if not isinstance(action, rules.Wait) and now == self.memory.last_done:
+        if not isinstance(action, actions.Wait) and now == self.memory.last_done:
             self._wait(TRY_AGAIN)
         self.memory.last_done = now
 

@@ -15,7 +15,7 @@ from liza.board import bell
 from liza.board.lock import Lock
 from liza.programs import presets, rundir, tmux
 from liza.rules import taking
-from liza.rules.decide import Exit
+from liza.rules.actions import Exit
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import Left, State
 from liza.rules.paths import agent_id, role_of

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from liza.board import bell, signals
 from liza.programs import inbox, rundir, session
-from liza.rules import decide as rules
-from liza.rules import taking, working
+from liza.rules import actions, taking, working
+from liza.rules.decide import backoff, holding
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
@@ -48,41 +48,41 @@ class Steps:
         self.say = say
         self.carrier = Carrier(agent, launcher, post, say)
 
-    def carry_out(self, action: rules.Action) -> None:
+    def carry_out(self, action: actions.Action) -> None:
         """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
         match action:
-            case rules.Claim(task):
+            case actions.Claim(task):
                 claim.take(self.crew, self.agent, task)
-            case rules.ClaimReview(task):
+            case actions.ClaimReview(task):
                 review.claim_review(self.crew, self.agent, task)
-            case rules.ClaimPlanning(trigger):
+            case actions.ClaimPlanning(trigger):
                 evidence = self.crew.evidence(self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
                     tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
                 self.say(f"woken: {trigger}")
-            case rules.StartSession(run):
+            case actions.StartSession(run):
                 self._start(run)
-            case rules.Resume(task, run):
+            case actions.Resume(task, run):
                 with self.crew.change(self.agent, "resume", task) as tx:
                     tx.state, _ = taking.resume(tx.state, task, run, self.crew.clock.now())
-            case rules.StopSession(run, why, unusable):
+            case actions.StopSession(run, why, unusable):
                 self._stop(run, why, unusable)
-            case rules.Settle(run):
+            case actions.Settle(run):
                 self._settle(run)
-            case rules.Renew(run):
+            case actions.Renew(run):
                 self._renew(run)
-            case rules.Block(task, reason):
+            case actions.Block(task, reason):
                 with self.crew.change(self.agent, "block", task) as tx:
                     tx.state = working.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
-            case rules.Merge(task):
+            case actions.Merge(task):
                 self._merge(task)
-            case rules.LetGo(run):
+            case actions.LetGo(run):
                 self._let_go(run)
-            case rules.Deliver(run, step):
+            case actions.Deliver(run, step):
                 self.carrier.carry_out(step, run)
-            case rules.Remind(run):
+            case actions.Remind(run):
                 self._remind(run)
-            case rules.Pause(why):
+            case actions.Pause(why):
                 self._pause(why)
             case _:
                 raise AssertionError(action)
@@ -155,7 +155,7 @@ class Steps:
             self.memory.rest_until = self.crew.clock.monotonic() + pause
         if came.kind in ("finished", "handed off"):
             self.memory.in_vain = 0
-        if came.kind in ("crashed", *TOLD_ONLY) and rules.holding(self.crew.board.read(), self.agent) is None:
+        if came.kind in ("crashed", *TOLD_ONLY) and holding(self.crew.board.read(), self.agent) is None:
             self.say(f"{run} {came.kind}: {came.why}")
         bell.ring(self.crew.paths, self.agent)
 
@@ -163,7 +163,7 @@ class Steps:
         """Longer after each session in a row that came to nothing, whoever's fault that was."""
         self.memory.in_vain += 1
         first = self.crew.board.read().config.restart_after_crash
-        self.memory.rest_until = self.crew.clock.monotonic() + rules.backoff(self.memory.in_vain, first)
+        self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.in_vain, first)
 
     def _wait_for_quota(self, came: Came) -> None:
         """Until the limit is over, where that was said; otherwise a while, and longer each time."""
@@ -196,7 +196,7 @@ class Steps:
         self.memory.crashed(self.crew.clock.monotonic())
         self._rest()
         self.say(f"{run} crashed before it began: {why}")
-        held = rules.holding(self.crew.board.read(), self.agent)
+        held = holding(self.crew.board.read(), self.agent)
         if held is not None and held.kind == "work" and held.task is not None:
             with self.crew.change(self.agent, "crash", held.task) as tx:
                 now = self.crew.clock.now()
@@ -213,7 +213,7 @@ class Steps:
     def _let_go(self, run: str) -> None:
         """Give back what is held and has no session: work is stopped and stays its coder's, the rest is free again."""
         state = self.crew.board.read()
-        held = rules.holding(state, self.agent)
+        held = holding(state, self.agent)
         if held is None:
             return
         now = self.crew.clock.now()
@@ -236,7 +236,7 @@ class Steps:
             if event.code == 0:
                 self.launcher.set_up_done(slot)
                 return
-            held = rules.holding(self.crew.board.read(), self.agent)
+            held = holding(self.crew.board.read(), self.agent)
             self._crash(held.run if held else self.agent, f"set-up failed with exit {event.code}: {job.tail(300)}")
         elif event.code not in (0, 1):
             self.say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from liza.rules import decide
+from liza.rules import actions
 from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, ProgramMissing
 from liza.rules.paths import Paths
 from liza.supervisor import steps
@@ -36,7 +36,7 @@ def rest_after(made: Steps, kind: str, monkeypatch: pytest.MonkeyPatch) -> float
     """Seconds to rest after a session that ended so."""
     made.memory.rest_until = 0.0
     monkeypatch.setattr(steps, "settle", lambda *_: Came(RUN, kind, "why"))
-    made.carry_out(decide.Settle(RUN))
+    made.carry_out(actions.Settle(RUN))
     return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
 
 
@@ -60,7 +60,7 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     with pytest.raises(type(error)):
-        made.carry_out(decide.StartSession(RUN))
+        made.carry_out(actions.StartSession(RUN))
     assert (made.memory.crashes, made.memory.in_vain) == ([], 0)
 
 
@@ -69,6 +69,6 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
         raise ProgramMissing("claude is not installed", "npm install -g claude")
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
-    made.carry_out(decide.StartSession(RUN))
+    made.carry_out(actions.StartSession(RUN))
     assert made.memory.crashes == []
     assert made.memory.unusable == "claude is not installed (next: npm install -g claude)"

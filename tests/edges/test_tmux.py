@@ -23,6 +23,7 @@ import pytest
 
 from liza.programs import keyboard, processes, readiness, session, tmux
 from liza.programs.keyboard import NotSent, Sent
+from liza.programs.pane import Pane
 from liza.programs.preset import Dialog, Preset
 from liza.programs.readiness import Kind, NotReady, Ready, Starting
 from liza.programs.rundir import Record, RunDir
@@ -102,7 +103,7 @@ class Crew:
     def env(self, run: RunDir, **more: str) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "LIZA_RUN": run.run, "LIZA_ROOT": str(self.root), "TERM": "dumb", **more}
 
-    def start(self, words: list[str], name: str = "coder-1.1", **more: str) -> tuple[RunDir, tmux.Pane]:
+    def start(self, words: list[str], name: str = "coder-1.1", **more: str) -> tuple[RunDir, Pane]:
         run = self.run(name)
         started = tmux.start(run.path, words, self.root, self.env(run, **more))
         assert isinstance(started, Living), started
@@ -110,10 +111,10 @@ class Crew:
         assert pane is not None
         return run, pane
 
-    def python(self, code: str, name: str = "coder-1.1") -> tuple[RunDir, tmux.Pane]:
+    def python(self, code: str, name: str = "coder-1.1") -> tuple[RunDir, Pane]:
         return self.start([sys.executable, "-c", textwrap.dedent(code)], name)
 
-    def tui(self, *, deaf: float = 0.0, enters: int = 1, dialog: bool = False) -> tuple[RunDir, tmux.Pane]:
+    def tui(self, *, deaf: float = 0.0, enters: int = 1, dialog: bool = False) -> tuple[RunDir, Pane]:
         words = [sys.executable, "-c", PROGRAM, str(self.told), str(deaf), str(enters), "dialog" if dialog else "none"]
         return self.start(words)
 
@@ -380,7 +381,7 @@ def test_two_senders_at_once_are_heard_one_after_the_other(crew: Crew) -> None:
 # Readiness
 
 
-def look(run: RunDir, preset: Preset, pane: tmux.Pane | None) -> object:
+def look(run: RunDir, preset: Preset, pane: Pane | None) -> object:
     return readiness.classify(readiness.gather(run, preset, 1.0, 60.0, pane))
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from liza.programs import environment, keyboard, presets, readiness, session, startup, tmux
 from liza.programs.keyboard import NotSent, Sent
+from liza.programs.pane import Pane
 from liza.programs.preset import Preset
 from liza.programs.readiness import Kind, NotReady, Ready
 from liza.programs.rundir import Record, RunDir
@@ -72,14 +73,14 @@ class Seen:
         self.env |= command.env
         self.words = [str(rig.path), *command.argv[1:]]
 
-    def start(self) -> tmux.Pane:
+    def start(self) -> Pane:
         started = tmux.start(self.run.path, self.words, self.root, self.env)
         assert isinstance(started, Living), started
         pane = tmux.pane(self.root, "coder-1.1")
         assert pane is not None
         return pane
 
-    def stands(self, pane: tmux.Pane) -> Ready | NotReady:
+    def stands(self, pane: Pane) -> Ready | NotReady:
         """Once it is known how it stands."""
         began = time.monotonic()
         while True:
@@ -105,7 +106,7 @@ def seen(request: pytest.FixtureRequest, repo: Path, monkeypatch: pytest.MonkeyP
             tmux.close_all(repo)
 
 
-def past_the_dialogs(seen: Seen, pane: tmux.Pane) -> None:
+def past_the_dialogs(seen: Seen, pane: Pane) -> None:
     """What a first start asks is answered by a person, and never by Liza: it names the question, and types nothing."""
     for _ in range(3):
         stands = seen.stands(pane)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import decide, taking, working
+from liza.rules import actions, decide, taking, working
 from liza.rules.choose import Evidence
 from liza.rules.decide import SessionFacts, Situation, Standing
 from liza.rules.model import Discovery, Merging, State, Status, Task
@@ -17,7 +17,7 @@ S = Status
 LIVING, OVER, NEVER = Standing.LIVING, Standing.OVER, Standing.NEVER
 
 
-def at(state: State, agent: str = "coder-1", **facts: Any) -> decide.Action:
+def at(state: State, agent: str = "coder-1", **facts: Any) -> actions.Action:
     return decide.decide(Situation(agent=agent, state=state, now=NOW, **facts))
 
 
@@ -26,58 +26,58 @@ def living(run: str, **facts: Any) -> SessionFacts:
 
 
 def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_up() -> None:
-    assert at(board(task())) == decide.Claim("task-1")
+    assert at(board(task())) == actions.Claim("task-1")
     state, run = submitted(board(task()))
     over = Evidence(dead=frozenset({run}))
-    assert at(state, "code-reviewer-1", evidence=over) == decide.ClaimReview("task-1")
-    assert isinstance(at(state, "code-reviewer-1"), decide.Wait)
-    assert at(board(), "planner-1") == decide.ClaimPlanning("INITIAL_PLANNING")
+    assert at(state, "code-reviewer-1", evidence=over) == actions.ClaimReview("task-1")
+    assert isinstance(at(state, "code-reviewer-1"), actions.Wait)
+    assert at(board(), "planner-1") == actions.ClaimPlanning("INITIAL_PLANNING")
 
 
 def test_a_claim_without_a_session_starts_its_first_and_after_that_resumes() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=SessionFacts(run=run, standing=NEVER)) == decide.StartSession(run)
-    assert at(state) == decide.Resume("task-1", run)
+    assert at(state, session=SessionFacts(run=run, standing=NEVER)) == actions.StartSession(run)
+    assert at(state) == actions.Resume("task-1", run)
 
 
 def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() -> None:
     state, run = claimed(board(task()))
-    assert isinstance(at(state, session=living(run)), decide.Wait)
-    assert at(state, session=SessionFacts(run=run, standing=OVER)) == decide.Settle(run)
+    assert isinstance(at(state, session=living(run)), actions.Wait)
+    assert at(state, session=SessionFacts(run=run, standing=OVER)) == actions.Settle(run)
 
 
 def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_paused() -> None:
     state, run = claimed(board(*_approved().tasks, task("task-9")), "task-9")
-    assert at(state, session=living(run)) == decide.Merge("task-1")
+    assert at(state, session=living(run)) == actions.Merge("task-1")
     for held_up in ({"signals": ("PAUSE",)}, {"job": "merge task-1 runs"}, {"merge_lock_free": False}):
-        assert isinstance(at(state, session=living(run), **held_up), decide.Wait), held_up
-    assert isinstance(at(state, session=living(run), leaving=True), decide.StopSession)
+        assert isinstance(at(state, session=living(run), **held_up), actions.Wait), held_up
+    assert isinstance(at(state, session=living(run), leaving=True), actions.StopSession)
 
 
 def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
     state, run = claimed(board(task()))
-    assert at(state, leaving=True) == decide.LetGo(run)
+    assert at(state, leaving=True) == actions.LetGo(run)
     stopped = taking.stop(state, "task-1", run, NOW)
-    assert at(stopped, leaving=True) == decide.Exit(0, "stopped")
-    assert at(stopped, signals=("ABORT",)) == decide.Exit(0, "stopped")
-    assert at(stopped) == decide.Resume("task-1", run)
+    assert at(stopped, leaving=True) == actions.Exit(0, "stopped")
+    assert at(stopped, signals=("ABORT",)) == actions.Exit(0, "stopped")
+    assert at(stopped) == actions.Resume("task-1", run)
     # It was stopped before its first session began: a run that said its stop could not say it again.
-    assert at(stopped, session=SessionFacts(run=run, standing=NEVER)) == decide.Resume("task-1", run)
+    assert at(stopped, session=SessionFacts(run=run, standing=NEVER)) == actions.Resume("task-1", run)
 
 
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
     state, run = claimed(board(task()))
     state, _ = taking.resume(state, "task-1", run, NOW)
-    assert at(state, session=living(run)) == decide.StopSession(run, "fenced")
+    assert at(state, session=living(run)) == actions.StopSession(run, "fenced")
 
 
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     state, run = claimed(board(task()))
     state = working.submit(state, "task-1", run, Work(head=HEAD, ahead=True, branch="task/task-1"), NOW)
     waiting = at(state, session=living(run, since_word=5.0))
-    assert isinstance(waiting, decide.Wait)
+    assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
-    assert at(state, session=living(run, since_word=20.0)) == decide.StopSession(run, "over")
+    assert at(state, session=living(run, since_word=20.0)) == actions.StopSession(run, "over")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
 def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dict[str, Any], why: str) -> None:
     state, run = claimed(board(task()))
     action = at(state, session=living(run, **facts))
-    assert isinstance(action, decide.StopSession)
+    assert isinstance(action, actions.StopSession)
     assert action.why.startswith(why)
 
 
@@ -98,52 +98,52 @@ def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_qu
     state, run = claimed(board(task()))
     for terminal, ready, seconds in ((True, False, 1.0), (True, True, 60.0), (False, False, 55.01)):
         wait = at(state, session=living(run, since_start=5.0, terminal=terminal, ready=ready))
-        assert isinstance(wait, decide.Wait)
+        assert isinstance(wait, actions.Wait)
         assert wait.seconds == pytest.approx(seconds)
 
 
 def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run, since_beat=60.0)) == decide.Renew(run)
+    assert at(state, session=living(run, since_beat=60.0)) == actions.Renew(run)
     calm = at(state, session=living(run, since_beat=20.0))
-    assert isinstance(calm, decide.Wait)
+    assert isinstance(calm, actions.Wait)
     assert calm.seconds == 40.0
 
 
 def test_abort_ends_a_living_session_and_then_lets_go_and_leaves() -> None:
     state, run = claimed(board(task()))
-    assert at(state, signals=("ABORT",), session=living(run)) == decide.StopSession(run, "stop")
-    assert at(state, signals=("ABORT",)) == decide.LetGo(run)
-    assert isinstance(at(board(), signals=("ABORT",)), decide.Exit)
+    assert at(state, signals=("ABORT",), session=living(run)) == actions.StopSession(run, "stop")
+    assert at(state, signals=("ABORT",)) == actions.LetGo(run)
+    assert isinstance(at(board(), signals=("ABORT",)), actions.Exit)
 
 
 @pytest.mark.parametrize("signal", ["PAUSE", "CHECKPOINT"])
 def test_a_pause_starts_nothing_new_and_leaves_a_living_session_alone(signal: str) -> None:
-    assert isinstance(at(board(task()), signals=(signal,)), decide.Wait)
+    assert isinstance(at(board(task()), signals=(signal,)), actions.Wait)
     state, run = claimed(board(task()))
-    assert isinstance(at(state, signals=(signal,)), decide.Wait)
-    assert isinstance(at(state, signals=(signal,), session=living(run)), decide.Wait)
+    assert isinstance(at(state, signals=(signal,)), actions.Wait)
+    assert isinstance(at(state, signals=(signal,), session=living(run)), actions.Wait)
 
 
 def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
     state = board(task())
-    assert at(state, crashes=(1.0, 2.0)) == decide.Claim("task-1")
-    assert at(state, crashes=(1.0, 2.0, 400.0)) == decide.Claim("task-1")
-    assert isinstance(at(state, crashes=(1.0, 2.0, 3.0)), decide.Exit)
+    assert at(state, crashes=(1.0, 2.0)) == actions.Claim("task-1")
+    assert at(state, crashes=(1.0, 2.0, 400.0)) == actions.Claim("task-1")
+    assert isinstance(at(state, crashes=(1.0, 2.0, 3.0)), actions.Exit)
 
 
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     state, _ = claimed(board(task()))
-    assert at(state, rest=4.0) == decide.Wait("resting before the next session", 4.0)
+    assert at(state, rest=4.0) == actions.Wait("resting before the next session", 4.0)
     assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
-    assert isinstance(at(state), decide.Block)
-    assert at(taking.stop(state, "task-1", run, NOW)) == decide.Resume("task-1", run)
+    assert isinstance(at(state), actions.Block)
+    assert at(taking.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
     held_up = working.session_over(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
-    assert at(held_up) == decide.Resume("task-1", run)
+    assert at(held_up) == actions.Resume("task-1", run)
 
 
 def _approved() -> State:
@@ -155,12 +155,12 @@ def _approved() -> State:
 
 @pytest.mark.parametrize("agent", ["coder-1", "code-reviewer-1", "planner-1"])
 def test_whoever_sees_an_approved_task_merges_it_before_anything_else(agent: str) -> None:
-    assert at(_approved(), agent) == decide.Merge("task-1")
-    assert not isinstance(at(_approved(), agent, merge_lock_free=False), decide.Merge)
+    assert at(_approved(), agent) == actions.Merge("task-1")
+    assert not isinstance(at(_approved(), agent, merge_lock_free=False), actions.Merge)
 
 
 def test_while_a_job_runs_nothing_else_is_begun() -> None:
-    assert at(_approved(), job="merge task-1 runs") == decide.Wait("merge task-1 runs")
+    assert at(_approved(), job="merge task-1 runs") == actions.Wait("merge task-1 runs")
 
 
 def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
@@ -168,10 +168,10 @@ def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
     state = state.with_task(replace(state.tasks[0], lease_expires=NOW))
     facts: dict[str, Any] = {"evidence": Evidence(offline=frozenset({"coder-1"}), dead=frozenset({run}))}
     later = replace(state, agents={**state.agents, **agents("coder-2")})
-    assert decide.decide(Situation("coder-2", later, NOW, since_gap=10.0, **facts)) == decide.Wait(
+    assert decide.decide(Situation("coder-2", later, NOW, since_gap=10.0, **facts)) == actions.Wait(
         "the machine slept: nothing is taken over for one lease", 290.0
     )
-    assert decide.decide(Situation("coder-2", later, NOW, since_gap=301.0, **facts)) == decide.Claim("task-1")
+    assert decide.decide(Situation("coder-2", later, NOW, since_gap=301.0, **facts)) == actions.Claim("task-1")
 
 
 BLOCKED: dict[str, Any] = {"blocked_reason": "r", "blocked_questions": ("q",)}
@@ -206,20 +206,20 @@ def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
     state, run, review = under_review(board(task()))
     state = replace(state, agents={**state.agents, **agents("code-reviewer-2")})
     over = Evidence(dead=frozenset({run}))
-    assert isinstance(at(state, "code-reviewer-2", evidence=over), decide.Wait)
+    assert isinstance(at(state, "code-reviewer-2", evidence=over), actions.Wait)
     gone = Evidence(dead=over.dead, abandoned=frozenset({review}))
-    assert at(state, "code-reviewer-2", evidence=gone) == decide.ClaimReview("task-1")
+    assert at(state, "code-reviewer-2", evidence=gone) == actions.ClaimReview("task-1")
     planned, planning_run = claim_planning(board(agents=agents("planner-1", "planner-2")), "planner-1", NOW)
-    assert isinstance(at(planned, "planner-2"), decide.Wait)
+    assert isinstance(at(planned, "planner-2"), actions.Wait)
     left = Evidence(abandoned=frozenset({planning_run}))
-    assert at(planned, "planner-2", evidence=left) == decide.ClaimPlanning("INITIAL_PLANNING")
+    assert at(planned, "planner-2", evidence=left) == actions.ClaimPlanning("INITIAL_PLANNING")
 
 
 def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
     state, run = claimed(board(task()))
-    assert at(state, crashes=(1.0, 2.0, 3.0)) == decide.LetGo(run)
+    assert at(state, crashes=(1.0, 2.0, 3.0)) == actions.LetGo(run)
     stopped = taking.stop(state, "task-1", run, NOW)
-    assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), decide.Exit)
+    assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), actions.Exit)
 
 
 def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:
@@ -241,4 +241,4 @@ def test_a_planner_that_was_held_up_has_not_said_that_all_is_done_and_may_be_wok
 def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:
     state = _approved()
     waiting = state.with_task(replace(state.tasks[0], merging=Merging(candidate=HEAD, expected=HEAD, waiting="a.py")))
-    assert isinstance(at(waiting), decide.Wait)
+    assert isinstance(at(waiting), actions.Wait)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import decide, taking, working
+from liza.rules import actions, decide, taking, working
 from liza.rules.decide import SessionFacts, Situation, Standing
 from liza.rules.delivering import File, Later, Message, Type
 from liza.rules.model import State
@@ -17,7 +17,7 @@ from tests.unit.boards import NOW, board, claimed, task
 MESSAGE = Message(id="m", priority="urgent", text="t", sender="human", created=NOW)
 
 
-def at(state: State, **facts: Any) -> decide.Action:
+def at(state: State, **facts: Any) -> actions.Action:
     return decide.decide(Situation(agent="coder-1", state=state, now=NOW, **facts))
 
 
@@ -32,9 +32,9 @@ def ended(state: State, run: str, event: str) -> State:
 def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, "unusable")
-    assert at(state, unusable="not logged in") == decide.LetGo(run)
-    assert at(taking.stop(state, "task-1", run, NOW), unusable="not logged in") == decide.Exit(5, "not logged in")
-    assert at(board(), unusable="not logged in") == decide.Exit(5, "not logged in")
+    assert at(state, unusable="not logged in") == actions.LetGo(run)
+    assert at(taking.stop(state, "task-1", run, NOW), unusable="not logged in") == actions.Exit(5, "not logged in")
+    assert at(board(), unusable="not logged in") == actions.Exit(5, "not logged in")
 
 
 @pytest.mark.parametrize("event", taking.TOLD_ONLY)
@@ -65,9 +65,9 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
     assert held is not None
     half = timedelta(seconds=state.config.lease_duration / 2)
     late = state.with_task(replace(held, lease_expires=NOW + half - timedelta(seconds=1)))
-    assert at(late, rest=3600.0) == decide.Renew(run)
+    assert at(late, rest=3600.0) == actions.Renew(run)
     waits = at(state, rest=3600.0)
-    assert isinstance(waits, decide.Wait)
+    assert isinstance(waits, actions.Wait)
     assert waits.seconds is not None
     assert waits.seconds < state.config.lease_duration
 
@@ -88,32 +88,32 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
     facts: dict[str, Any], wanted: tuple[str, bool]
 ) -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run, **facts)) == decide.StopSession(run, *wanted)
-    assert isinstance(at(state, session=living(run, unanswered=299.0)), decide.Wait)
+    assert at(state, session=living(run, **facts)) == actions.StopSession(run, *wanted)
+    assert isinstance(at(state, session=living(run, unanswered=299.0)), actions.Wait)
 
 
 def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:
     state, run = claimed(board(task()))
-    assert isinstance(at(state, session=living(run, idle=60.0)), decide.Wait)
-    assert at(state, session=living(run, idle=61.0)) == decide.Remind(run)
-    assert at(state, session=living(run, idle=61.0, reminders=1)) == decide.Remind(run)
-    assert at(state, session=living(run, idle=61.0, reminders=2)) == decide.StopSession(run, decide.IDLE)
+    assert isinstance(at(state, session=living(run, idle=60.0)), actions.Wait)
+    assert at(state, session=living(run, idle=61.0)) == actions.Remind(run)
+    assert at(state, session=living(run, idle=61.0, reminders=1)) == actions.Remind(run)
+    assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, decide.IDLE)
 
 
 def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run), overspent="too much") == decide.Pause("too much")
+    assert at(state, session=living(run), overspent="too much") == actions.Pause("too much")
     paused = at(state, session=living(run), overspent="too much", signals=("PAUSE",))
-    assert paused == decide.StopSession(run, "stop")
-    assert at(board(task()), overspent="too much") == decide.Pause("too much")
-    assert isinstance(at(board(task()), overspent="too much", signals=("PAUSE",)), decide.Wait)
+    assert paused == actions.StopSession(run, "stop")
+    assert at(board(task()), overspent="too much") == actions.Pause("too much")
+    assert isinstance(at(board(task()), overspent="too much", signals=("PAUSE",)), actions.Wait)
 
 
 def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
     state, run = claimed(board(task()))
     for step in (Type(MESSAGE), File(MESSAGE)):
-        assert at(state, session=living(run), mail=step) == decide.Deliver(run, step)
+        assert at(state, session=living(run), mail=step) == actions.Deliver(run, step)
     waits = at(state, session=living(run), mail=Later("busy", 0.5))
-    assert isinstance(waits, decide.Wait)
+    assert isinstance(waits, actions.Wait)
     assert waits.seconds == 0.5
-    assert isinstance(at(state, session=living(run), mail=Later("busy")), decide.Wait)
+    assert isinstance(at(state, session=living(run), mail=Later("busy")), actions.Wait)

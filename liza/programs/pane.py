@@ -1,0 +1,220 @@
+"""The terminal of a run: what it shows, who sits at it, and how something is typed into it."""
+
+from __future__ import annotations
+
+import os
+import re
+import termios
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from liza.programs import growth, processes, session, witnesses
+from liza.programs.rundir import RunDir
+from liza.programs.screens import Screen
+from liza.programs.session import Living
+from liza.rules.errors import Refused
+from liza.rules.model import Entry
+from liza.rules.paths import Paths, agent_of
+
+if TYPE_CHECKING:
+    import libtmux
+
+_BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
+_LONGEST_SIGN = 64  # bytes of such a sign, at most
+_END = "= clients"
+
+
+class Place(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``pane.json``: the socket and the pid of the tmux server in which a run has its pane."""
+
+    socket: str
+    server: int
+
+
+def session_name(run: str) -> str:
+    """A dot separates a pane from its window in tmux."""
+    return run.replace(".", "_")
+
+
+class Pane:
+    """The terminal of a run. What asks tmux raises Refused where the pane, or the server, is gone or stands still."""
+
+    def __init__(self, root: Path, run: str, place: Place) -> None:
+        self.root = root
+        self.run = run
+        self.place = place
+        self.path = Paths(root).run(run)
+        self.target = f"={session_name(run)}:"
+
+    @property
+    def typing_lock(self) -> Path:
+        """The file whose lock the one has who types."""
+        return self.path / "typing.lock"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that shows this pane to a person."""
+        return ("tmux", "-u", "-S", self.place.socket, "attach-session", "-t", self.target.rstrip(":"))
+
+    def exists(self) -> bool:
+        """Whether tmux still has it."""
+        if processes.identity_of(self.place.server) is None:
+            return False
+        return not self._said("has-session", "-t", self.target.rstrip(":")).returncode
+
+    def is_alive(self) -> bool:
+        """Whether the program in it lives."""
+        living = session.look(self.path)
+        return isinstance(living, Living) and processes.alive(living.child)
+
+    def is_dead(self) -> bool:
+        """Whether the shim in it has ended. Whether the program has: see ``session.look``."""
+        return self.ask("display-message", "-p", "-t", self.target, "#{pane_dead}") == ["1"]
+
+    def capture(self, history: int = 0) -> str:
+        """What the screen shows, with so many lines that have left it; wrapped lines as one."""
+        return "\n".join(self.ask("capture-pane", "-p", "-J", "-t", self.target, "-S", f"-{history}"))
+
+    def in_mode(self) -> bool:
+        """Whether somebody reads its history, so that keys go there."""
+        return self.ask("display-message", "-p", "-t", self.target, "#{pane_in_mode}") == ["1"]
+
+    def program(self) -> tuple[str, ...]:
+        """The words of the process that has the terminal; only its name where the system shows no more."""
+        living = session.look(self.path)
+        found = witnesses.foreground(living.shim.pid) if isinstance(living, Living) else None
+        return found or tuple(self.ask("display-message", "-p", "-t", self.target, "#{pane_current_command}"))
+
+    def screen(self, now: float) -> Screen:
+        """All that is to be seen at once; ``now`` is what the steady clock says."""
+        facts = "#{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_tty}"
+        said = self.ask(
+            *("display-message", "-p", "-t", self.target, facts, ";"),
+            *("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_readonly} #{client_activity}", ";"),
+            *("display-message", "-p", "-t", self.target, _END, ";"),
+            *("capture-pane", "-p", "-t", self.target),
+        )
+        row, column, mode, terminal = said[0].split(" ", 3)
+        over = said.index(_END)
+        living = session.look(self.path)
+        alive = isinstance(living, Living) and processes.alive(living.child)
+        lines = tuple(said[over + 1 :])
+        found = self.witnesses("\n".join(lines))
+        return Screen(
+            lines=lines,
+            row=int(row),
+            column=int(column),
+            time=now,
+            alive=alive,
+            in_mode=mode == "1",
+            by_line=_by_line(terminal),
+            program=self.program() if alive else (),
+            waiting=witnesses.joined(found),
+            person=_person(said[1:over]),
+            still=self.silence(),
+            deaf=any(one.against for one in found),
+        )
+
+    def witnesses(self, text: str) -> tuple[witnesses.Witness, ...]:
+        """The signs that the program waits for input; ``text`` is what its screen shows."""
+        living = session.look(self.path)
+        if not isinstance(living, Living):
+            return ()
+        return witnesses.of_session(living, self.silence(), text, from_terminal=True)
+
+    def silence(self) -> float | None:
+        """How many seconds ago the program last showed something; None before it did."""
+        moved = RunDir(Paths(self.root), self.run).moved()
+        return None if moved is None else max(0.0, time.time() - moved)
+
+    def changes(self) -> AbstractContextManager[Callable[[float], None]]:
+        """What waits until the program has shown something, so many seconds at the longest."""
+        return growth.heard(self.path / "output.log")
+
+    def leave_mode(self) -> None:
+        """Back from the history to what the program shows."""
+        self.ask("copy-mode", "-q", "-t", self.target)
+
+    def paste(self, text: str) -> None:
+        """Put a text where one types. In one line where the program takes no paste as a whole: there each line's end
+        would send what stands before it."""
+        whole = text if self._takes_pastes() else " ".join(line.strip() for line in text.splitlines() if line.strip())
+        path, name = self.path / "paste", f"liza-{self.run}"
+        # A file, for a word of a command may have 16 KB at most. It need not survive anything.
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(whole.encode())
+        try:
+            # It fills in #{…} in the name.
+            load = ("load-buffer", "-b", name, str(path).replace("#", "##"))
+            self.ask(*load, ";", "paste-buffer", "-p", "-d", "-b", name, "-t", self.target)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _takes_pastes(self) -> bool:
+        """Whether the program has asked for pastes in brackets, the last time that it said anything about them."""
+        last, part = b"", b""
+        with suppress(FileNotFoundError), (self.path / "output.log").open("rb") as file:
+            # Not mapped into memory: it may be cut meanwhile.
+            while more := file.read(1 << 20):
+                part = part[-_LONGEST_SIGN:] + more
+                last = next((found[1] for found in reversed(list(_BRACKETED.finditer(part)))), last)
+        return last == b"h"
+
+    def enter(self) -> None:
+        """Press Enter, as the character that it is: some versions lose the key of that name."""
+        self.ask("send-keys", "-l", "-t", self.target, "\r")
+
+    def close(self) -> None:
+        """Take the pane away; a program in it loses its terminal."""
+        self.ask("kill-session", "-t", self.target.rstrip(":"))
+
+    def ask(self, *words: str) -> list[str]:
+        """What tmux answers. Raises Refused."""
+        done = self._said(*words)
+        if done.returncode:
+            raise Refused(
+                f"tmux: {' '.join(done.stderr) or f'exit {done.returncode}'}", f"liza agents {agent_of(self.run)}"
+            )
+        return done.stdout
+
+    def _said(self, *words: str) -> libtmux.common.tmux_cmd:
+        # It would be waited for without a limit.
+        if witnesses.is_stopped(self.place.server):
+            raise Refused(f"the tmux server of {self.run} stands still", f"kill -CONT {self.place.server}")
+        return _cmd(self.place.socket, words)
+
+
+def _cmd(path: str, words: Sequence[str]) -> libtmux.common.tmux_cmd:
+    """What the server at a socket answers. Raises Refused where there is no tmux any more."""
+    # Here, for it takes longer to load than most commands take in all.
+    import libtmux
+
+    try:
+        # -u: what a screen holds is UTF-8, whatever the locale says.
+        return libtmux.Server(socket_path=path).cmd("-u", *words)
+    except libtmux.exc.LibTmuxException as error:
+        raise Refused(f"tmux cannot be asked: {error or type(error).__name__}", "apt install tmux") from error
+
+
+def _by_line(terminal: str) -> bool | None:
+    """Whether the kernel edits the lines of this terminal."""
+    try:
+        handle = os.open(terminal, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return bool(termios.tcgetattr(handle)[3] & termios.ICANON)
+    except termios.error:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _person(clients: Sequence[str]) -> float | None:
+    """How many seconds ago a person who is attached, and may type, did something."""
+    seen = [int(when) for readonly, _, when in (line.partition(" ") for line in clients) if readonly == "0" and when]
+    return max(0.0, time.time() - max(seen)) if seen else None
