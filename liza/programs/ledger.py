@@ -12,7 +12,7 @@ from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent
 
-LONGEST = 1 << 16  # bytes of a line
+_STEP = 1 << 16  # bytes that are looked through at a time, from the end
 
 
 def entries(paths: Paths) -> tuple[Spent, ...]:
@@ -49,9 +49,12 @@ def note(paths: Paths, spent: Spent) -> None:
 
 def _drop_torn_line(file: IO[bytes]) -> None:
     """Leave the file at its end, behind a whole line."""
-    size = file.seek(0, os.SEEK_END)
-    start = max(0, size - LONGEST)
-    file.seek(start)
-    last = file.read()
-    file.truncate(start + last.rfind(b"\n") + 1)
+    start = file.seek(0, os.SEEK_END)
+    end = 0
+    while start and not end:
+        before = start
+        start = file.seek(max(0, start - _STEP))
+        found = file.read(before - start).rfind(b"\n")
+        end = start + found + 1 if found >= 0 else 0
+    file.truncate(end)
     file.seek(0, os.SEEK_END)

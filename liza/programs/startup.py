@@ -70,37 +70,41 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def command(
-    preset: Preset,
-    how: Mode,
-    prompt: str,
-    permissions: str,
-    directories: Sequence[Path],
-    liza: Path,
-    tests: str = "",
-    *,
-    cwd: Path | None = None,
-    run: Path | None = None,
-    again: Sequence[str] = (),
-) -> Command:
+@dataclass(frozen=True)
+class Ground:
+    """What a session works on, and may.
+
+    ``permissions`` is ``confined`` or ``bypass``; ``cwd`` is its directory, ``run`` the run's, ``writes`` are those
+    besides its own that it has to write to; ``liza`` is what it calls, and ``tests`` the project's own command for
+    them, which a confined program has to be allowed.
+    """
+
+    permissions: str
+    cwd: Path
+    run: Path
+    writes: Sequence[Path]
+    liza: Path
+    tests: str = ""
+
+
+def command(preset: Preset, how: Mode, prompt: str, ground: Ground, again: Sequence[str] = ()) -> Command:
     """The command line of a session: command, its arguments, the mode's, the permission's, directories, prompt.
 
-    ``permissions`` is ``confined`` or ``bypass``; ``directories`` are those besides its own that it has to write to;
-    ``tests`` is the command that a confined program has to be allowed besides Liza's own; ``cwd`` is its directory,
-    ``run`` the run's, and ``again`` the words of ``resumed``. Raises Usage for another word.
+    ``again`` are the words of ``resumed``. Raises Usage for permissions that there are none of.
     """
     if not preset.command:
         raise Usage(f"{preset.name!r} needs a command", f"liza up --program {preset.name}:./agent.sh")
-    allowed, env = _permitted(preset, permissions)
-    known = {"{liza}": str(liza), "{tests}": tests, "{cwd}": str(cwd or ""), "{run}": str(run or "")}
+    allowed, env = _permitted(preset, ground.permissions)
+    tests, liza = ground.tests, str(ground.liza)
+    known = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run)}
     written = [*preset.args, *how.args, *preset.first_run, *allowed]
     words = [_filled(word, known) for word in written if tests or "{tests}" not in word]
-    words += [word.replace("{dir}", str(one)) for one in directories for word in preset.add_dirs]
+    words += [word.replace("{dir}", str(one)) for one in ground.writes for word in preset.add_dirs]
     words += again
     if how.prompt == "arg":
         words += [*how.before_prompt, prompt]
     # A list in a variable's value keeps its place for the tests: without any, Liza's own word stands there twice.
-    told = {name: _filled_json(value, {**known, "{tests}": tests or str(liza)}) for name, value in env.items()}
+    told = {name: _filled_json(value, {**known, "{tests}": tests or liza}) for name, value in env.items()}
     return Command((preset.command, *words), prompt if how.prompt == "stdin" else None, told)
 
 

@@ -14,16 +14,16 @@ from liza.rules.spending import Used
 _LARGEST = 1 << 62
 _MOST = 64 << 20
 """Bytes of output that are read; a shim cuts it there."""
+_DEEP = 1 << 20
+"""What is reckoned for a document that is nested too deeply, in characters."""
 
 
 def used(form: Usage, output: Path) -> Used | None:
     """What the program says that it used; None where it said nothing of it. Raises OSError but for a missing file."""
     if not (form.input or form.output or form.cost or form.pattern):
         return None
-    try:
-        with (output.parent / form.file if form.file else output).open("rb") as file:
-            text = file.read(_MOST).decode(errors="replace")
-    except FileNotFoundError:
+    text = _text(output.parent / form.file if form.file else output)
+    if text is None:
         return None
     figures = list(_from_text(form, text) if form.form == "text" else _from_objects(form, _objects(form, text)))
     return _joined(form, figures) if figures else None
@@ -31,16 +31,21 @@ def used(form: Usage, output: Path) -> Used | None:
 
 def session_id(form: Usage, output: Path) -> str | None:
     """The id of the conversation, for going on with it; None where it was not said."""
-    try:
-        text = output.read_text(errors="replace")
-    except FileNotFoundError:
-        return None
-    for found in _objects(form, text) if form.session else ():
+    text = _text(output) if form.session else None
+    for found in _objects(form, text) if text is not None else ():
         for path in form.session:
             value = _at(found, path)
             if isinstance(value, str) and value:
                 return value
     return None
+
+
+def _text(output: Path) -> str | None:
+    try:
+        with output.open("rb") as file:
+            return file.read(_MOST).decode(errors="replace")
+    except FileNotFoundError:
+        return None
 
 
 def _objects(form: Usage, text: str) -> Iterator[Any]:
@@ -59,10 +64,18 @@ def _objects(form: Usage, text: str) -> Iterator[Any]:
 def _documents(text: str) -> Iterator[Any]:
     """The documents that begin on a line of their own; what the tools of the agent printed stands between them."""
     decoder = json.JSONDecoder()
+    end, in_vain = 0, 0
     for begin in re.finditer(r"^[\[{]", text, re.MULTILINE):
+        # What stands inside of a document is none; and what begins and never ends is not read to its end for ever.
+        if begin.start() < end or in_vain > _MOST:
+            continue
         try:
-            found, _ = decoder.raw_decode(text, begin.start())
+            found, end = decoder.raw_decode(text, begin.start())
+        except json.JSONDecodeError as error:
+            in_vain += error.pos - begin.start()
+            continue
         except (ValueError, RecursionError):
+            in_vain += _DEEP
             continue
         yield from found if isinstance(found, list) else (found,)
 

@@ -42,10 +42,10 @@ class Carrier:
         """The run whose program was found dead: its end is on the way."""
         self._typing: threading.Thread | None = None
 
-    @property
-    def typing(self) -> bool:
-        """Whether a message is being typed now."""
-        return self._typing is not None
+    def takes(self, run: str) -> bool:
+        """Whether something can be carried into the session of ``run`` now: nothing is being typed, and it was not
+        found dead."""
+        return self._typing is None and run != self._dead
 
     def carry_out(self, step: delivering.Step, run: str) -> None:
         """One step for one message. Raises LizaError, OSError; then it is tried again."""
@@ -80,7 +80,7 @@ class Carrier:
             inbox.acknowledge(self.crew.paths, self.agent, ids, run, "answered", self.crew.clock.now())
 
     def _type(self, message: Message, run: str) -> None:
-        if self.typing or run == self._dead:
+        if not self.takes(run):
             return
         # Counted before it begins: a supervisor that dies of it must not type it for ever.
         self._keep(message, attempts=message.attempts + 1, carried=False, run=run)

@@ -90,18 +90,16 @@ class Launcher:
 
     def _command(self, state: State, held: Holding, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
         how = startup.mode(self.preset, self.terminal)
-        return startup.command(
-            self.preset,
-            replace(how, args=(*how.args, *fitted.hooks.args)),
-            fitted.prompt,
-            state.config.permissions,
-            self._writable(place),
-            liza_path(),
-            state.config.integration_command or "",
+        ground = startup.Ground(
+            permissions=state.config.permissions,
             cwd=place,
             run=directory.path,
-            again=self._conversation(state, held, directory),
+            writes=self._writable(place),
+            liza=liza_path(),
+            tests=state.config.integration_command or "",
         )
+        how = replace(how, args=(*how.args, *fitted.hooks.args))
+        return startup.command(self.preset, how, fitted.prompt, ground, self._conversation(state, held, directory))
 
     def _conversation(self, state: State, held: Holding, directory: RunDir) -> tuple[str, ...]:
         """The words that go on with the conversation of the session before this one, where nobody's fault ended it and

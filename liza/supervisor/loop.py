@@ -127,7 +127,7 @@ class Supervisor:
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
         self._take_back(state)
-        return decide(gather(self.crew, self.agent, self.memory, self.preset, self.steps.carrier.typing))
+        return decide(gather(self.crew, self.agent, self.memory, self.preset, self.steps.carrier.takes))
 
     def _take_back(self, state: State) -> None:
         """Settle what a claim left on the board that did not end: nobody can take such a task."""

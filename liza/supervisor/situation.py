@@ -3,6 +3,8 @@ started it, is found by its directory like any other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from liza.board import signals
 from liza.board.lock import Lock
 from liza.programs import delivery, inbox, ledger, usage
@@ -17,8 +19,11 @@ from liza.supervisor.watching import Watcher
 from liza.verbs.crew import Crew
 
 
-def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, typing: bool = False) -> Situation:
-    """How things stand now; ``typing``: a message is being typed. Raises LizaError where something cannot be read."""
+def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callable[[str], bool]) -> Situation:
+    """How things stand now; ``takes`` knows whether a message can be carried into a run's session at the moment.
+
+    Raises LizaError where something cannot be read.
+    """
     state = crew.board.read()
     steady, now = crew.clock.monotonic(), crew.clock.now()
     slept = memory.notice_gap(now, steady, state.config.lease_duration)
@@ -44,7 +49,7 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, typing: bool 
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
         unusable=memory.unusable,
         overspent=_overspent(crew, state, agent, memory, preset),
-        mail=None if typing else mail(crew, state, agent, facts, watcher),
+        mail=mail(crew, state, agent, facts, watcher) if facts is not None and takes(facts.run) else None,
     )
 
 
@@ -101,9 +106,9 @@ def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent |
     )
 
 
-def mail(crew: Crew, state: State, agent: str, facts: SessionFacts | None, watcher: Watcher) -> delivering.Step | None:
+def mail(crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: Watcher) -> delivering.Step | None:
     """What is to be done for a message to a living session; None without messages."""
-    if facts is None or facts.standing is not Standing.LIVING:
+    if facts.standing is not Standing.LIVING:
         return None
     waiting = inbox.pending(crew.paths, agent)
     if not waiting:

@@ -176,10 +176,10 @@ class Steps:
         rundir.note_waits(self.crew.paths, self.agent, rundir.Waits(reason=came.why, until=until))
 
     def _remind(self, run: str) -> None:
+        inbox.put(self.crew.paths, self.agent, REMINDER.format(run=run), "liza", self.crew.clock.now())
         known = self.memory.session
         if known is not None and known.run == run:
             known.reminders, known.idle = known.reminders + 1, None
-        inbox.put(self.crew.paths, self.agent, REMINDER.format(run=run), "liza", self.crew.clock.now())
         self.say(f"{run} waits at its terminal: reminded of the ways to end")
 
     def _pause(self, why: str) -> None:

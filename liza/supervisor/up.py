@@ -109,6 +109,9 @@ def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, str]:
     state = crew.board.read()
     tampering.need_integration(crew, state)
     config = state.config
+    for who in options.programs:
+        if not any(who in (agent, role_of(agent)) for agent in options.agents()):
+            raise Usage(f"--program {who}=…: the crew has none ({', '.join(options.agents())})", "liza up --help")
     programs = {}
     for agent in options.agents():
         chosen = presets.choose(options.program_of(agent), os.environ, role_of(agent), config, table).preset

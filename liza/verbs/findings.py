@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from liza.board import journal
 from liza.board.lock import Lock
+from liza.programs import inbox
 from liza.repo import history, moves
 from liza.repo.pins import Pins
 from liza.rules import alarms, choose
@@ -121,6 +122,12 @@ def _history(crew: Crew, state: State) -> Iterator[Finding]:
     )
 
 
+def _inboxes(crew: Crew, state: State) -> Iterator[Finding]:
+    for agent in state.agents:
+        for wrong in inbox.unreadable(crew.paths, agent):
+            yield Finding(agent, f"in its inbox: {wrong.message}", True, wrong.hint)
+
+
 def _journal(crew: Crew, state: State) -> Iterator[Finding]:
     last = journal.last(crew.paths.journal)
     if last is None:
@@ -144,6 +151,7 @@ _LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("claim", _claims),
     ("merge", _merges),
     ("agents", _supervisors),
+    ("inbox", _inboxes),
     ("history", _history),
     ("journal", _journal),
 )

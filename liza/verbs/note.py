@@ -23,8 +23,9 @@ def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
     """
     by = human_or(crew, planner=False)
     agent = _at_work(crew.board.read(), to)
-    said = note(crew, text, to)
+    # The inbox first: where the board refuses, the one who says it again says it twice to an agent, and to nobody else.
     message = inbox.put(crew.paths, agent, text, by, crew.clock.now(), "urgent")
+    said = note(crew, text, to)
     bell.ring(crew.paths, agent)
     return dataclasses.replace(
         said, next=f"it waits in the inbox of {agent}", more={**said.more, "message": message.id}

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.board.lock import Lock
+from liza.programs import inbox
 from liza.programs.rundir import Record
 from liza.repo.moves import Move
 from liza.rules.model import Agent
@@ -51,6 +52,17 @@ def told(crew: Crew, about: str) -> list[Finding]:  # noqa: F811
 def claimed(crew: Crew) -> None:  # noqa: F811
     add(crew, [Wanted("c", "Write", "it is there", "c.txt", "README.md")])
     claim(crew, "coder-1", "c")
+
+
+def test_a_file_in_an_inbox_that_is_no_message_is_named_with_where_it_lies(there: Crew) -> None:
+    inbox.put(there.paths, "coder-1", "read this", "human", there.clock.now())
+    assert not told(there, "coder-1")
+    wrong = there.paths.runs / "coder-1" / "inbox" / "z.json"
+    wrong.write_text("{")
+    (found,) = told(there, "coder-1")
+    assert found.ok
+    assert str(wrong) in found.text
+    assert found.hint == f"cat {wrong}"
 
 
 def test_integration_that_was_moved_back_or_deleted_is_named_and_is_in_the_way(there: Crew) -> None:

@@ -56,3 +56,15 @@ def test_a_line_that_is_none_is_named_with_a_way_to_take_it_out(paths: Paths) ->
     with pytest.raises(LizaError, match=r"usage\.jsonl:2 cannot be read") as refused:
         ledger.entries(paths)
     assert refused.value.hint == f"sed -i 2d {paths.usage}"
+
+
+def test_a_torn_line_longer_than_any_look_is_dropped_whole_and_nothing_before_it(paths: Paths) -> None:
+    for torn in (1, 65_535, 65_536, 65_537, 200_000):
+        ledger.note(paths, spent("coder-1.1", torn))
+        with paths.usage.open("ab") as file:
+            file.write(b"x" * torn)
+        ledger.note(paths, spent("coder-1.2", torn))
+        assert ledger.entries(paths) == (spent("coder-1.1", torn), spent("coder-1.2", torn))
+    paths.usage.write_bytes(b"x" * 70_000)
+    ledger.note(paths, spent("coder-1.1"))
+    assert ledger.entries(paths) == (spent("coder-1.1"),)

@@ -199,6 +199,8 @@ def test_up_says_at_once_that_a_program_is_not_there_and_starts_nobody(crew: Cre
         assert "no-such-agent" in crew.liza(*words, "--program", f"script:{crew.notes}/no-such-agent", code=5)
     assert "executable" in crew.liza("up", "-d", "--program", f"script:{plain}", code=5)
     assert "no-such-program" in crew.liza("up", "-d", "--program", "no-such-program", code=2)
+    assert "coder-3=" in crew.liza("up", "-d", "--coders", "2", "--program", f"coder-3=script:{plain}", code=2)
+    assert "planner=" in crew.liza("up", "-d", "--planners", "0", "--program", f"planner=script:{plain}", code=2)
     done = subprocess.run(
         [str(BIN / "liza-agent"), "coder-1", "--program", f"script:{crew.notes}/no-such-agent"],
         cwd=crew.root,

@@ -69,7 +69,8 @@ class Seen:
         )
         how = replace(startup.mode(self.preset, interactive=True), prompt="none")
         places = (root / ".liza", root / ".git")
-        command = startup.command(self.preset, how, "", "confined", places, liza_path(), cwd=root, run=self.run.path)
+        ground = startup.Ground("confined", cwd=root, run=self.run.path, writes=places, liza=liza_path())
+        command = startup.command(self.preset, how, "", ground)
         self.env |= command.env
         self.words = [str(rig.path), *command.argv[1:]]
 

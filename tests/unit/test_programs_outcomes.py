@@ -16,6 +16,7 @@ from liza.programs.screens import Screen
 from liza.programs.session import Ended, Living, Never, Vanished
 from liza.rules.errors import Usage
 from liza.rules.model import Identity
+from tests.unit.grounds import ground
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WHO = Identity(host="here", boot="b", pid=7, start="1")
@@ -145,16 +146,14 @@ def test_the_table_of_startup_is_whole_and_the_file_or_a_hook_carries_the_contex
 def test_a_command_line_has_options_before_directories_before_the_prompt() -> None:
     preset = Preset(name="x", command="x", args=("--a",), add_dirs=("--add", "{dir}"))
     how = Mode(args=("run",), before_prompt=("--",))
-    made = startup.command(preset, how, "-p rompt", "confined", [Path("/r/.liza"), Path("/r/.git")], Path("/b/liza"))
+    made = startup.command(preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")]))
     assert made.argv == ("x", "--a", "run", "--add", "/r/.liza", "--add", "/r/.git", "--", "-p rompt")
     assert made.stdin_text is None
 
 
 def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
     for prompt, stdin in (("stdin", "hello"), ("none", None)):
-        made = startup.command(
-            Preset(name="x", command="x"), Mode(prompt=prompt), "hello", "bypass", [], Path("/b/liza")
-        )
+        made = startup.command(Preset(name="x", command="x"), Mode(prompt=prompt), "hello", ground("bypass"))
         assert (made.argv, made.stdin_text) == (("x",), stdin)
 
 
@@ -162,12 +161,12 @@ def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> 
     preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
         how = Mode(prompt="none")
-        assert startup.command(preset, how, "p", "confined", [], Path("/b/liza"), tests).argv == argv
+        assert startup.command(preset, how, "p", ground("confined", tests=tests)).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
     with pytest.raises(Usage, match="wanted confined or bypass"):
-        startup.command(Preset(name="x", command="x"), Mode(), "p", "yolo", [], Path("/b/liza"))
+        startup.command(Preset(name="x", command="x"), Mode(), "p", ground("yolo"))
 
 
 OUTSIDE = {

@@ -18,6 +18,7 @@ from liza.rules.errors import Missing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.verbs import trial
+from tests.unit.grounds import ground
 
 NAMES = {
     "script", "claude", "codex", "gemini", "opencode", "copilot", "cursor", "auggie", "amp", "pi", "vibe", "qwen",
@@ -90,12 +91,7 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
                 row,
                 startup.mode(row, interactive),
                 "the prompt",
-                permissions,
-                [Path("/r/.liza")],
-                Path("/b/liza"),
-                'run "all" tests',
-                cwd=Path("/r/w"),
-                run=Path("/r/.liza/run/x"),
+                ground(permissions, tests='run "all" tests'),
             )
             for word in (*made.argv, *made.env.values()):
                 assert not re.search(r"\{[a-z]+\}", word), f"{row.name}: {word}"
@@ -112,7 +108,7 @@ def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_
     assert startup.resumed(codex) == ("resume", "--last")
     assert startup.resumed(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
     again = startup.resumed(codex, "7")
-    made = startup.command(codex, codex.headless, "more", "bypass", [], Path("/b/liza"), again=again)
+    made = startup.command(codex, codex.headless, "more", ground("bypass"), again)
     assert made.argv[-4:] == ("resume", "7", "--", "more")
     with pytest.raises(Usage, match="cannot go on"):
         startup.resumed(table.named("script:./agent.sh"), "7")

@@ -67,6 +67,12 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
     assert (found.input, found.output, round(found.cost or 0, 2)) == (3200, 1300, 0.03)
 
 
+def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Path) -> None:
+    form = Usage(form="json", input=("used",), combine="sum")
+    whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
+    assert usage.used(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == Used(input=10)
+
+
 def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
     form = Usage(when={"type": "result"}, input=("usage.input_tokens",))
     assert usage.used(form, printed(tmp_path, TURNS)) is None

@@ -1,0 +1,14 @@
+"""Some place for a command line to be made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from liza.programs import startup
+
+
+def ground(permissions: str, **more: Any) -> startup.Ground:
+    """Some place to work at, of which a test says what it is about."""
+    where = {"cwd": Path("/r/w"), "run": Path("/r/.liza/run/x"), "writes": [], "liza": Path("/b/liza"), **more}
+    return startup.Ground(permissions=permissions, **where)
