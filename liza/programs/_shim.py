@@ -162,11 +162,10 @@ def become(launch: dict[str, Any], terminal: int | None) -> None:
 
 
 def from_file_to_log(stdin: str) -> None:
-    """Read a file, or a FIFO, and write to the log. Raises OSError."""
+    """Read a file, and write to the log. Raises OSError."""
     os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
     os.dup2(1, 2)
-    # Read and write: a FIFO that its reader also holds open for writing never ends.
-    os.dup2(os.open(stdin, os.O_RDWR if stdin.endswith("stdin.fifo") else os.O_RDONLY), 0)
+    os.dup2(os.open(stdin, os.O_RDONLY), 0)
 
 
 def read_all(handle: int) -> bytes:

@@ -123,7 +123,7 @@ class Pane:
         living = session.look(self.path)
         if not isinstance(living, Living):
             return ()
-        return witnesses.of_session(living, self.silence(), text, from_terminal=True)
+        return witnesses.of_session(living, self.silence(), text)
 
     def silence(self) -> float | None:
         """How many seconds ago the program last showed something; None before it did."""

@@ -172,18 +172,6 @@ def gather(run_dir: RunDir, preset: Preset, since_start: float, timeout: float, 
         login_signs=preset.login_signs,
         # They need a screen: what a program prints without one may merely speak of them.
         dialogs=preset.dialogs if screen is not None else (),
-        witnesses=_witnesses(run_dir, look, tail, pane),
+        # Without a terminal nothing can come later, so a program that waits does not wait for us.
+        witnesses=pane.witnesses(tail) if pane is not None and isinstance(look, Living) else (),
     )
-
-
-def _witnesses(run_dir: RunDir, look: Look, tail: str, pane: Pane | None) -> tuple[Witness, ...]:
-    """Without a terminal and without a FIFO nothing can come later, so a program that waits does not wait for us."""
-    if not isinstance(look, Living):
-        return ()
-    if pane is not None:
-        return pane.witnesses(tail)
-    if not (run_dir.path / session.FIFO).exists():
-        return ()
-    moved = run_dir.moved()
-    silence = None if moved is None else max(0.0, time.time() - moved)
-    return witnesses.of_session(look, silence, tail, from_terminal=False)

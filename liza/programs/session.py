@@ -27,7 +27,6 @@ from liza.rules.model import Entry, Identity, Moment
 SHIM = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
 SETTLE = 10.0  # seconds for the shim to write the end after everything below it was killed
-FIFO = "stdin.fifo"
 
 
 class Living(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,20 +82,9 @@ def start(
     A run has one session: raises Refused when this run directory has, or had, one.
     """
     if stdin_text is None:
-        return _start(run_dir, argv, cwd, env, os.devnull)
+        return start_by(_shim, run_dir, argv, cwd, env)
     aside.write(run_dir / "stdin", stdin_text.encode())
-    return _start(run_dir, argv, cwd, env, str(run_dir / "stdin"))
-
-
-def start_open(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Living | NotStarted:
-    """Start a program whose stdin is a FIFO that stays open: ``<run_dir>/stdin.fifo``. Otherwise as ``start``."""
-    with suppress(FileExistsError):
-        os.mkfifo(run_dir / FIFO, 0o600)
-    return _start(run_dir, argv, cwd, env, str(run_dir / FIFO))
-
-
-def _start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str) -> Living | NotStarted:
-    return start_by(_shim, run_dir, argv, cwd, env, stdin)
+    return start_by(_shim, run_dir, argv, cwd, env, str(run_dir / "stdin"))
 
 
 def start_by(

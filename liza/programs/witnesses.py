@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import select
-import stat
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -76,9 +75,9 @@ class Doing(Enum):
     OTHER = "waits for something else"
 
 
-def of_session(living: Living, silence: float | None, text: str, from_terminal: bool) -> tuple[Witness, ...]:
+def of_session(living: Living, silence: float | None, text: str) -> tuple[Witness, ...]:
     """All signs that there are. Who draws at this moment may look for keys in between, and be at work all the same."""
-    program = of_program(living, from_terminal)
+    program = of_program(living)
     if silence is not None and silence < SILENT:
         program = tuple(one if one.against else replace(one, confidence=PERHAPS) for one in program)
     output = of_output(silence, text)
@@ -88,13 +87,10 @@ def of_session(living: Living, silence: float | None, text: str, from_terminal: 
     return (*program, *output)
 
 
-def of_program(living: Living, from_terminal: bool) -> tuple[Witness, ...]:
-    """What the kernel says of the program and all below it; nothing where there is no /proc, or it hides them.
-
-    ``from_terminal``: it has one. Without, only a FIFO can bring it input later.
-    """
+def of_program(living: Living) -> tuple[Witness, ...]:
+    """What the kernel says of the program and all below it; nothing where there is no /proc, or it hides them."""
     pids = processes.below(living.shim)
-    seen = {pid: doing(pid, from_terminal) for pid in pids}
+    seen = {pid: doing(pid) for pid in pids}
     at = [one for one in seen.values() if one is not None]
     if not at:
         return ()
@@ -105,12 +101,12 @@ def of_program(living: Living, from_terminal: bool) -> tuple[Witness, ...]:
     return (Witness("process", PERHAPS),) if Doing.POLLS in at else (Witness("process", BLOCKED, against=True),)
 
 
-def doing(pid: int, from_terminal: bool = True) -> Doing | None:
+def doing(pid: int) -> Doing | None:
     """What the threads of a process are at; None when it is gone, or may not be seen."""
     found = []
     try:
         for thread in sorted((PROC / str(pid) / "task").iterdir(), key=lambda at: int(at.name)):
-            found.append(_thread(pid, thread, from_terminal))
+            found.append(_thread(pid, thread))
     except (OSError, ValueError, IndexError):
         # It went meanwhile, or is another user's.
         return None
@@ -120,14 +116,14 @@ def doing(pid: int, from_terminal: bool = True) -> Doing | None:
     return next((one for one in Doing if one in found), None)
 
 
-def _thread(pid: int, thread: Path, from_terminal: bool) -> Doing:
+def _thread(pid: int, thread: Path) -> Doing:
     state = (thread / "stat").read_bytes().rpartition(b") ")[2][:1]
     if state in (b"R", b"D"):
         return Doing.WORKS
     if state != b"S":
         return Doing.OTHER
     call = _call(thread)
-    return _by_channel(pid, thread, from_terminal) if call is None else _by_call(pid, call, from_terminal)
+    return _by_channel(pid, thread) if call is None else _by_call(pid, call)
 
 
 def _call(thread: Path) -> tuple[str, int, int] | None:
@@ -147,10 +143,10 @@ def _call(thread: Path) -> tuple[str, int, int] | None:
     return name, int(first, 16), int(second, 16)
 
 
-def _by_call(pid: int, call: tuple[str, int, int], from_terminal: bool) -> Doing:
+def _by_call(pid: int, call: tuple[str, int, int]) -> Doing:
     name, first, second = call
     if name == "read":
-        return Doing.READS if _is_input(_target(pid, first), from_terminal) else Doing.OTHER
+        return Doing.READS if _is_input(_target(pid, first)) else Doing.OTHER
     if name == "epoll":
         watched = [_target(pid, handle) for handle in _watched(pid, first)]
     elif name in ("poll", "select"):
@@ -158,16 +154,16 @@ def _by_call(pid: int, call: tuple[str, int, int], from_terminal: bool) -> Doing
         watched = [_target(pid, handle) for handle in _asked(pid, name, first, second)]
     else:
         return Doing.OTHER
-    if not any(_is_input(one, from_terminal) for one in watched):
+    if not any(_is_input(one) for one in watched):
         return Doing.OTHER
     # What it waits for may as well be the answer of a model.
     return Doing.POLLS if any(one.startswith("socket:") for one in watched) else Doing.READS
 
 
-def _by_channel(pid: int, thread: Path, from_terminal: bool) -> Doing:
+def _by_channel(pid: int, thread: Path) -> Doing:
     """The same by the kernel's wait channel, which says less: not what is waited for."""
     channel = (thread / "wchan").read_text()
-    if not _is_input(_target(pid, 0), from_terminal):
+    if not _is_input(_target(pid, 0)):
         return Doing.OTHER
     if channel.startswith(_READS):
         return Doing.READS
@@ -204,13 +200,8 @@ def _watched(pid: int, epoll: int) -> list[int]:
     return [int(line.split()[1]) for line in said.splitlines() if line.startswith("tfd:")]
 
 
-def _is_input(target: str, from_terminal: bool) -> bool:
-    if from_terminal:
-        return target.startswith(("/dev/pts/", "/dev/tty"))
-    try:
-        return target.startswith("/") and stat.S_ISFIFO(Path(target).stat().st_mode)
-    except OSError:
-        return False
+def _is_input(target: str) -> bool:
+    return target.startswith(("/dev/pts/", "/dev/tty"))
 
 
 def of_output(silence: float | None, text: str) -> tuple[Witness, ...]:

@@ -174,17 +174,6 @@ def test_stdin_is_the_text_or_nothing_at_all(crew: Crew) -> None:
     assert int(silent.tail()) == 0
 
 
-def test_an_open_stdin_takes_words_later_and_never_ends(crew: Crew) -> None:
-    run = crew.run()
-    script = 'read one; echo "got $one"; read two; echo "got $two"; exit 0'
-    started = session.start_open(run.path, ["sh", "-c", script], crew.root, crew.env(run))
-    assert isinstance(started, Living)
-    for word in ("first", "second"):
-        (run.path / session.FIFO).open("w").write(f"{word}\n")
-        until(lambda word=word: f"got {word}" in run.tail(), f"{word} did not arrive")
-    assert isinstance(session.wait(run.path, LONG), Ended)
-
-
 def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_stranger_sees_the_exit_code(
     crew: Crew,
 ) -> None:

@@ -343,7 +343,7 @@ def test_where_there_is_no_proc_the_output_alone_has_to_do_and_the_evidence_says
 ) -> None:
     monkeypatch.setattr(witnesses, "of_program", lambda *_: ())
     monkeypatch.setattr(witnesses.processes, "has_proc", lambda: False)
-    found = witnesses.of_session(None, 60.0, "What next?", from_terminal=True)
+    found = witnesses.of_session(None, 60.0, "What next?")
     assert [one.source for one in found] == ["silence without /proc", "natural ending without /proc"]
     assert witnesses.joined(found) == pytest.approx(0.9)
 

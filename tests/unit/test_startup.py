@@ -28,7 +28,7 @@ def calls(module: Path) -> set[str]:
 
 
 def test_sessions_are_started_in_one_place() -> None:
-    starters = {"session.start", "session.start_open", "session.start_by", "tmux.start"}
+    starters = {"session.start", "session.start_by", "tmux.start"}
     found = {
         str(module.relative_to(LIZA))
         for module in LIZA.rglob("*.py")
