@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import keyboard, processes, readiness, session, tmux
+from liza.programs import keyboard, processes, readiness, session, tmux, witnesses
 from liza.programs.keyboard import NotSent, Sent
 from liza.programs.pane import Pane
 from liza.programs.preset import Dialog, Preset
@@ -269,7 +269,7 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.place.server, signal.SIGSTOP)
     try:
-        until(lambda: tmux.witnesses.is_stopped(pane.place.server), "it stands still")
+        until(lambda: witnesses.is_stopped(pane.place.server), "it stands still")
         with pytest.raises(Refused, match="stands still"):
             pane.capture()
     finally:
@@ -412,7 +412,7 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 def said_by_kernel(run: RunDir) -> float | None:
     living = session.look(run.path)
     assert isinstance(living, Living)
-    found = tmux.witnesses.of_program(living)
+    found = witnesses.of_program(living)
     return None if not found else 0.0 if found[0].against else found[0].confidence
 
 
