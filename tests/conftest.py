@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +21,8 @@ settings.register_profile(
 settings.load_profile("liza")
 
 REAL_HOME = Path.home()
+LONG = 30.0
+"""Seconds after which something that was waited for does not come."""
 GIT_CONFIG = """\
 [user]
 \tname = Test Person
@@ -95,6 +99,14 @@ class FakeClock:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait for a condition; fail with ``what`` when it does not come."""
+    end = time.monotonic() + LONG
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
 
 
 def git(directory: Path, *words: str) -> str:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,17 +18,9 @@ from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Ended, Living, Never, NotStarted, Starting, Vanished
 from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import Paths
+from tests.conftest import LONG, until
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LONG = 30.0
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a condition; fail with ``what`` when it does not come."""
-    end = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 class Crew:

@@ -15,7 +15,7 @@ import termios
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,11 +34,10 @@ from liza.verbs import crew as verbs
 from liza.verbs import down
 from liza.verbs.attach import attach
 from tests.campaign.small_board import FIRST
-from tests.conftest import FakeClock
+from tests.conftest import LONG, FakeClock, until
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LONG = 30.0
 TUI = Preset(name="tui", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
 LINES = Preset(name="lines")
 
@@ -69,14 +68,6 @@ while True:
         else: draft += one.replace("\r", "\n")
     draw()
 """
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a condition; fail with ``what`` when it does not come."""
-    end = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 class Clock:
