@@ -11,6 +11,7 @@ from liza.rules import invariants, planning, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.model import FINAL, Left, State, Status, Task
+from liza.rules.starting import starting
 from liza.rules.taking import HELD_UP
 
 S = Status
@@ -61,7 +62,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
     found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(state, seen)]
-    found += [*_left(seen), *_alone(state, now, seen)]
+    found += [*_left(state, seen), *_alone(state, now, seen)]
     hopeless = never_claimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
@@ -77,10 +78,10 @@ def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     return (*found, *_planning(state, now, seen), *_untested(state))
 
 
-def _left(seen: Seen) -> Iterator[Alarm]:
+def _left(state: State, seen: Seen) -> Iterator[Alarm]:
     for agent, left in seen.left.items():
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
-        yield Alarm("supervisor_left", agent, message, f"liza logs {agent}; {starting(agent)}")
+        yield Alarm("supervisor_left", agent, message, f"liza logs {agent}; {starting(state, agent)}")
 
 
 def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -88,7 +89,7 @@ def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
         held = holding(state, agent)
         if held is not None and not _has_lapsed(state, held, now):
             message = f"{agent} holds {_named(held)}, and its supervisor is gone: nobody brings that to an end"
-            yield Alarm("supervisor_gone", agent, message, starting(agent))
+            yield Alarm("supervisor_gone", agent, message, starting(state, agent))
 
 
 def _has_lapsed(state: State, held: Holding, now: datetime) -> bool:
@@ -99,12 +100,6 @@ def _has_lapsed(state: State, held: Holding, now: datetime) -> bool:
 
 def _named(held: Holding) -> str:
     return "the planning" if held.task is None else f"the review of {held.task}" if held.kind == "review" else held.task
-
-
-def starting(agent: str) -> str:
-    """The command that starts the supervisor of an agent, and those that come before it."""
-    role, _, number = agent.rpartition("-")
-    return "liza up" if number == "1" else f"liza up --{role.removeprefix('code-')}s {number}"
 
 
 def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -154,7 +149,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
         step = f"liza logs {coder}"
     elif task.run in seen.evidence.dead:
         why = f"{coder} is offline and its session is over: another coder may take it"
-        step = "liza up"
+        step = starting(state)
     else:
         why = f"{coder} is offline, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
@@ -220,7 +215,7 @@ def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[A
             f"orphaned_{task.status.lower()}",
             task.id,
             f"{task.id} is {task.status}, and {task.assigned_to}, whose it is to mend, is offline",
-            "liza up",
+            starting(state, task.assigned_to),
         )
 
 

@@ -13,11 +13,11 @@ from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
 from liza.rules import actions
-from liza.rules.alarms import starting
 from liza.rules.decide import decide
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
 from liza.rules.narrate import news
+from liza.rules.starting import starting
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather
@@ -95,7 +95,7 @@ class Supervisor:
             action = self._next()
             if isinstance(action, actions.Exit):
                 if action.code != 0:
-                    next_step = f"liza logs {self.agent}; {starting(self.agent)}"
+                    next_step = f"liza logs {self.agent}; {starting(self.seen, self.agent)}"
                     line = f"supervisor_left  the supervisor of {self.agent} left: {action.why}. Next: {next_step}"
                     self.crew.write_down([line])
                 return action

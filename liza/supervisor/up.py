@@ -16,6 +16,7 @@ from typing import Any
 
 from liza.board import bell, events
 from liza.programs import presets
+from liza.rules import starting
 from liza.rules.decide import UNUSABLE
 from liza.rules.errors import Refused, Usage
 from liza.rules.paths import ROLES, agent_id, role_of
@@ -47,6 +48,12 @@ class UpOptions:
         """The ids of the crew's agents, planners first."""
         counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
+
+    def again(self) -> str:
+        """The command that starts the same crew with the same programs."""
+        counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
+        of_all = {"": self.program} if self.program else {}
+        return starting.command(counts, {**of_all, **self.programs}, terminal=self.terminal)
 
     def program_of(self, agent: str) -> str | None:
         """The program that was asked for it."""
@@ -230,7 +237,7 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mappi
     if asked:
         # Of supervisors that were killed, or were stopped before they could adopt.
         end_sessions(crew)
-    say("", "all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
+    say("", f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.again()}")
     codes = [child.returncode for child in children.values()]
     if UNUSABLE in codes:
         return UNUSABLE

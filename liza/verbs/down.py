@@ -14,8 +14,9 @@ from liza.board.lock import Lock, holder_pid
 from liza.programs import processes, rundir, session, tmux
 from liza.repo import brief_filter, exclude
 from liza.repo.survey import survey
-from liza.rules.errors import Refused
+from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import HISTORY_REF
+from liza.rules.starting import starting
 from liza.verbs import commands, kept_specs, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
@@ -49,7 +50,15 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
     result = "changed" if stopped or ended else "unchanged"
     told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
-    return Answer(result, None, None, "liza up", {"stopped": stopped, "sessions_ended": ended}, told)
+    return Answer(result, None, None, _going_on(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, told)
+
+
+def _going_on(crew: Crew, stopped: list[str]) -> str:
+    """The command that starts them again; the plain one where the board cannot be asked."""
+    try:
+        return starting(crew.board.read(), *stopped)
+    except LizaError:
+        return "liza up"
 
 
 def _stop(crew: Crew, agent: str, *, now: bool) -> None:

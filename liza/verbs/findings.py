@@ -10,10 +10,11 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.repo import history, moves
 from liza.repo.pins import Pins
-from liza.rules import alarms, choose
+from liza.rules import choose
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import HISTORY_REF, run_id
+from liza.rules.starting import starting
 from liza.verbs import recover, sessions, tampering
 from liza.verbs.crew import Crew
 
@@ -97,9 +98,9 @@ def _supervisors(crew: Crew, state: State) -> Iterator[Finding]:
         directory, holds = crew.run_dir(run_id(name, agent.runs)), choose.occupation(state, name)
         if directory.exists() and sessions.living(directory):
             told = f"its session {directory.run} lives on without a supervisor"
-            yield Finding(name, told, True, alarms.starting(name))
+            yield Finding(name, told, True, starting(state, name))
         elif directory.exists() and holds:
-            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, alarms.starting(name))
+            yield Finding(name, f"it holds {holds}, and no supervisor runs", True, starting(state, name))
 
 
 def _history(crew: Crew, state: State) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Agent, Config, Left, State
 from liza.rules.paths import role_of, run_id
 from liza.rules.secrets import redacted
+from liza.rules.starting import starting
 from liza.verbs import last_look, spent
 from liza.verbs.crew import Crew
 
@@ -175,7 +176,7 @@ def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tupl
         return "OFFLINE", "no supervisor runs"
     if held is not None and not crew.run_dir(held.run).exists():
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
-    return "OFFLINE", f"it holds {holds}, and no supervisor runs: {alarms.starting(name)}"
+    return "OFFLINE", f"it holds {holds}, and no supervisor runs: {starting(state, name)}"
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from liza.rules import reviewing, shaping, taking
 from liza.rules.errors import Usage
 from liza.rules.model import State, Status
 from liza.rules.shaping import Asked, Wanted
+from liza.rules.starting import starting
 from liza.rules.transitions import Said
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
@@ -57,8 +58,9 @@ def _after_draft(by: str, task_id: str, missing: Sequence[str]) -> str:
 def _after_adding(crew: Crew, by: str) -> str:
     if not by.startswith(PERSON):
         return 'liza handoff "what you decided" --done, when all is planned'
-    running = any(crew.supervised(agent) for agent in crew.board.read().agents)
-    return "liza status: a coder takes it" if running else "liza up"
+    state = crew.board.read()
+    running = any(crew.supervised(agent) for agent in state.agents)
+    return "liza status: a coder takes it" if running else starting(state)
 
 
 def parse_file(text: str) -> tuple[Wanted, ...]:

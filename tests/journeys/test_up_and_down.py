@@ -88,7 +88,8 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     ):
         assert re.search(rf"(?m)^  {line}$", said), (line, said)
     assert "stopping 3 agents…" in said
-    assert said.rstrip().endswith("all stopped; work is in .worktrees/ and on task/*. Go on: liza up")
+    again = f"liza up --program {program}"
+    assert said.rstrip().endswith(f"all stopped; work is in .worktrees/ and on task/*. Go on: {again}")
     assert "Traceback" not in said
     assert code == 0
     assert (crew.notes / "asked").read_text() == "asked\n"

@@ -1,0 +1,60 @@
+"""The command that starts a crew again: the programs that it ran, in as few words as are true."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from liza.rules.model import Agent, Goal, State
+from liza.rules.starting import command, starting
+from liza.supervisor.up import UpOptions, asked_programs
+
+MINE, OTHER = "script:./agent.sh --fast", "codex"
+
+
+def board(**programs: str | None) -> State:
+    agents = {}
+    for name, program in programs.items():
+        agent = name.replace("_", "-")
+        agents[agent] = Agent(role=agent.rpartition("-")[0], status="OFFLINE", runs=1, program=program)
+    return State(version=1, revision=1, goal=Goal(id="goal", status="IN_PROGRESS"), agents=agents)
+
+
+@pytest.mark.parametrize(
+    ("programs", "agent", "words"),
+    [
+        ({}, "coder-1", "liza up"),
+        ({"coder_1": None}, "coder-1", "liza up"),
+        ({}, "code-reviewer-2", "liza up --reviewers 2"),
+        ({"coder_1": MINE, "coder_2": MINE, "planner_1": MINE}, "coder-2", f"liza up --coders 2 --program '{MINE}'"),
+        ({"coder_1": OTHER, "coder_2": MINE}, "coder-2", f"--program coder-1=codex --program 'coder-2={MINE}'"),
+        ({"coder_1": OTHER, "coder_2": MINE}, "coder-1", "liza up --program codex"),
+        (
+            {"planner_1": OTHER, "coder_1": MINE, "coder_2": MINE},
+            "coder-2",
+            f"liza up --coders 2 --program planner=codex --program 'coder={MINE}'",
+        ),
+    ],
+)
+def test_a_supervisor_that_is_started_as_a_remedy_says_runs_what_the_agent_ran_and_no_other_program(
+    programs: dict[str, str | None], agent: str, words: str
+) -> None:
+    assert starting(board(**programs), agent).endswith(words)
+
+
+def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_into_a_shell() -> None:
+    ran = {"planner_1": OTHER, "coder_1": MINE, "coder_2": "script:A=1 ./b.sh 'two words'", "code_reviewer_1": MINE}
+    words = shlex.split(starting(board(**ran), "coder-2"))
+    said = [words[at + 1] for at, word in enumerate(words) if word == "--program"]
+    of_all, named = asked_programs(said)
+    options = UpOptions(coders=2, program=of_all, programs=named)
+    assert {agent: options.program_of(agent) for agent in options.agents()} == {
+        name.replace("_", "-"): program for name, program in ran.items()
+    }
+
+
+def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:
+    options = UpOptions(planners=0, coders=2, program=MINE, programs={"coder-2": OTHER}, terminal=True)
+    assert options.again() == f"liza up --planners 0 --coders 2 --program '{MINE}' --program coder-2=codex --tmux"
+    assert UpOptions().again() == command({}, {}) == "liza up"
