@@ -13,6 +13,7 @@ from liza.board.parse import Doubt, Unparsable
 from liza.board.render import Style
 from liza.board.splitter import LISTS, TABLES, Piece
 from liza.board.values import build, fields, in_words, struct_in, understood
+from liza.rules import settings
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import SCHEMA_VERSION, State
 
@@ -290,11 +291,10 @@ def _alone(text: str, section: str) -> str:
 
 
 def unknown_config(text: str) -> tuple[str, ...]:
-    """The keys of ``config`` in a text that the model does not name. Raises BoardUnreadable."""
+    """The keys of ``config`` in a text that name no setting, as ``settings.unknown``. Raises BoardUnreadable."""
     try:
         plain = parse.whole(_alone(text, "config"))
     except Unparsable as error:
         raise BoardUnreadable(f"{NAME}:{error.line}:{error.column}: {error.reason}", MEND) from None
     config = plain.get("config") if isinstance(plain, dict) else None
-    known = fields(SECTIONS["config"])
-    return tuple(key for key in config if key not in known) if isinstance(config, dict) else ()
+    return settings.unknown(config) if isinstance(config, dict) else ()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
 
-from liza.rules import model
+from liza.rules import model, settings
 from liza.rules.errors import BoardUnreadable
 
 ABSENT: Final = object()
@@ -141,12 +141,21 @@ def in_words(error: msgspec.ValidationError, kind: Any) -> tuple[str, str, str]:
     if found := re.fullmatch("Invalid enum value (.*)", said, re.DOTALL):
         return place, found[1], f"one of {', '.join(_choices(kind, place))}"
     if found := re.fullmatch("Expected `(.*)`, got `(.*)`", said):
-        return place, _KINDS.get(found[2], found[2]), " or ".join(_KINDS.get(one, one) for one in found[1].split(" | "))
+        wanted = " or ".join(_KINDS.get(one, one) for one in found[1].split(" | "))
+        return place, _KINDS.get(found[2], found[2]), wanted + _with_keys(kind, place, found[1])
     if found := re.fullmatch("Object missing required field `(.*)`", said):
         return f"{place}.{found[1]}".strip("."), "missing", "a value"
     if "RFC3339" in said:
         return place, "no time", "a time such as 2026-01-01T12:00:00Z"
     return place, said, "a value that can be read"
+
+
+def _with_keys(kind: Any, place: str, wanted: str) -> str:
+    """The keys that a mapping of settings may have: whoever gave one value in its place does not know them."""
+    outer, _, name = place.rpartition(".")
+    if wanted != "object" or name not in settings.NESTED or (outer or kind) not in ("config", model.Config):
+        return ""
+    return f" with some of: {', '.join(fields(settings.NESTED[name]))}"
 
 
 def _choices(kind: Any, place: str) -> list[str]:

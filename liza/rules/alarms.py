@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import invariants, planning, transitions
+from liza.rules import invariants, planning, settings, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.model import FINAL, Left, State, Status, Task
@@ -61,7 +61,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
-    found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(state, seen)]
+    found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(seen)]
     found += [*_left(state, seen), *_alone(state, now, seen)]
     hopeless = never_claimable(state)
     for task in state.tasks:
@@ -296,21 +296,9 @@ def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:
             yield Alarm(f"stale_{name.lower()}", name, f"{name} stands for {minutes} minutes", "liza resume")
 
 
-def _config(state: State, seen: Seen) -> Iterator[Alarm]:
+def _config(seen: Seen) -> Iterator[Alarm]:
     for key in seen.unknown_config:
-        near = _nearest(key, type(state.config).__struct_fields__)
-        yield Alarm(
-            "unknown_config",
-            "config",
-            f"config.{key} is no setting" + (f"; did you mean {near}?" if near else ""),
-            "liza edit",
-        )
-
-
-def _nearest(word: str, words: Iterable[str]) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(word, list(words), 1)), None)
+        yield Alarm("unknown_config", "config", settings.told(key), "liza edit")
 
 
 def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:

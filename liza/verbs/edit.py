@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza.board import document
+from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, Usage
 from liza.rules.model import SpecChange
 from liza.verbs.answer import Answer
@@ -38,13 +39,27 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Answer:
     typed = copy.read_bytes().decode("utf-8", "replace")
     if typed == base:
         shutil.rmtree(place)
-        return Answer("unchanged", None, None, "liza status")
+        return Answer("unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _told(typed, "unchanged"))
     try:
         _bring_in(crew, by, base, typed)
     except LizaError as refused:
         raise type(refused)(f"{refused.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from refused
     shutil.rmtree(place)
-    return Answer("changed", None, None, "liza status", {"revision": crew.board.read().revision})
+    more = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
+    return Answer("changed", None, None, "liza status", more, _told(typed, "changed"))
+
+
+def _told(typed: str, result: str) -> str:
+    return "\n".join([result, *(f"warning: {one}" for one in _warnings(typed))])
+
+
+def _warnings(typed: str) -> list[str]:
+    """What breaks no rule, and yet does not mean what whoever typed it hopes for."""
+    try:
+        return [settings.told(key) for key in document.unknown_config(typed)]
+    except BoardUnreadable:
+        # It was broken before, and nobody touched it: what is brought in is read, and refused, before this.
+        return []
 
 
 def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:

@@ -10,7 +10,7 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.repo import history, moves
 from liza.repo.pins import Pins
-from liza.rules import choose
+from liza.rules import choose, settings
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import HISTORY_REF, run_id
@@ -60,7 +60,7 @@ def _planted(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _config(crew: Crew, state: State) -> Iterator[Finding]:
     for one in crew.board.unknown_config():
-        yield Finding("board", f"config.{one} is no setting", True, "liza edit")
+        yield Finding("board", settings.told(one), True, "liza edit")
 
 
 def _claims(crew: Crew, state: State) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import msgspec
 
 from liza.board import document, files, parse, values
 from liza.board.splitter import TABLES
-from liza.rules import invariants
+from liza.rules import invariants, settings
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, Usage
 from liza.rules.model import State
 from liza.verbs.crew import find_crew
@@ -32,7 +32,7 @@ def validate(path: Path | None) -> dict[str, Any]:
         found = list(_unreadable(text)) or [_said(place.name, "text", broken.message, "a board that can be read")]
         return _told(place, None, found, [], broken.hint if crew else _mend(place))
     violations = [_said(one.entry, one.field, one.found, one.wanted) for one in invariants.check(state)]
-    warnings = [f"config.{key} is no setting" for key in document.unknown_config(text)]
+    warnings = [settings.told(key) for key in document.unknown_config(text)]
     return _told(place, state, violations, warnings, _mend(place) if violations else "")
 
 
