@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -27,6 +28,7 @@ from liza.rules.paths import Paths
 from liza.rules.taking import TOLD_ONLY
 from liza.verbs import init, task
 from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.down import end_sessions
 from liza.verbs.liza_path import liza_path
 
 LIMIT = 300.0
@@ -74,15 +76,41 @@ def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
 
     ``permissions`` is ``confined`` or ``bypass``, ``limit`` the seconds that it has. Raises LizaError, OSError.
     """
-    root = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
-    began = time.monotonic()
+    with _ended_as_by_hand():
+        root = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
+        began = time.monotonic()
+        try:
+            crew = _crew(root, preset, permissions)
+            with _supervised(crew) as (child, log):
+                in_time = _wait(crew, child, began + limit)
+            return _judged(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _ended_as_by_hand() -> Iterator[None]:
+    """TERM, and the HUP of a terminal that is closed, end the block as Ctrl+C does: with what it has to clean up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are heard elsewhere
+        return
+
+    def end(number: int, frame: object) -> None:
+        # What sends one of them often sends the other at once: the cleaning is not to be cut off by it.
+        for one in heard:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    heard = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+    # One that is ignored was to be ignored, as under nohup.
+    heard = {one: former for one, former in heard.items() if former is not signal.SIG_IGN}
+    for one in heard:
+        signal.signal(one, end)
     try:
-        crew = _crew(root, preset, permissions)
-        with _supervised(crew) as (child, log):
-            in_time = _wait(crew, child, began + limit)
-        return _judged(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
+        yield
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        for one, former in heard.items():
+            signal.signal(one, former)
 
 
 def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
@@ -109,24 +137,26 @@ def row(preset: Preset) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml(name)} = {_toml(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    # JSON writes the characters of the higher planes as two halves, which TOML refuses, and leaves DEL, which it does.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @contextmanager
 def _supervised(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A supervisor at work, and what it says; it has left, with its session, at the end of the block."""
+    """A supervisor at work, and what it says; it has left, with its session, at the end of the block, and when this
+    process is killed in it."""
     log = crew.paths.liza / "trial.log"
-    words = [str(liza_path().with_name("liza-agent")), AGENT, "--program", ROW]
+    words = [str(liza_path().with_name("liza-agent")), AGENT, "--program", ROW, "--until-eof"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("LIZA_")}
     with log.open("wb") as out:
         child = subprocess.Popen(
             words,
             cwd=crew.paths.root,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
             start_new_session=True,
@@ -140,6 +170,9 @@ def _supervised(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+            end_sessions(crew)
+        assert child.stdin is not None
+        child.stdin.close()
 
 
 def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
@@ -183,8 +216,15 @@ def _judged(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
 
 def _why(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
     left = rundir.left(crew.paths, AGENT)
-    last = log.strip().rpartition("\n")[2].removeprefix(AGENT).strip()
+    last = _last_said(log)
     if not in_time:
         return f"not done within {seconds:.0f} s; the last: {last}"
     ended = next((event.detail for event in done.history if event.event in _ENDS and event.detail), None)
     return done.blocked_reason or (left.reason if left else None) or ended or last
+
+
+def _last_said(log: str) -> str:
+    """The last thing that the supervisor said, without the next command behind it, which is for the thrown away
+    project."""
+    said = [line for line in log.splitlines() if line.strip() and not line.startswith("  next: ")]
+    return said[-1].removeprefix(AGENT).removeprefix("liza-agent: ").strip() if said else ""

@@ -351,6 +351,18 @@ def test_a_row_goes_with_its_program_into_another_project(project: Project) -> N
         assert msgspec.structs.replace(again, name=name) == row
 
 
+def test_a_row_goes_into_another_project_with_characters_that_json_and_toml_write_differently(project: Project) -> None:
+    row = msgspec.structs.replace(project.load().rows["script"], ready_prompt='🤖 é"\\\x7f\x1b\n', env={"🤖": "ä"})
+    project.own(trial.row(row))
+    assert msgspec.structs.replace(project.load().rows[trial.ROW], name="script") == row
+
+
+def test_the_last_word_of_a_supervisor_that_failed_is_its_error_and_not_the_next_command() -> None:
+    log = "coder-1  started\nliza-agent: programs.toml: no table\n  next: ${EDITOR:-vi} programs.toml\n\n"
+    assert trial._last_said(log) == "programs.toml: no table"
+    assert trial._last_said("") == ""
+
+
 SAID = [
     (
         "codex",

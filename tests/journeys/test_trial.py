@@ -1,0 +1,35 @@
+"""A program that is tried in a project of its own, and whoever tries it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from liza.programs.processes import below, identity_of
+from tests.journeys.crews import BIN, LIMIT, Crew
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_of_a_check_whose_terminal_is_closed_or_that_is_killed_no_supervisor_and_no_program_lives_on(
+    crew: Crew, tmp_path: Path, number: signal.Signals
+) -> None:
+    program = crew.script("endless", 'echo $$ $PPID > "$NOTES/pids"\nexec sleep 600\n')
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    words = [str(BIN / "liza"), "programs", "check", program]
+    env = {**os.environ, "TMPDIR": str(temp)}
+    child = subprocess.Popen(words, cwd=crew.root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    crew.children.append(child)
+    made = [int(pid) for pid in crew.wait_note("pids").split()]
+    this = identity_of(child.pid)
+    assert this is not None
+    started = [*made, *below(this)]
+    child.send_signal(number)
+    crew.wait(lambda _: not any(map(identity_of, started)), "the end of the supervisor and its session")
+    child.wait(timeout=LIMIT)
+    if number is not signal.SIGKILL:
+        assert list(temp.iterdir()) == []
