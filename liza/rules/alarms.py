@@ -20,6 +20,7 @@ STALE_SIGNAL = timedelta(minutes=30)
 NEAR = 2
 """How many tries or review rounds before the limit the warning comes."""
 CYCLES_WITH_A_FAILURE = 3
+BY_HAND = "; start it by hand once, and answer it or log in"
 MOST_HELD_UP = 3
 """How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
 
@@ -81,7 +82,13 @@ def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
 def _left(state: State, seen: Seen) -> Iterator[Alarm]:
     for agent, left in seen.left.items():
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
-        yield Alarm("supervisor_left", agent, message, f"liza logs {agent}; {starting(state, agent)}")
+        message += BY_HAND if left.by_hand else ""
+        yield Alarm("supervisor_left", agent, message, after_leaving(state, agent, left.by_hand))
+
+
+def after_leaving(state: State, agent: str, by_hand: str) -> str:
+    """What to type once a supervisor has left. To start it again is of no use while its program waits for a person."""
+    return f"{by_hand or f'liza logs {agent}'}; {starting(state, agent)}"
 
 
 def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:

@@ -358,10 +358,14 @@ class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Left(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board."""
+    """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board.
+
+    ``by_hand`` starts its program as a person does, where that waits for one to answer it or to log in.
+    """
 
     time: datetime
     reason: str
+    by_hand: str = ""
 
 
 class Violation(Entry, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
 from liza.rules import actions
+from liza.rules.alarms import BY_HAND, after_leaving
 from liza.rules.decide import decide
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
 from liza.rules.narrate import news
-from liza.rules.starting import starting
+from liza.rules.secrets import redacted
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather
@@ -88,6 +90,13 @@ class Supervisor:
             if self.memory.job is not None:
                 self.memory.job.stop()
 
+    def by_hand(self) -> str:
+        """The command that starts its program as a person does, where it waits for one; nothing else."""
+        if not self.memory.by_hand:
+            return ""
+        words = shlex.join((self.preset.command, *self.preset.args))
+        return redacted(f"cd {shlex.quote(str(self.crew.paths.root))} && {words}")
+
     def _turn(self) -> actions.Exit | None:
         """One decision, carried out. What fails now may well go next time: a full disk, a file half typed, a git lock;
         it is said, and tried again ever more rarely, for a supervisor that dies of it helps nobody."""
@@ -95,8 +104,9 @@ class Supervisor:
             action = self._next()
             if isinstance(action, actions.Exit):
                 if action.code != 0:
-                    next_step = f"liza logs {self.agent}; {starting(self.seen, self.agent)}"
-                    line = f"supervisor_left  the supervisor of {self.agent} left: {action.why}. Next: {next_step}"
+                    by_hand = self.by_hand()
+                    why, step = action.why + (BY_HAND if by_hand else ""), after_leaving(self.seen, self.agent, by_hand)
+                    line = f"supervisor_left  the supervisor of {self.agent} left: {why}. Next: {step}"
                     self.crew.write_down([line])
                 return action
             if isinstance(action, actions.Wait):

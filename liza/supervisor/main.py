@@ -16,6 +16,7 @@ from liza.board.lock import Lock
 from liza.programs import presets, rundir, tmux
 from liza.rules import taking
 from liza.rules.actions import Exit
+from liza.rules.alarms import BY_HAND
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import Left, State
 from liza.rules.paths import agent_id, role_of
@@ -66,7 +67,8 @@ def supervise(
         # It only wakes others sooner, and a disk that is full must not hide how this ended.
         with suppress(OSError):
             bell.ring(crew.paths, agent)
-    say(left.why)
+    by_hand = supervisor.by_hand()
+    say(f"{left.why}{BY_HAND}: {by_hand}" if by_hand else left.why)
     return left.code
 
 
@@ -83,14 +85,14 @@ def _on_duty(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
         _leave_behind(crew, agent, str(error) or type(error).__name__)
         raise
     if left.code != 0:
-        _leave_behind(crew, agent, left.why)
+        _leave_behind(crew, agent, left.why, supervisor.by_hand())
     return left
 
 
-def _leave_behind(crew: Crew, agent: str, why: str) -> None:
+def _leave_behind(crew: Crew, agent: str, why: str, by_hand: str = "") -> None:
     # A disk that takes no note must not hide why this ended: whoever started it is told.
     with suppress(OSError, LizaError):
-        rundir.note_left(crew.paths, agent, Left(time=crew.clock.now(), reason=redacted(why)))
+        rundir.note_left(crew.paths, agent, Left(time=crew.clock.now(), reason=redacted(why), by_hand=by_hand))
 
 
 def _to_whoever_listens(say: Callable[[str], None]) -> Callable[[str], None]:

@@ -61,6 +61,8 @@ class Memory:
     last_done: tuple[object, int] | None = None
     unusable: str | None = None
     """Why no session of this program can work before a person did something."""
+    by_hand: bool = False
+    """Whether that is to start it once as a person does, and to answer it or log in."""
     spent: tuple[object, str | None] = (None, None)
     """The ledger as it was last read, and whether it was over the budget."""
     merge_tried: tuple[int, str] | None = None

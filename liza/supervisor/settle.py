@@ -30,13 +30,15 @@ _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 class Came:
     """What came of a session: ``kind`` is finished, handed off, crashed, stopped, held up, quota or unusable.
 
-    ``why`` is a sentence, ``until`` when a limit of use is over, where that was said.
+    ``why`` is a sentence, ``until`` when a limit of use is over, where that was said. ``by_hand``: a person has to
+    start the program once, and to answer it or log in.
     """
 
     run: str
     kind: str
     why: str
     until: datetime | None = None
+    by_hand: bool = False
 
 
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
@@ -80,10 +82,12 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
             return Came(directory.run, "handed off", _last_lines(directory))
         case ends.Limited(why, until):
             return Came(directory.run, QUOTA, why, until)
-        case ends.NeverRan(why) | ends.Refused(why):
+        case ends.NeverRan(why):
             return Came(directory.run, UNUSABLE, why)
+        case ends.Refused(why):
+            return Came(directory.run, UNUSABLE, why, by_hand=True)
         case ends.Halted(why) if halt is not None and halt.unusable:
-            return Came(directory.run, UNUSABLE, why)
+            return Came(directory.run, UNUSABLE, why, by_hand=True)
         case ends.Halted(why) | ends.Crashed(why):
             return Came(directory.run, "crashed", f"{why}. {_last_lines(directory)}".strip())
 

@@ -149,7 +149,7 @@ class Steps:
         elif came.kind == QUOTA:
             self._wait_for_quota(came)
         elif came.kind == UNUSABLE:
-            self.memory.unusable = came.why
+            self.memory.unusable, self.memory.by_hand = came.why, came.by_hand
         elif came.kind == "handed off":
             pause = self.crew.board.read().config.restart_after_handoff
             self.memory.rest_until = self.crew.clock.monotonic() + pause

@@ -258,6 +258,13 @@ def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_a
     assert only(board(task()), Seen(left=second)).next == "liza logs code-reviewer-2; liza up --reviewers 2"
 
 
+def test_a_supervisor_whose_program_waits_for_a_person_says_to_start_that_by_hand_before_it_is_started_again() -> None:
+    left = Left(time=NOW, reason="the program shows its trust dialog: 'Trust?'", by_hand="cd /shop && agent --x")
+    found = only(board(task()), Seen(left={"coder-1": left}))
+    assert found.next == "cd /shop && agent --x; liza up"
+    assert found.message.endswith("'Trust?'; start it by hand once, and answer it or log in")
+
+
 def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alarm_at_once_and_one_only() -> None:
     gone = Seen(alone=frozenset({"coder-1"}), evidence=Evidence(offline=frozenset({"coder-1"})))
     found = only(board(claimed(lease_expires=FUTURE)), gone)
