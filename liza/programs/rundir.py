@@ -155,6 +155,18 @@ class RunDir:
         """Where the program's turn stands, as its hooks said; None where none of them spoke."""
         return self._get("turn.json", Turn)
 
+    def note_asks(self, question: str | None) -> None:
+        """Keep what its program asks a person at its terminal; None: it asks no more. Raises OSError."""
+        if question is None:
+            (self.path / "asks").unlink(missing_ok=True)
+        else:
+            aside.write(self.path / "asks", question.encode("utf-8", "replace"))
+
+    def asks(self) -> str | None:
+        """What its program asks a person, as far as a person was told of it."""
+        found = _bytes(self.path / "asks")
+        return None if found is None else found.decode(errors="replace")
+
     def note_held_up(self, now: Moment, verb: str, reason: str) -> None:
         """Keep that ``verb`` could not be carried out. Raises OSError where the run has no directory or the disk is
         full, Refused where a link would lead elsewhere."""

@@ -111,6 +111,14 @@ class Remind:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """Tell the person what the session's program asks at its terminal; None: that it asks no more."""
+
+    run: str
+    question: str | None
+
+
+@dataclass(frozen=True)
 class Pause:
     """Put PAUSE up for a person: no more may be spent."""
 
@@ -138,6 +146,7 @@ Action = (
     | LetGo
     | Deliver
     | Remind
+    | Ask
     | Pause
     | Exit
 )

@@ -13,6 +13,7 @@ from enum import StrEnum
 from liza.rules import choose, delivering, merging, planning
 from liza.rules.actions import (
     Action,
+    Ask,
     Block,
     Claim,
     ClaimPlanning,
@@ -41,6 +42,7 @@ CRASH_WINDOW = 300.0
 MOST_CRASHES_IN_WINDOW = 3
 LONGEST_BACKOFF = 300.0
 LOOK_AT_START = 1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
+LOOK_LATER = 10.0  # and of one that is at work
 MOST_REMINDERS = 2
 IDLE = "it waits at its terminal and has said no last word"
 """Why a session is ended that has nothing left to do, as one without a terminal ends by itself."""
@@ -76,6 +78,9 @@ class SessionFacts:
     idle: float = 0.0
     """How long its program has waited at its terminal, since it began to or was reminded."""
     reminders: int = 0
+    asks: str | None = None
+    """What its screen asks a person, ``asked`` what the person was told of that."""
+    asked: str | None = None
     since_start: float = 0.0
     since_movement: float = 0.0
     since_word: float | None = None
@@ -176,6 +181,8 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     beat = at.state.config.heartbeat_interval
     if session.since_beat >= beat:
         return Renew(session.run)
+    if session.asks != session.asked:
+        return Ask(session.run, session.asks)
     if at.mail is not None and not isinstance(at.mail, delivering.Later):
         return Deliver(session.run, at.mail)
     merge = None if at.job is not None or _halted(at) else _merge(at)
@@ -186,7 +193,8 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
         waits.append(at.mail.seconds)
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)
-        waits += [LOOK_AT_START] if session.terminal else []
+    if session.terminal:
+        waits.append(LOOK_LATER if session.ready else LOOK_AT_START)
     return Wait(f"{session.run} is at work", min(waits))
 
 

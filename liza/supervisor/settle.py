@@ -45,6 +45,7 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
     record = directory.record()
     _keep_screen(crew, directory)
+    directory.note_asks(None)
     came = _held_up(directory, _what_came(crew, directory, preset))
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     faults.point("settle", "stopped")
@@ -89,7 +90,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         case ends.Halted(why) if halt is not None and halt.unusable:
             return Came(directory.run, UNUSABLE, why, by_hand=True)
         case ends.Halted(why) | ends.Crashed(why):
-            return Came(directory.run, "crashed", f"{why}. {_last_lines(directory)}".strip())
+            last = _last_lines(directory)
+            return Came(directory.run, "crashed", why if why.endswith(last) else f"{why}. {last}")
 
 
 def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> Trouble | None:

@@ -82,6 +82,8 @@ class Steps:
                 self.carrier.carry_out(step, run)
             case actions.Remind(run):
                 self._remind(run)
+            case actions.Ask(run, question):
+                self._ask(run, question)
             case actions.Pause(why):
                 self._pause(why)
             case _:
@@ -181,6 +183,14 @@ class Steps:
         if known is not None and known.run == run:
             known.reminders, known.idle = known.reminders + 1, None
         self.say(f"{run} waits at its terminal: reminded of the ways to end")
+
+    def _ask(self, run: str, question: str | None) -> None:
+        self.crew.run_dir(run).note_asks(question)
+        if question is None:
+            self.say(f"{run} asks no more")
+            return
+        self.crew.write_down([f"question  {run} shows {question}. Next: liza attach {self.agent}"])
+        self.say(f"! {run} shows {question}: liza attach {self.agent}")
 
     def _pause(self, why: str) -> None:
         """No more may be spent: PAUSE for everyone, and an alert for the person."""

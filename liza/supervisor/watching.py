@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs import processes, readiness, session, tmux, witnesses
+from liza.programs import processes, readiness, screens, session, tmux, witnesses
 from liza.programs.preset import Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready
 from liza.programs.rundir import RunDir, runs_of
@@ -20,6 +20,7 @@ from liza.verbs.crew import Crew
 SETTLED = "settled"
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
+ASKS = 3.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
 LAST = 1500  # characters of output that are still the last thing said
 
 
@@ -84,6 +85,9 @@ class Watcher:
         since_start = self.steady - known.started
         pane = tmux.pane(self.crew.paths.root, directory.run)
         seen = readiness.gather(directory, self.preset, since_start, self.ready_timeout, pane)
+        if not isinstance(seen.look, session.Living | session.Starting):
+            # It ended between the two looks: what that means is one question, and is answered in one place.
+            return SessionFacts(run=directory.run, standing=Standing.OVER)
         stands = readiness.classify(seen)
         said = self._trouble(directory, known)
         return SessionFacts(
@@ -97,6 +101,8 @@ class Watcher:
             trouble=said.words if said else None,
             idle=self._idle(directory, known, seen),
             reminders=known.reminders,
+            asks=self._asks(known, seen),
+            asked=directory.asks(),
             since_start=since_start,
             since_movement=self.steady - known.moved,
             since_word=None if known.word is None else self.steady - known.word,
@@ -113,6 +119,13 @@ class Watcher:
         elif known.idle is None:
             known.idle = self.steady
         return 0.0 if known.idle is None else self.steady - known.idle
+
+    def _asks(self, known: SessionMemory, seen: Facts) -> str | None:
+        """What its screen has asked a person for a while; before it began to work that is a matter of readiness."""
+        screen = seen.screen
+        if screen is None or seen.sentinel is None or known.word is not None or (screen.still or 0.0) < ASKS:
+            return None
+        return screens.question(screen, self.preset.ready_prompt, self.preset.dialogs)
 
     def has_terminal(self, directory: RunDir) -> bool:
         """Whether the session has a terminal, still. Raises LizaError."""

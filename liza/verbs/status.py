@@ -13,6 +13,7 @@ from msgspec.structs import asdict as fields_of
 
 from liza.board import journal, signals
 from liza.programs import rundir
+from liza.programs.wording import line
 from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
@@ -129,10 +130,11 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     agent = state.agents[name]
     left = _left(crew, name)
     holds = choose.occupation(state, name)
+    why: str | None
     if left is not None or not crew.supervised(name):
         shown, why = _why_offline(crew, state, name, left)
     elif holds:
-        shown, why = agent.status, None
+        shown, why = agent.status, _asks(crew, name, agent)
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
@@ -149,6 +151,15 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "program": agent.program,
         "why": why,
     }
+
+
+def _asks(crew: Crew, name: str, agent: Agent) -> str | None:
+    """What the program of an agent at work asks a person; nothing where that cannot be read."""
+    try:
+        question = crew.run_dir(run_id(name, agent.runs)).asks() if agent.runs else None
+    except LizaError:
+        return None
+    return None if question is None else f"its program shows {redacted(line(question, 160))}: liza attach {name}"
 
 
 def _waits(crew: Crew, agent: str) -> rundir.Waits | None:

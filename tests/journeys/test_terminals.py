@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import inbox
+from liza.programs import inbox, tmux
 from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")
@@ -57,6 +57,25 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (told["first_try"], told["waiting"], told["failed"]) == (2, 0, 0)
     assert supervisor.stop() == 0
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
+
+
+def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_way_to_it(crew: Crew) -> None:
+    crew.add("task-1")
+    asks = "printf 'Really delete it? [y/n] '; read answer; echo $answer > $NOTES/answer"
+    supervisor = crew.agent(
+        "coder-1", crew.script("asks", f"{asks}; liza block 'no more' --ask 'what then?'\n"), "--tmux"
+    )
+    supervisor.wait_said("coder-1.1 shows a question: .Really delete it")
+    (row,) = crew.json("status")["agents"]
+    assert row["why"] == "its program shows a question: 'Really delete it? [y/n]': liza attach coder-1"
+    pane = tmux.pane(crew.root, "coder-1.1")
+    assert pane is not None
+    pane.paste("y")
+    pane.enter()
+    assert crew.wait_note("answer").strip() == "y"
+    crew.wait_status("task-1", "BLOCKED")
+    assert not (crew.paths.run("coder-1.1") / "asks").exists()
+    assert supervisor.stop() == 0
 
 
 @pytest.mark.campaign

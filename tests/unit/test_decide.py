@@ -94,9 +94,9 @@ def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dic
     assert action.why.startswith(why)
 
 
-def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_question_that_it_may_ask() -> None:
+def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_question_and_seldom_later() -> None:
     state, run = claimed(board(task()))
-    for terminal, ready, seconds in ((True, False, 1.0), (True, True, 60.0), (False, False, 55.01)):
+    for terminal, ready, seconds in ((True, False, 1.0), (True, True, 10.0), (False, True, 60.0), (False, False, 55.01)):
         wait = at(state, session=living(run, since_start=5.0, terminal=terminal, ready=ready))
         assert isinstance(wait, actions.Wait)
         assert wait.seconds == pytest.approx(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_facts
 from datetime import timedelta
 from typing import Any
 
@@ -117,3 +118,12 @@ def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_fo
     assert isinstance(waits, actions.Wait)
     assert waits.seconds == 0.5
     assert isinstance(at(state, session=living(run), mail=Later("busy")), actions.Wait)
+
+
+def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks_no_more() -> None:
+    state, run = claimed(board(task()))
+    asking = living(run, terminal=True, asks="a menu: 'Yes'")
+    assert at(state, session=asking) == actions.Ask(run, "a menu: 'Yes'")
+    told = replace_facts(asking, asked="a menu: 'Yes'")
+    assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.LOOK_LATER)
+    assert at(state, session=replace_facts(told, asks=None)) == actions.Ask(run, None)
