@@ -93,7 +93,8 @@ class Situation:
 
     ``offered`` is a task whose tested candidate waited for a person's files, and those are out of the way now.
     ``unusable`` says why no session of this agent's program can work before a person did something, ``overspent`` why
-    no more may be spent, ``mail`` what is to be done for a message.
+    no more may be spent, ``seconds_left`` how long the living session may go on until then, ``mail`` what is to be done
+    for a message.
     """
 
     agent: str
@@ -112,6 +113,7 @@ class Situation:
     since_gap: float | None = None
     unusable: str | None = None
     overspent: str | None = None
+    seconds_left: float | None = None
     mail: delivering.Step | None = None
 
 
@@ -189,6 +191,8 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     if merge is not None:
         return merge
     waits = [beat - session.since_beat]
+    if at.seconds_left is not None:
+        waits.append(at.seconds_left + 0.01)
     if at.mail is not None and at.mail.seconds is not None:
         waits.append(at.mail.seconds)
     if not session.ready:

@@ -80,6 +80,18 @@ def over(budget: Budget, spent: Iterable[Spent], task: str | None, sprint: str |
     return None if why is None else f"{task} has used {why}"
 
 
+def seconds_left(budget: Budget, spent: Iterable[Spent], task: str | None, sprint: str | None) -> float | None:
+    """How long one session may go on before the time of its task or of the sprint is used up; None without such a
+    limit."""
+    found = list(spent)
+    left = []
+    if budget.seconds_per_sprint is not None:
+        left.append(budget.seconds_per_sprint - total(one for one in found if one.sprint == sprint).seconds)
+    if budget.seconds_per_task is not None and task is not None:
+        left.append(budget.seconds_per_task - total(one for one in found if one.task == task).seconds)
+    return max(0.0, min(left)) if left else None
+
+
 def _beyond(money: float | None, tokens: int | None, seconds: int | None, so_far: Total) -> str | None:
     cost = so_far.used.cost or 0.0
     if money is not None and cost >= money:

@@ -63,8 +63,8 @@ class Memory:
     """Why no session of this program can work before a person did something."""
     by_hand: bool = False
     """Whether that is to start it once as a person does, and to answer it or log in."""
-    spent: tuple[object, str | None] = (None, None)
-    """The ledger as it was last read, and whether it was over the budget."""
+    ledger: tuple[object, tuple[Spent, ...]] = (None, ())
+    """The ledger as it was last read, behind what its file looked like then."""
     merge_tried: tuple[int, str] | None = None
 
     def crashed(self, steady: float) -> None:

@@ -4,6 +4,9 @@ started it, is found by its directory like any other."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from liza.board import signals
 from liza.board.lock import Lock
@@ -32,6 +35,7 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callab
     if slept and memory.session is not None:
         memory.session.beat = float("-inf")
         memory.session.moved = steady
+    money = _spending(crew, state, agent, memory, preset, steady)
     return Situation(
         agent=agent,
         state=state,
@@ -48,47 +52,64 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callab
         offered=_free_of_files(crew, state, memory),
         since_gap=None if memory.gap_at is None else steady - memory.gap_at,
         unusable=memory.unusable,
-        overspent=_overspent(crew, state, agent, memory, preset),
+        overspent=money.overspent,
+        seconds_left=money.seconds_left,
         mail=mail(crew, state, agent, facts, watcher) if facts is not None and takes(facts.run) else None,
     )
 
 
-def _overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset) -> str | None:
-    """As ``overspent``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
+@dataclass(frozen=True)
+class Spending:
+    """Why no more may be spent; and, while that is not so, in how many seconds the living session uses up a limit."""
+
+    overspent: str | None = None
+    seconds_left: float | None = None
+
+
+def _spending(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset, steady: float) -> Spending:
+    """As ``spending_now``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
     try:
-        return overspent(crew, state, agent, memory, preset)
+        return spending_now(crew, state, agent, memory, preset, steady)
     except LizaError as error:
-        return f"what was spent cannot be told: {error.message}"
+        return Spending(f"what was spent cannot be told: {error.message}")
 
 
-def overspent(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset) -> str | None:
-    """Why no more may be spent, by the ledger and by what the living session says that it used so far."""
+def spending_now(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset, steady: float) -> Spending:
+    """How the budget stands by the ledger and by what the living session says that it used so far. Raises LizaError."""
     budget = state.config.budget
     if budget == Budget():
-        return None
-    live = _so_far(crew, memory, preset)
+        return Spending()
+    live = _so_far(crew, state, memory, preset, steady)
     held = holding(state, agent)
     task = held.task if held else None
+    spent = [one for one in _ledger(crew, memory) if live is None or one.run != live.run]
+    spent += [live] if live is not None else []
+    why = spending.over(budget, spent, task, state.sprint.id)
+    left = spending.seconds_left(budget, spent, task, state.sprint.id) if live is not None and why is None else None
+    return Spending(why, left)
+
+
+def _ledger(crew: Crew, memory: Memory) -> tuple[spending.Spent, ...]:
+    """The sessions that are over, read again only where the file changed."""
     seen = crew.paths.usage.stat() if crew.paths.usage.exists() else None
-    now = (seen and (seen.st_mtime_ns, seen.st_size), live, task, budget, state.sprint.id)
-    if memory.spent[0] != now:
-        spent = [one for one in ledger.entries(crew.paths) if live is None or one.run != live.run]
-        spent += [live] if live is not None else []
-        memory.spent = (now, spending.over(budget, spent, task, state.sprint.id))
-    return memory.spent[1]
+    stamp = seen and (seen.st_mtime_ns, seen.st_size)
+    if memory.ledger[0] != stamp:
+        memory.ledger = (stamp, ledger.entries(crew.paths))
+    return memory.ledger[1]
 
 
-def _so_far(crew: Crew, memory: Memory, preset: Preset) -> spending.Spent | None:
-    """What the living session used, as it was at the last look for movement."""
+def _so_far(crew: Crew, state: State, memory: Memory, preset: Preset, steady: float) -> spending.Spent | None:
+    """What the living session used: its time as it is now, and what its output tells as it was at the last look for
+    movement, for the output has to be read for that."""
     known = memory.session
     if known is None:
         return None
     if known.spent is None or known.spent_at != known.looked:
-        known.spent_at, known.spent = known.looked, _spent(crew, known, preset)
-    return known.spent
+        known.spent_at, known.spent = known.looked, _spent(crew, state, known, preset)
+    return None if known.spent is None else replace(known.spent, seconds=steady - known.started)
 
 
-def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent | None:
+def _spent(crew: Crew, state: State, known: SessionMemory, preset: Preset) -> spending.Spent | None:
     directory = crew.run_dir(known.run)
     record = directory.record()
     if record is None:
@@ -101,7 +122,7 @@ def _spent(crew: Crew, known: SessionMemory, preset: Preset) -> spending.Spent |
         outcome="living",
         seconds=known.looked - known.started,
         task=record.task,
-        sprint=crew.board.read().sprint.id,
+        sprint=state.sprint.id,
         used=usage.used(preset.usage, directory.output),
     )
 

@@ -96,7 +96,12 @@ def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dic
 
 def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_question_and_seldom_later() -> None:
     state, run = claimed(board(task()))
-    for terminal, ready, seconds in ((True, False, 1.0), (True, True, 10.0), (False, True, 60.0), (False, False, 55.01)):
+    for terminal, ready, seconds in (
+        (True, False, 1.0),
+        (True, True, 10.0),
+        (False, True, 60.0),
+        (False, False, 55.01),
+    ):
         wait = at(state, session=living(run, since_start=5.0, terminal=terminal, ready=ready))
         assert isinstance(wait, actions.Wait)
         assert wait.seconds == pytest.approx(seconds)
@@ -242,3 +247,11 @@ def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:
     state = _approved()
     waiting = state.with_task(replace(state.tasks[0], merging=Merging(candidate=HEAD, expected=HEAD, waiting="a.py")))
     assert isinstance(at(waiting), actions.Wait)
+
+
+def test_a_supervisor_wakes_when_the_time_of_its_session_is_used_up_and_no_later() -> None:
+    state, run = claimed(board(task()))
+    for left, wanted in ((None, 60.0), (7.5, 7.51), (0.0, 0.01), (90.0, 60.0)):
+        action = at(state, session=living(run), seconds_left=left)
+        assert isinstance(action, actions.Wait)
+        assert action.seconds == pytest.approx(wanted)

@@ -13,7 +13,7 @@ from liza.programs.session import Ended, Vanished
 from liza.programs.trouble import Trouble, trouble
 from liza.rules.decide import IDLE
 from liza.rules.model import Budget, Identity
-from liza.rules.spending import Spent, Used, over, total
+from liza.rules.spending import Spent, Used, over, seconds_left, total
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event
@@ -126,6 +126,24 @@ def test_a_budget_is_reached_by_what_was_told_and_by_time(budget: Budget, wanted
     ]
     assert over(budget, found, "a", "s") == wanted
     assert over(budget, found, "a", "another") in (None, wanted)
+
+
+@pytest.mark.parametrize(
+    ("budget", "task", "wanted"),
+    [
+        (Budget(money_per_task=1.0, tokens_per_sprint=1), "a", None),
+        (Budget(seconds_per_task=500), None, None),
+        (Budget(seconds_per_task=500), "a", 500.0 - 2 * 10),
+        (Budget(seconds_per_task=500, seconds_per_sprint=400), "a", 400.0 - 3 * 10),
+        (Budget(seconds_per_task=500, seconds_per_sprint=1000), "b", 500.0 - 10),
+        (Budget(seconds_per_task=1), "a", 0.0),
+    ],
+)
+def test_the_time_that_is_left_is_that_of_the_limit_that_is_reached_first(
+    budget: Budget, task: str | None, wanted: float | None
+) -> None:
+    found = [spent("coder-1.1", "a", None), spent("coder-1.2", "a", None), spent("coder-2.1", "b", None)]
+    assert seconds_left(budget, found, task, "s") == wanted
 
 
 def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
