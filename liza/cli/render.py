@@ -283,7 +283,7 @@ def program(found: Row) -> str:
     return "\n".join([*lines, "", table(rows), "", table(rest)])
 
 
-_SAID_ABOVE: Final = ("name", "version", "verified", "lacks", "can", "installed", "install")
+_SAID_ABOVE: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install")
 
 
 def _leaves(name: str, value: Any) -> list[list[str]]:
@@ -307,7 +307,8 @@ def _remedy(row: Row) -> str:
     if row.get("problems"):
         return "; ".join(row["problems"])
     if "seconds" in row:
-        return f"works, {row['permissions']}, in {row['seconds']:g} s"
+        may = "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]
+        return f"works, {may}, in {row['seconds']:g} s"
     return str(row["install"]) if row["command"] and not row["installed"] else ""
 
 

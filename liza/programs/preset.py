@@ -9,6 +9,7 @@ import msgspec
 from liza.rules.model import Entry
 
 Prompt = Literal["arg", "stdin", "none"]
+UNCONFINED = "nothing confines it: it can do what you can"
 
 
 class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,6 +147,12 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage = Usage()
     failures: tuple[Failure, ...] = ()
     exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
+
+    @property
+    def confines(self) -> bool:
+        """Whether it keeps an agent from anything: by words that confine it, or by itself where words lift that."""
+        may = self.permissions
+        return not may.none and any((may.confined, may.confined_env, may.bypass, may.bypass_env))
 
     @property
     def created_file(self) -> str:

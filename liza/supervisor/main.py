@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from liza.board import bell
 from liza.board.lock import Lock
 from liza.programs import presets, rundir, tmux
+from liza.programs.preset import UNCONFINED
 from liza.rules import taking
 from liza.rules.actions import Exit
 from liza.rules.alarms import BY_HAND
@@ -46,11 +47,15 @@ def supervise(
     """
     human_or(crew, planner=False)
     agent = agent_id(agent)
-    choice = presets.choose(program, os.environ, role_of(agent), crew.board.read().config, presets.load(crew.paths))
+    config = crew.board.read().config
+    choice = presets.choose(program, os.environ, role_of(agent), config, presets.load(crew.paths))
     presets.need(choice.preset)
     say = _to_whoever_listens(say)
     if choice.preset.lacks:
         say(f"{choice.preset.name}: {choice.preset.lacks}")
+    # An `up` that waits for its supervisors has said it, once for all of them.
+    if not until_eof and config.permissions == "confined" and not choice.preset.confines:
+        say(f"{choice.preset.name}: {UNCONFINED}")
     supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say, terminal=terminal)
     # Before the first thing that it would have to take back.
     _hear_signals(supervisor)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from liza.board import bell, events
 from liza.programs import presets
+from liza.programs.preset import UNCONFINED, Preset
 from liza.rules import starting
 from liza.rules.decide import UNUSABLE
 from liza.rules.errors import Refused, Usage
@@ -28,6 +29,7 @@ from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
 STOP, LEFT, USELESS = "stop", "left", "useless"
+_DOES = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
 LONGEST_START = 60.0  # seconds
 
 
@@ -104,12 +106,20 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
         raise Refused(f"{', '.join(options.agents())} run already", "liza status")
+    _say_who_is_free(crew.board.read().config.permissions, (programs[agent] for agent in wanted), say)
     if options.detached:
         return _leave_running(crew, wanted, options, say)
     return _stay(crew, wanted, options, programs, say)
 
 
-def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, str]:
+def _say_who_is_free(permissions: str, programs: Iterable[Preset], say: Say) -> None:
+    """A person who asked for confined agents is told of programs that cannot be."""
+    if permissions == "confined":
+        for name in dict.fromkeys(one.name for one in programs if not one.confines):
+            say("", f"{name}: {UNCONFINED}")
+
+
+def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log. What each
     agent runs."""
     table = presets.load(crew.paths)
@@ -123,7 +133,7 @@ def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, str]:
     for agent in options.agents():
         chosen = presets.choose(options.program_of(agent), os.environ, role_of(agent), config, table).preset
         presets.need(chosen)
-        programs[agent] = chosen.command
+        programs[agent] = chosen
     return programs
 
 
@@ -225,7 +235,7 @@ def _log(crew: Crew, agent: str) -> Path:
     return crew.paths.logs / f"{agent}.log"
 
 
-def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, str], say: Say) -> int:
+def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, Preset], say: Say) -> int:
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     # Before the first child is there: one that started without them would be left behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -233,7 +243,11 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mappi
     children = {agent: _start(crew, agent, options) for agent in agents}
     for agent, child in children.items():
         threading.Thread(target=_relay, args=(agent, child, say, heard), daemon=True).start()
-    asked = _until_all_left(children, programs, heard, say)
+
+    def is_there(role: str) -> bool:
+        return any(crew.supervised(agent) for agent in options.agents() if role_of(agent) == role)
+
+    asked = _until_all_left(children, programs, heard, say, is_there)
     if asked:
         # Of supervisors that were killed, or were stopped before they could adopt.
         end_sessions(crew)
@@ -248,29 +262,33 @@ def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mappi
 
 def _until_all_left(
     children: Mapping[str, subprocess.Popen[str]],
-    programs: Mapping[str, str],
+    programs: Mapping[str, Preset],
     heard: queue.SimpleQueue[str],
     say: Say,
+    is_there: Callable[[str], bool],
 ) -> bool:
     """Ask all to stop, as often as it is asked for; whether it was. Where a program turns out to be of no use, those
-    that run it are asked by themselves."""
-    asked, left = 0, 0
-    while left < len(children):
+    that run it are asked by themselves, and the others go on. ``is_there`` tells whether a role has anybody."""
+    asked, there, leaving = 0, set(children), set[str]()
+    while there:
         event, _, agent = heard.get().partition(" ")
         if event == LEFT:
-            left += 1
+            there.remove(agent)
+            if there - leaving and not asked and not is_there(role_of(agent)):
+                say("", f"nobody {_DOES[role_of(agent)]} now: liza status says why; the others go on")
             continue
         if event == USELESS:
             # Others with the same program would only find out the same, one after the other.
-            alike = [name for name in children if name != agent and programs[name] == programs[agent]]
+            alike = [name for name in there if name != agent and programs[name].command == programs[agent].command]
             for name in alike if not asked else ():
+                leaving.add(name)
                 children[name].send_signal(signal.SIGTERM)
             continue
         asked += 1
         if asked == 1:
-            say("", f"stopping {len(children)} agents… (again: at once)")
-        for child in children.values():
-            child.send_signal(signal.SIGTERM)
+            say("", f"stopping {len(there)} {'agent' if len(there) == 1 else 'agents'}… (again: at once)")
+        for name in there:
+            children[name].send_signal(signal.SIGTERM)
     return asked > 0
 
 
@@ -281,4 +299,4 @@ def _relay(agent: str, child: subprocess.Popen[str], say: Say, heard: queue.Simp
         say(agent, line.rstrip("\n").removeprefix(f"{agent}  "))
     if child.wait() == UNUSABLE:
         heard.put(f"{USELESS} {agent}")
-    heard.put(LEFT)
+    heard.put(f"{LEFT} {agent}")

@@ -10,7 +10,7 @@ import msgspec
 
 from liza.programs import presets
 from liza.programs.abilities import abilities
-from liza.programs.preset import Preset
+from liza.programs.preset import UNCONFINED, Preset
 from liza.programs.presets import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.paths import Paths
@@ -71,8 +71,9 @@ def shown(name: str) -> dict[str, Any]:
     """A program's row, with every field, and ``can``: what Liza can do with it. Raises Usage for an unknown one."""
     preset = _table().named(name) if ":" in name else _row_of(_table(), name)
     able = [{"tier": one.tier, "what": one.what, "by": one.by} for one in abilities(preset)]
-    found: dict[str, Any] = {**msgspec.to_builtins(msgspec.structs.asdict(preset)), **_row(preset), "can": able}
-    return found
+    lacks = "; ".join(one for one in (preset.lacks, "" if preset.confines else UNCONFINED) if one)
+    found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(preset))
+    return {**found, **_row(preset), "lacks": lacks, "can": able}
 
 
 def trusted() -> dict[str, Any]:
@@ -100,5 +101,6 @@ def _row(preset: Preset) -> dict[str, Any]:
         "installed": version is not None,
         "version": version if version != "present" else None,
         "command": preset.command,
+        "confines": preset.confines,
         "install": preset.install,
     }

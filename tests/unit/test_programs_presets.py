@@ -478,3 +478,9 @@ def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_
     assert found is not None
     seconds = (found.until - now).total_seconds() if found.until else None
     assert (found.kind, found.words, seconds, found.retried) == means
+
+
+def test_a_row_without_words_for_permissions_and_one_that_says_none_confine_nothing(project: Project) -> None:
+    project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.confined = ['--tied']")
+    rows = project.load().rows
+    assert {name for name, row in rows.items() if not row.confines} == {"mine", "script", "pi"}

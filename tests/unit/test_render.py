@@ -181,3 +181,11 @@ def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
     for path in paths:
         section = text.partition(f"### liza {path}\n")[2].partition("\n### ")[0]
         assert re.search(rf"```\n(.*\n)*.*liza {path}\b", section), path
+
+
+def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_it() -> None:
+    row = {"name": "mine", "command": "x", "version": "1", "installed": True, "install": "", "seconds": 3.5}
+    told = render.programs({"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []})
+    assert "works, nothing confines it, in 3.5 s" in told
+    told = render.programs({"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []})
+    assert "works, confined, in 3.5 s" in told

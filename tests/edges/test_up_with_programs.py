@@ -1,0 +1,78 @@
+"""What `up` says while agents with one program leave and those with another stay."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from liza.programs.preset import Permissions, Preset
+from liza.supervisor.up import LEFT, STOP, USELESS, _say_who_is_free, _until_all_left
+
+FREE = Preset(name="free", command="/bin/free")
+TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(confined=("--confined",)))
+
+
+@contextmanager
+def sleepers(*agents: str) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    with ExitStack() as stack:
+        children = {}
+        for agent in agents:
+            child = stack.enter_context(subprocess.Popen(["sleep", "60"], text=True))
+            stack.callback(child.kill)
+            children[agent] = child
+        yield children
+
+
+def said_of(
+    programs: dict[str, Preset], *heard: str, others: tuple[str, ...] = (), asked: tuple[str, ...] = ()
+) -> list[str]:
+    """What is said for what is heard, where those in ``asked`` are asked to leave, and nobody else."""
+    events: queue.SimpleQueue[str] = queue.SimpleQueue()
+    told: list[str] = []
+    with sleepers(*programs) as children:
+        for event in heard:
+            events.put(event)
+        _until_all_left(children, programs, events, lambda agent, text: told.append(text), lambda role: role in others)
+        assert [children[agent].wait(timeout=60) for agent in asked] == [-signal.SIGTERM] * len(asked)
+        assert all(child.poll() is None for agent, child in children.items() if agent not in asked)
+        return told
+
+
+def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_that_has_nobody_left_is_named() -> None:
+    crew = {"planner-1": TIED, "coder-1": FREE, "coder-2": FREE, "code-reviewer-1": TIED}
+    told = said_of(
+        crew,
+        f"{USELESS} coder-1",
+        f"{LEFT} coder-1",
+        f"{LEFT} coder-2",
+        STOP,
+        f"{LEFT} planner-1",
+        f"{LEFT} code-reviewer-1",
+        others=("planner",),
+        asked=("coder-2", "planner-1", "code-reviewer-1"),
+    )
+    assert "nobody codes now: liza status says why; the others go on" in told
+    assert told[-1] == "stopping 2 agents… (again: at once)"
+
+
+def test_a_role_is_not_named_as_empty_while_all_leave_or_another_up_has_somebody_in_it() -> None:
+    alike = {"planner-1": FREE, "coder-1": FREE}
+    assert said_of(alike, f"{USELESS} coder-1", f"{LEFT} coder-1", f"{LEFT} planner-1", asked=("planner-1",)) == []
+    mixed = {"planner-1": TIED, "coder-1": FREE}
+    assert said_of(mixed, f"{LEFT} coder-1", f"{LEFT} planner-1", others=("coder", "planner")) == []
+
+
+def test_the_last_one_that_is_stopped_is_counted_alone() -> None:
+    crew = {"planner-1": TIED, "coder-1": FREE}
+    told = said_of(crew, f"{LEFT} coder-1", STOP, f"{LEFT} planner-1", asked=("planner-1",))
+    assert told[-1] == "stopping 1 agent… (again: at once)"
+
+
+def test_who_asked_for_confined_agents_is_told_once_of_a_program_that_nothing_confines() -> None:
+    told: list[str] = []
+    _say_who_is_free("confined", (FREE, TIED, FREE), lambda agent, text: told.append(text))
+    _say_who_is_free("bypass", (FREE,), lambda agent, text: told.append(text))
+    assert told == ["free: nothing confines it: it can do what you can"]
