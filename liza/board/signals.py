@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from liza.board import files
@@ -10,6 +11,10 @@ from liza.rules.paths import Paths
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""
+
+_LONGEST: Final = 1 << 16  # bytes of a reason
+_HEAD: Final = re.compile(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
+"""When it was raised, and by whom; a person may have made the file without it."""
 
 
 def raise_signal(paths: Paths, name: str, text: str = "") -> None:
@@ -37,6 +42,16 @@ def text_of(paths: Paths, name: str) -> str | None:
         return paths.signal(_known(name)).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
+
+
+def why(paths: Paths, name: str) -> str:
+    """The reason that was given for a signal, in one line; empty where it does not stand, has none, or cannot be read.
+    Raises Usage for an unknown name."""
+    try:
+        text = files.read(paths.signal(_known(name)), _LONGEST).decode(errors="replace")
+    except OSError:
+        return ""
+    return " ".join(_HEAD.sub("", text).split())
 
 
 def _known(name: str) -> str:

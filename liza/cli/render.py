@@ -45,7 +45,7 @@ def status(found: Row, colour: bool) -> str:
     if found["goal"]["status"] != "IN_PROGRESS":
         parts.append(f"the goal is {found['goal']['status']}")
     for name in found["signals"]:
-        parts.append(paint(f"{name} stands: liza resume", "yellow", colour))
+        parts.append(paint(_standing(name, found["reasons"][name]), "yellow", colour))
     if found["tasks"]:
         parts += ["", task_list(found["tasks"], colour)]
     else:
@@ -55,6 +55,12 @@ def status(found: Row, colour: bool) -> str:
     if found["alerts"]:
         parts += ["", *(alarm_line(alarm, colour) for alarm in found["alerts"])]
     return "\n".join(parts)
+
+
+def _standing(name: str, why: str) -> str:
+    """A signal with its reason, which may name the way on already."""
+    said = f"{name} stands: {_line(why, 200)}" if why else f"{name} stands"
+    return said if "liza resume" in said else f"{said}: liza resume"
 
 
 def _counts(found: Row) -> str:

@@ -56,7 +56,7 @@ def pause(
 
 @say(app, "resume", "liza resume")
 def resume(as_json: Json = False) -> None:
-    """Take away what `liza pause` put up."""
+    """Take away what `liza pause` put up. While a budget is used up it refuses: raise it first (`liza edit`)."""
     from liza.verbs.resume import resume as verb
 
     tell.answer(verb(find_crew()), as_json)

@@ -7,9 +7,10 @@ from typing import Any
 
 from liza.programs import inbox, ledger
 from liza.rules import spending
+from liza.rules.decide import holding
 from liza.rules.delivering import Message, Stage
 from liza.rules.errors import LizaError
-from liza.rules.model import State
+from liza.rules.model import Budget, State
 from liza.rules.paths import agent_of
 from liza.rules.spending import Spent, Total
 from liza.verbs.crew import Crew
@@ -32,6 +33,18 @@ def cost(crew: Crew, state: State) -> dict[str, Any]:
         "silent": found.silent,
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
+
+
+def over(crew: Crew, state: State) -> str | None:
+    """Why supervisors would not go on: the sprint, or a task that somebody holds, has used what the budget allows.
+    Raises LizaError where a line of the ledger cannot be read."""
+    budget = state.config.budget
+    if budget == Budget():
+        return None
+    found = ledger.entries(crew.paths)
+    held = [one.task for agent in state.agents if (one := holding(state, agent)) is not None]
+    reasons = (spending.over(budget, found, task, state.sprint.id) for task in (None, *held))
+    return next((why for why in reasons if why is not None), None)
 
 
 def by(crew: Crew) -> dict[str, Any]:

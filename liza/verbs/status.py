@@ -49,6 +49,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "sprint": fields_of(state.sprint),
         "integration_branch": state.config.integration_branch,
         "signals": list(standing),
+        "reasons": {name: redacted(signals.why(crew.paths, name)) for name in standing},
         "tasks": [fields_of(task) for task in state.tasks],
         "agents": [agent_row(crew, state, name, evidence, standing) for name in state.agents],
         "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence)],

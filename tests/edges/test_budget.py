@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from liza.cli import render
+from liza.cli.columns import harmless
 from liza.programs import ledger
 from liza.programs.preset import Preset, Usage
 from liza.programs.rundir import Record
-from liza.rules.errors import BoardUnreadable
+from liza.rules import actions
+from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent, Used
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.situation import Spending, spending_now
+from liza.supervisor.steps import Steps
 from liza.verbs.crew import Crew
 from liza.verbs.edit import edit
+from liza.verbs.pause import pause
+from liza.verbs.resume import resume
 from liza.verbs.status import status
 from liza.verbs.validate import validate
 from tests.campaign.small_board import FIRST
@@ -60,7 +68,15 @@ def hold(crew: Crew) -> None:
 def note(crew: Crew, seconds: float, used: Used | None = None, run: str = "coder-1.1") -> None:
     """A session of t1 is over, and stands in the ledger."""
     spent = Spent(
-        run=run, time=crew.clock.now(), kind="work", program="x", outcome="over", seconds=seconds, task="t1", used=used
+        run=run,
+        time=crew.clock.now(),
+        kind="work",
+        program="x",
+        outcome="over",
+        seconds=seconds,
+        task="t1",
+        sprint=crew.board.read().sprint.id,
+        used=used,
     )
     ledger.note(crew.paths, spent)
 
@@ -130,3 +146,58 @@ def test_a_session_is_over_its_time_at_that_second_though_its_output_is_read_for
     assert now() == Spending()
     note(crew, 5, run="coder-1.1")
     assert now() == Spending("t1 has used 8 of 8 seconds")
+
+
+def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_terminal_or_is_a_secret(
+    crew: Crew, clock: FakeClock
+) -> None:
+    def shown() -> list[str]:
+        text = render.status(status(crew), colour=False)
+        return [harmless(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
+
+    launcher: Any = SimpleNamespace(crew=crew, preset=None)
+    memory = Memory(wall=clock.now(), steady=clock.monotonic())
+    steps = Steps("coder-1", launcher, memory, lambda event: None, lambda text: None)
+    steps.carry_out(actions.Pause("nine has used 60 of 8 seconds"))
+    told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"
+    assert shown() == [f"PAUSE stands: {told}"]
+    pause(crew, "the spec changes")
+    assert shown() == ["PAUSE stands: the spec changes: liza resume"]
+    crew.paths.signal("PAUSE").write_text("by\x1b[2J hand\nwith sk-ant-api03-" + "a1B2" * 24 + "\n")
+    assert shown() == ["PAUSE stands: by hand with [redacted: API key]: liza resume"]
+    crew.paths.signal("PAUSE").write_text("")
+    crew.paths.signal("CHECKPOINT").mkdir()
+    assert shown() == ["CHECKPOINT stands: liza resume", "PAUSE stands: liza resume"]
+
+
+def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_what_has_used_its_own(crew: Crew) -> None:
+    pause(crew, "lunch")
+    assert resume(crew).result == "changed"
+    allow(crew, Budget(money_per_task=1.0, seconds_per_sprint=1000))
+    note(crew, 30, Used(cost=2.0))
+    pause(crew, "lunch")
+    assert resume(crew).result == "changed"
+
+
+@pytest.mark.parametrize(
+    ("budget", "why"),
+    [
+        (Budget(seconds_per_task=8), "t1 has used 60 of 8 seconds"),
+        (Budget(money_per_sprint=0.5), "the sprint has used $2.00 of $0.50"),
+    ],
+)
+def test_a_crew_whose_budget_is_used_up_is_not_resumed_to_be_paused_again_before_there_is_more(
+    crew: Crew, budget: Budget, why: str
+) -> None:
+    hold(crew)
+    allow(crew, budget)
+    note(crew, 60, Used(cost=2.0))
+    assert resume(crew).result == "unchanged"
+    pause(crew, why)
+    with pytest.raises(Refused, match=re.escape(why)) as refused:
+        resume(crew)
+    assert refused.value.hint == "liza edit"
+    assert crew.paths.signal("PAUSE").exists()
+    allow(crew, replace(budget, seconds_per_task=90, money_per_sprint=9.0))
+    assert resume(crew).result == "changed"
+    assert not crew.paths.signal("PAUSE").exists()
