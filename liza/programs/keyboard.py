@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from liza.programs import screens
+from liza.programs import screens, shells
 from liza.programs.preset import Preset
 from liza.programs.readiness import STILL
 from liza.programs.screens import Screen
@@ -28,7 +28,6 @@ PERSON = 10.0  # seconds without a key after which a person who is attached is n
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
 FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a screen that does not change
 REST, MORE_REST, LONGEST_REST = 0.02, 0.002, 0.1  # seconds between two looks at one that does, longer each time
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "csh", "tcsh", "nu", "pwsh", "busybox"})
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -280,7 +279,7 @@ def refusal(screen: Screen, preset: Preset) -> NotSent | None:
     """What forbids to type at all: a dead program, a shell, a question that only a person may answer."""
     if not screen.alive:
         return NotSent("the program is dead", later=False, tried=False)
-    if is_shell(screen.program) and _name(screen.program[0]) not in preset.process_names:
+    if shells.is_shell(screen.program) and shells.name_of(screen.program[0]) not in preset.process_names:
         return NotSent(f"a shell has the terminal: {' '.join(screen.program)[:60]}")
     asks = screens.question(screen, preset.ready_prompt, preset.dialogs)
     return None if asks is None else NotSent(f"the program shows {asks}")
@@ -300,20 +299,6 @@ def _not_now(screen: Screen, preset: Preset, patterns: Sequence[str] = ()) -> st
     if any(re.search(pattern, last) for pattern in patterns):
         return None
     return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
-
-
-def is_shell(words: tuple[str, ...]) -> bool:
-    """Whether this is a shell that carries out what is typed; one that runs a script or a command is none."""
-    if not words or _name(words[0]) not in SHELLS:
-        return False
-    more = words[2:] if _name(words[0]) == "busybox" else words[1:]
-    options = [word for word in more if word.startswith(("-", "+"))]
-    return len(options) == len(more) and not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) for word in options)
-
-
-def _name(word: str) -> str:
-    # A login shell has a dash before its name.
-    return word.rpartition("/")[2].removeprefix("-")
 
 
 def typable(text: str) -> str:

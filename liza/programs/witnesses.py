@@ -10,11 +10,12 @@ import re
 import select
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from liza.programs import processes
+from liza.programs import processes, shells
 from liza.programs.session import Living
 
 PROC = Path("/proc")
@@ -222,13 +223,39 @@ def ends_naturally(text: str) -> bool:
 
 
 def foreground(shim: int) -> tuple[str, ...] | None:
-    """The words of the process that has the shim's terminal; None where there is no /proc, or nothing has it."""
+    """The words of the process that has the shim's terminal; None where there is no /proc, or nothing has it.
+
+    Of several that have it together a shell that reads it speaks: what is typed may be that one's.
+    """
     try:
         group = int((PROC / str(shim) / "stat").read_bytes().rpartition(b") ")[2].split()[5])
-        words = (PROC / str(group) / "cmdline").read_bytes().split(b"\0")[:-1]
+        words = _words(group)
     except (OSError, ValueError):
         return None
-    return tuple(word.decode(errors="replace") for word in words)
+    if shells.is_shell(words):
+        return words
+    return next((other for other in _readers(shim, group) if shells.is_shell(other)), words)
+
+
+def _readers(shim: int, group: int) -> Iterator[tuple[str, ...]]:
+    """The words of the processes of a group, below a shim, whose input is a terminal."""
+    living = processes.identity_of(shim)
+    for pid in processes.below(living) if living is not None else ():
+        # One that went meanwhile reads nothing.
+        with suppress(OSError, ValueError):
+            its = int((PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()[2])
+            if its == group and _is_input(_target(pid, 0)):
+                yield _words(pid)
+
+
+def _words(pid: int) -> tuple[str, ...]:
+    """The command line of a process; empty for a zombie. Raises OSError for one that is gone."""
+    said = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:-1]
+    try:
+        executable = str((PROC / str(pid) / "exe").readlink())
+    except OSError:
+        executable = ""
+    return shells.unmasked(tuple(word.decode(errors="replace") for word in said), executable)
 
 
 def is_stopped(pid: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from liza.programs import keyboard, screens, witnesses
+from liza.programs import keyboard, screens, shells, witnesses
 from liza.programs.keyboard import Act, Enter, Leave, Look, NotSent, Paste, Sent
 from liza.programs.preset import Dialog, Preset
 from liza.programs.screens import Screen
@@ -302,23 +302,66 @@ def test_a_message_presses_no_keys_of_its_own() -> None:
     assert typed(Tui(), "\x1b\x1b \n") == NotSent("there is nothing in it to type", later=False)
 
 
-SHELLS: list[tuple[tuple[str, ...], bool]] = [
-    ((), False),
-    (("bash",), True),
-    (("/usr/bin/zsh", "-l"), True),
-    (("bash", "--norc", "-i"), True),
-    (("bash", "./agent.sh"), False),
-    (("sh", "-c", "x"), False),
-    (("sh", "-ec", "x"), False),
-    (("busybox", "sh"), True),
-    (("node", "cli.js"), False),
-    (("/home/x/bash-agent",), False),
+SHELLS: list[tuple[str, bool]] = [
+    ("", False),
+    ("bash", True),
+    ("/usr/bin/zsh -l", True),
+    ("bash --norc -i", True),
+    ("bash --rcfile /dev/null -i", True),
+    ("bash -rcfile /dev/null", True),
+    ("bash --init-file x", True),
+    ("bash -o vi", True),
+    ("bash -O extglob", True),
+    ("bash +O extglob -i", True),
+    ("bash -eo pipefail", True),
+    ("zsh -ovi x", True),
+    ("sh -s x", True),
+    ("sh -is x", True),
+    ("bash --", True),
+    ("bash --something x", True),
+    ("bash /dev/stdin", True),
+    ("bash -- /dev/tty", True),
+    ("sh /dev/../dev/fd/0", True),
+    ("bash /proc/self/fd/0", True),
+    ("rbash", True),
+    ("-bash", True),
+    ("fish -C x", True),
+    ("nu -e x", True),
+    ("nix-shell", True),
+    ("busybox sh", True),
+    ("busybox sh -o vi", True),
+    ("env -i A=b bash --norc", True),
+    ("sudo -u x bash", True),
+    ("script log", True),
+    ("su", True),
+    ("bash ./agent.sh", False),
+    ("bash -- ./agent.sh -i", False),
+    ("sh -eux ./agent.sh", False),
+    ("bash -eo pipefail ./agent.sh", False),
+    ("bash --norc --rcfile x ./agent.sh", False),
+    ("sh -c x", False),
+    ("sh -ec x", False),
+    ("fish ./agent.fish", False),
+    ("nu -c x", False),
+    ("busybox sh ./agent.sh", False),
+    ("busybox vi x", False),
+    ("env A=b ./agent", False),
+    ("script -qc ./agent log", False),
+    ("node cli.js", False),
+    ("/home/x/bash-agent", False),
 ]
 
 
-@pytest.mark.parametrize(("words", "shell"), SHELLS)
-def test_a_shell_is_one_that_would_carry_out_what_is_typed(words: tuple[str, ...], shell: bool) -> None:
-    assert keyboard.is_shell(words) is shell
+@pytest.mark.parametrize(("line", "shell"), SHELLS)
+def test_a_shell_is_one_that_is_not_sure_to_run_a_script_or_a_command(line: str, shell: bool) -> None:
+    assert shells.is_shell(tuple(line.split())) is shell
+
+
+def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
+    assert shells.unmasked(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
+    assert shells.unmasked(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
+    assert shells.unmasked(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
+    assert shells.unmasked(("agent",), "/usr/bin/python3") == ("agent",)
 
 
 @pytest.mark.parametrize(
