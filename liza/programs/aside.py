@@ -1,12 +1,22 @@
-"""Whole files or none: written aside, synced, renamed."""
+"""Whole files or none: written aside, synced, renamed; and read only where they are files."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
+import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from liza import faults
+from liza.rules.errors import NoFile
+
+LARGEST = 64 << 20
+"""Bytes of a file of facts; more is nobody's word."""
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -41,3 +51,37 @@ def _aside(directory: Path, data: bytes, mode: int) -> Path:
         os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
     return Path(name)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file to read. Anybody can put anything in its place: a pipe would be waited for, and a device read, for ever.
+
+    Raises NoFile for what is none, OSError.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise NoFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise NoFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
+
+
+def read(path: Path, largest: int = LARGEST) -> bytes | None:
+    """What a file holds; None where there is none. Raises NoFile for what is none or has more than ``largest`` bytes,
+    OSError."""
+    try:
+        with opened(path) as file:
+            data = file.read(largest + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if len(data) > largest:
+        raise NoFile(f"{path} has more than {largest >> 20} MB", f"ls -lL {shlex.quote(str(path))}")
+    return data

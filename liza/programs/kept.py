@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import IO
 
+from liza.programs import aside
 from liza.programs._shim import cap
 from liza.rules.errors import Refused
 
@@ -37,7 +38,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def tail(path: Path, size: int = 1 << 16) -> str:
-    """The last ``size`` bytes of a file, however large it is. Raises OSError."""
-    with path.open("rb") as file:
+    """The last ``size`` bytes of a file, however large it is. Raises OSError, NoFile."""
+    with aside.opened(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size).decode(errors="replace")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from typing import IO
 
 import msgspec
 
-from liza.rules.errors import LizaError
+from liza.programs import aside
+from liza.rules.errors import LizaError, NoFile
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent
 
@@ -16,15 +18,13 @@ _STEP = 1 << 16  # bytes that are looked through at a time, from the end
 
 
 def entries(paths: Paths) -> tuple[Spent, ...]:
-    """Every session's line, a run's last one where it was written twice. Raises LizaError where a line cannot be read.
+    """Every session's line, a run's last one where it was written twice. Raises LizaError where a line cannot be read,
+    and where it is no file.
 
     A last line without its end was being written when the machine went down, and its session is told of again.
     """
     place = paths.usage
-    try:
-        data = place.read_bytes()
-    except FileNotFoundError:
-        return ()
+    data = aside.read(place) or b""
     found: dict[str, Spent] = {}
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
@@ -36,9 +36,12 @@ def entries(paths: Paths) -> tuple[Spent, ...]:
 
 
 def note(paths: Paths, spent: Spent) -> None:
-    """Write down what a session used. Said again it counts once. Raises OSError."""
+    """Write down what a session used. Said again it counts once. Raises OSError, NoFile."""
     line = msgspec.json.encode(spent) + b"\n"
     handle = os.open(paths.usage, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NoFile(f"{paths.usage} is no file", f"ls -l {paths.usage}")
     with os.fdopen(handle, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         _drop_torn_line(file)

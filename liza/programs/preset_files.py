@@ -25,6 +25,7 @@ from liza.rules.paths import ROLES
 BUILT_IN = Path(__file__).with_name("presets.toml")
 TRUSTING = "liza programs trust"
 HARMLESS = frozenset({"process_names", "ready_timeout", "login_signs", "exit_codes"})
+_LARGEST = 1 << 20  # bytes
 _TOP = ("program", "roles", "tiers", "programs")
 
 
@@ -56,13 +57,14 @@ class Layer:
 
 
 def read(file: Path, source: str) -> Layer:
-    """What ``file`` says; nothing where there is none. Raises Usage for what does not parse, and for unknown keys."""
+    """What ``file`` says; nothing where there is none. Raises Usage for what does not parse, and for unknown keys,
+    NoFile for what is no file or too large for one that a person wrote."""
     try:
-        said = tomllib.loads(file.read_bytes().decode())
-    except (FileNotFoundError, NotADirectoryError):
-        return Layer(source)
+        said = tomllib.loads((aside.read(file, _LARGEST) or b"").decode())
     except (OSError, ValueError) as error:
         raise _wrong(file, str(error)) from error
+    except RecursionError as error:
+        raise _wrong(file, "its values are nested too deeply") from error
     _known(file, "", said, _TOP)
     rows = _tables(file, said, "programs", None)
     for name, row in rows.items():
@@ -189,7 +191,7 @@ def is_trusted(file: Path, home: Path) -> bool:
 
 
 def _mark(file: Path) -> str:
-    return f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.resolve()}"
+    return f"{hashlib.sha256(aside.read(file, _LARGEST) or b'').hexdigest()} {file.resolve()}"
 
 
 def _trust_file(home: Path) -> Path:

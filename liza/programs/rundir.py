@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from liza.programs import aside
-from liza.rules.errors import LizaError, Refused, Usage
+from liza.rules.errors import LizaError, NoFile, Refused, Usage
 from liza.rules.model import Entry, Left, Moment
 from liza.rules.paths import Paths, agent_of
 
 WORDS = ("0", "1", "42")
-LARGEST = 64 << 20  # bytes of a fact; more is nobody's word
 GONE_ON = timedelta(minutes=1)
 T = TypeVar("T")
 
@@ -131,7 +128,7 @@ class RunDir:
 
     def word(self) -> str | None:
         """The closing word, 0, 1 or 42. Raises LizaError for anything else."""
-        found = _bytes(self.path / "word")
+        found = aside.read(self.path / "word")
         if found is None:
             return None
         word = found.decode(errors="replace").strip()
@@ -164,7 +161,7 @@ class RunDir:
 
     def asks(self) -> str | None:
         """What its program asks a person, as far as a person was told of it."""
-        found = _bytes(self.path / "asks")
+        found = aside.read(self.path / "asks")
         return None if found is None else found.decode(errors="replace")
 
     def note_held_up(self, now: Moment, verb: str, reason: str) -> None:
@@ -198,12 +195,12 @@ class RunDir:
 
     def block(self) -> str | None:
         """The brief as the instructions file was to hold it."""
-        found = _bytes(self.path / "block.md")
+        found = aside.read(self.path / "block.md")
         return None if found is None else found.decode()
 
     def prompt(self) -> str | None:
         """The few words that say where the whole assignment lies."""
-        found = _bytes(self.path / "prompt")
+        found = aside.read(self.path / "prompt")
         return None if found is None else found.decode()
 
     def note_brief_file(self, written: BriefFile) -> None:
@@ -236,17 +233,20 @@ class RunDir:
 
     def last_said(self, size: int = 8000) -> str:
         """The end of what it said, as a person saw it: of its terminal's screen, or of its output."""
-        shown = _bytes(self.screen)
+        try:
+            shown = aside.read(self.screen)
+        except NoFile:
+            shown = None
         return self.tail(size) if shown is None else shown.decode(errors="replace")[-size:]
 
     def tail(self, size: int = 4096) -> str:
-        """The last ``size`` bytes that the program said; empty while it said nothing."""
+        """The last ``size`` bytes that the program said; empty while it said nothing, and where something else stands
+        in the place of its output: that says nothing either."""
         try:
-            with self.output.open("rb") as file:
-                file.seek(0, 2)
-                file.seek(max(0, file.tell() - size))
-                return file.read().decode(errors="replace")
-        except FileNotFoundError:
+            with aside.opened(self.output) as file:
+                file.seek(max(0, file.seek(0, 2) - size))
+                return file.read(size).decode(errors="replace")
+        except (FileNotFoundError, NoFile):
             return ""
 
     def moved(self) -> float | None:
@@ -266,24 +266,13 @@ class RunDir:
 
 def read(path: Path, kind: type[T]) -> T | None:
     """The fact in ``path``, None where there is none. Raises LizaError when it is there and cannot be read."""
-    found = _bytes(path)
+    found = aside.read(path)
     if found is None:
         return None
     try:
         return msgspec.json.decode(found, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
-
-
-def _bytes(path: Path) -> bytes | None:
-    """What a file holds. An agent can put anything in its place: a pipe would be read for ever."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise LizaError(f"{path} is no file", f"rm -r {path}")
-            return file.read(LARGEST)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _make(*directories: Path) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from liza.programs import aside
 from liza.programs.preset import Usage
+from liza.rules.errors import NoFile
 from liza.rules.spending import Used
 
 _LARGEST = 1 << 62
@@ -42,9 +44,10 @@ def session_id(form: Usage, output: Path) -> str | None:
 
 def _text(output: Path) -> str | None:
     try:
-        with output.open("rb") as file:
+        with aside.opened(output) as file:
             return file.read(_MOST).decode(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NoFile):
+        # What an agent puts into the place of its output says no figures.
         return None
 
 

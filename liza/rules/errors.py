@@ -103,6 +103,10 @@ class NoCrew(Missing):
     code = "no-crew"
 
 
+class NoFile(Missing):
+    """A pipe, a device, a directory or far too much stands where a file is to be read. Exit code 5."""
+
+
 class DiskRefused(Missing):
     """The disk did not take a change: it is full or read-only, or no file stands where one must. Exit code 5."""
 

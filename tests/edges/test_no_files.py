@@ -1,0 +1,106 @@
+"""What stands in the place of a file that Liza reads, and is none: a pipe, a device, a socket, a directory."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs import aside, ledger, preset_files, presets, usage
+from liza.programs.preset import Usage as Form
+from liza.programs.rundir import RunDir
+from liza.rules.errors import LizaError, NoFile, Usage
+from liza.rules.paths import Paths
+from liza.rules.spending import Spent
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _pipe_behind_a_link(place: Path) -> None:
+    os.mkfifo(place.with_name("pipe"))
+    place.symlink_to("pipe")
+
+
+def _socket(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        os.chdir(place.parent)
+        one.bind(place.name)
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a pipe behind a link": _pipe_behind_a_link,
+    "a device without an end": lambda place: place.symlink_to("/dev/zero"),
+    "a directory": Path.mkdir,
+    "a socket": _socket,
+}
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".liza").mkdir()
+    return Paths(tmp_path)
+
+
+@pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("name", ["liza.toml", ".liza/programs.toml"])
+def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor_read_without_an_end(
+    paths: Paths, name: str, lay: Callable[[Path], object]
+) -> None:
+    lay(paths.root / name)
+    with pytest.raises(NoFile, match=f"{name} is no file") as caught:
+        presets.load(paths, paths.root)
+    assert caught.value.hint == f"ls -lL {paths.root / name}"
+
+
+def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(paths: Paths) -> None:
+    table = paths.root / "liza.toml"
+    table.write_text("x = " + "[" * 100_000)
+    with pytest.raises(Usage, match=r"liza\.toml: its values are nested too deeply") as caught:
+        preset_files.read(table, "liza.toml")
+    assert "EDITOR" in caught.value.hint
+    with table.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(NoFile, match=r"liza\.toml has more than 1 MB"):
+        preset_files.read(table, "liza.toml")
+
+
+@pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
+def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_into_it(
+    paths: Paths, lay: Callable[[Path], object]
+) -> None:
+    lay(paths.usage)
+    with pytest.raises(NoFile, match="is no file"):
+        ledger.entries(paths)
+    one = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=1)
+    with pytest.raises((LizaError, OSError)):
+        ledger.note(paths, one)
+
+
+@pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
+def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
+    paths: Paths, lay: Callable[[Path], object]
+) -> None:
+    run = RunDir(paths, "coder-1.1")
+    run.path.mkdir(parents=True)
+    lay(run.output)
+    assert (run.tail(), run.last_said()) == ("", "")
+    assert usage.used(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output) is None
+    run.output.rename(run.screen)
+    assert run.last_said() == ""
+
+
+def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:
+    place = paths.root / "fact"
+    assert aside.read(place) is None
+    assert aside.read(place / "below") is None
+    place.write_bytes(b"x" * 10)
+    assert aside.read(place, 10) == b"x" * 10
+    assert aside.read(place / "below") is None
+    with pytest.raises(NoFile):
+        aside.read(place, 9)
