@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from liza.programs import aside, preset
+from liza.programs import aside, preset, preset_values
 from liza.programs.preset import Preset
 from liza.rules.errors import Missing, Usage
 from liza.rules.paths import ROLES
 
 BUILT_IN = Path(__file__).with_name("presets.toml")
 TRUSTING = "liza programs trust"
-HARMLESS = frozenset({"process_names", "ready_timeout", "login_signs", "exit_codes"})
+HARMLESS = frozenset({"ready_timeout"})  # names let messages into shells, signs and codes say who is sent away
 _LARGEST = 1 << 20  # bytes
 _TOP = ("program", "roles", "tiers", "programs")
 
@@ -57,8 +57,8 @@ class Layer:
 
 
 def read(file: Path, source: str) -> Layer:
-    """What ``file`` says; nothing where there is none. Raises Usage for what does not parse, and for unknown keys,
-    NoFile for what is no file or too large for one that a person wrote."""
+    """What ``file`` says; nothing where there is none. Raises Usage for what does not parse, for unknown keys and for
+    values that no program can have, NoFile for what is no file or too large for one that a person wrote."""
     try:
         said = tomllib.loads((aside.read(file, _LARGEST) or b"").decode())
     except (OSError, ValueError) as error:
@@ -75,6 +75,8 @@ def read(file: Path, source: str) -> Layer:
             said_of = row.get(key, [])
             for one in said_of if isinstance(said_of, list) else [said_of]:
                 _known(file, f" [[programs.{name}.{key}]]", one, inner)
+        for what in preset_values.wrong(row):
+            raise _wrong(file, f"[programs.{name}] {what}")
     tiers = _tables(file, said, "tiers", (*ROLES, "default"))
     roles = said.get("roles", {})
     _known(file, " [roles]", roles, ROLES)

@@ -166,6 +166,16 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
         ("[programs.codex]\nheadless = 7", "has to be a table"),
         ("[programs.codex]\nargs = 'x'", "args"),
         ("[programs.codex.exit_codes]\n42 = '7'", "exit_codes"),
+        ("[programs.codex]\nready_timeout = -1", "[programs.codex] ready_timeout is -1"),
+        ("[programs.codex]\nready_timeout = 99999999999", "from 1 to 86400"),
+        ("[programs.codex]\nlogin_signs = ['']", "login_signs has an empty word"),
+        ("[programs.codex]\nprocess_names = ['codex', ' ']", "process_names has an empty word"),
+        ("[[programs.codex.dialogs]]\nkind = 'x'\nmatch = ''", "dialogs has one with an empty text"),
+        ("[[programs.codex.failures]]\nkind = 'login'\nmatch = '('", "failures: match '(' is no expression"),
+        ("[[programs.codex.failures]]\nkind = 'login'\nmatch = 'x*'", "matches a text without a word"),
+        ("[programs.codex.usage]\npattern = '['", "usage: pattern '[' is no expression"),
+        ("[programs.codex.exit_codes]\nx = '1'", "exit_codes has 'x'"),
+        ('[programs.codex.env]\nA = "x\\u0000"', "env has a character 0"),
         ("\n[programs.codex]\nargs = [1 2]", "line 3"),
         ("\N{NULL}", "programs.toml"),
     ],
@@ -200,6 +210,9 @@ env = {LD_PRELOAD = "./evil.so"}
 env_allow = ["*"]
 instructions = ["src/main.py"]
 ready_timeout = 9
+process_names = ["bash"]
+login_signs = ["e"]
+exit_codes = {1 = "42"}
 [programs.codex.headless]
 args = ["./evil.sh"]
 [programs.codex.permissions]
@@ -217,6 +230,10 @@ def test_a_clones_own_table_changes_nothing_of_what_runs_and_says_so(project: Pr
     assert after.ready_timeout == 9
     for name in ("command", "args", "env", "env_allow", "instructions", "headless", "permissions"):
         assert getattr(after, name) == getattr(before, name)
+    for name in ("process_names", "login_signs", "exit_codes"):
+        assert getattr(after, name) == getattr(before, name), (
+            "it would let messages into a shell, or send an agent away"
+        )
     assert set(table.rows) == NAMES
     (notice,) = table.notices
     for words in ("programs.codex.command", "programs.own.command", "roles.coder", "tiers.cheap.coder", "program)"):
