@@ -1,6 +1,7 @@
 """An agent's inbox: messages that no crash loses, until somebody saw that they were read.
 
-``.liza/run/<agent>/inbox/<id>.json`` waits; ``inbox/done/<id>.json`` was acknowledged, and says when and by what.
+``.liza/run/<agent>/inbox/<id>.json`` waits; ``inbox/done/<id>.json`` was acknowledged, and says when and by what, or
+was taken back after it was tried.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from liza.rules.errors import LizaError, Usage
 from liza.rules.paths import Paths
 
 LONGEST = 8000  # bytes of one message
+TAKEN_BACK = "taken back"
 
 
 def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
@@ -50,7 +52,7 @@ def pending(paths: Paths, agent: str) -> tuple[Message, ...]:
 
 
 def done(paths: Paths, agent: str) -> tuple[Message, ...]:
-    """What was acknowledged, oldest first; what is no message is left out."""
+    """What was acknowledged, or taken back after it was tried, oldest first; what is no message is left out."""
     return tuple(_read_all(_place(paths, agent) / "done"))
 
 
@@ -82,12 +84,15 @@ def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: st
 
 
 def withdraw(paths: Paths, agent: str, sender: str) -> None:
-    """Take back what this sender meant for a session that is over. Raises OSError, LizaError."""
+    """Take back what this sender meant for a session that is over; what was tried is kept for the count of that.
+    Raises OSError, LizaError."""
     if not pending(paths, agent):
         return
     with _locked(paths, agent) as place:
         for message in _read_all(place):
             if message.sender == sender:
+                if message.begun:
+                    aside.write(place / "done" / f"{message.id}.json", _data(replace(message, by=TAKEN_BACK)))
                 (place / f"{message.id}.json").unlink()
 
 
@@ -110,7 +115,9 @@ def _read(file: Path) -> Message | LizaError | None:
         message = rundir.read(file, Message)
     except LizaError as error:
         return error
-    if message is not None and (message.priority not in PRIORITIES or message.id != file.stem):
+    if message is None:
+        return None
+    if message.priority not in PRIORITIES or message.id != file.stem or message.attempts < 0:
         return LizaError(f"{file} is no message that liza wrote", f"rm {file}")
     return message
 

@@ -41,6 +41,11 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
     acknowledged: Moment | None = None
     by: str | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything was done to bring it."""
+        return self.attempts > 0 or self.stage is not Stage.QUEUED
+
 
 @dataclass(frozen=True)
 class Reach:

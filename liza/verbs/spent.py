@@ -8,7 +8,7 @@ from typing import Any
 from liza.programs import inbox, ledger
 from liza.rules import spending
 from liza.rules.decide import holding
-from liza.rules.delivering import Message, Stage
+from liza.rules.delivering import Stage
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
 from liza.rules.paths import agent_of
@@ -76,23 +76,21 @@ def _plain(found: Total) -> dict[str, Any]:
 
 
 def deliveries(crew: Crew, state: State) -> dict[str, Any]:
-    """How messages came into sessions: at the first try, after more, by the brief, not at all; and how fast."""
-    read = [one for agent in state.agents for one in inbox.done(crew.paths, agent)]
+    """How messages came into sessions: at the first try, after more, by the brief, not at all; and how fast. What went
+    wrong with one stays counted when it was read in the end, or taken back."""
+    over = [one for agent in state.agents for one in inbox.done(crew.paths, agent)]
+    read = [one for one in over if one.acknowledged is not None]
     waiting = [one for agent in state.agents for one in inbox.pending(crew.paths, agent)]
     tries = [one.attempts for one in read]
     seconds = sorted((one.acknowledged - one.created).total_seconds() for one in read if one.acknowledged)
     return {
-        "attempted": len(read) + sum(_was_tried(one) for one in waiting),
+        "attempted": len(over) + sum(one.begun for one in waiting),
         "first_try": sum(one.attempts == 1 and one.stage is Stage.QUEUED for one in read),
         "after_retry": sum(one.attempts > 1 and one.stage is Stage.QUEUED for one in read),
-        "escalated_to_brief": sum(one.stage is not Stage.QUEUED for one in [*read, *waiting]),
-        "failed": sum(one.stage is Stage.TOLD for one in waiting),
+        "escalated_to_brief": sum(one.stage is not Stage.QUEUED for one in [*over, *waiting]),
+        "failed": sum(one.stage is Stage.TOLD for one in [*over, *waiting]),
         "waiting": len(waiting),
         "unreadable": [str(one) for agent in state.agents for one in inbox.unreadable(crew.paths, agent)],
         "average_attempts": round(sum(tries) / len(tries), 2) if tries else None,
         "median_seconds": seconds[len(seconds) // 2] if seconds else None,
     }
-
-
-def _was_tried(message: Message) -> bool:
-    return message.attempts > 0 or message.stage is not Stage.QUEUED

@@ -13,8 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.programs import inbox
+from liza.rules.delivering import Stage
 from liza.rules.errors import Usage
 from liza.rules.paths import Paths
+from liza.verbs.crew import Crew
+from liza.verbs.spent import deliveries
+from tests.campaign.small_board import FIRST
+from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -79,6 +84,33 @@ def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else
     assert inbox.pending(paths, "coder-1") == (note,)
 
 
+def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read_at_last_or_taken_back(
+    paths: Paths, clock: FakeClock
+) -> None:
+    crew = Crew(paths, clock)
+    crew.board.create(FIRST)
+
+    def put(sender: str, **came: object) -> str:
+        message = inbox.put(paths, "coder-1", "a", sender, NOW)
+        inbox.keep(paths, "coder-1", replace(message, **came))
+        return message.id
+
+    def counts() -> tuple[int, ...]:
+        found = deliveries(crew, crew.board.read())
+        assert found["unreadable"] == []
+        return tuple(found[name] for name in ("attempted", "first_try", "escalated_to_brief", "failed", "waiting"))
+
+    filed, told = put("human", stage=Stage.FILED), put("human", stage=Stage.TOLD, attempts=3)
+    put("liza", stage=Stage.TOLD, attempts=3)
+    put("liza")
+    assert counts() == (3, 0, 3, 2, 4)
+    inbox.acknowledge(paths, "coder-1", (filed, told), "coder-1.2", "liza ready", NOW)
+    assert counts() == (3, 0, 3, 2, 2)
+    inbox.withdraw(paths, "coder-1", "liza")
+    assert counts() == (3, 0, 3, 2, 0)
+    assert inbox.pending(paths, "coder-1") == ()
+
+
 def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messages(
     paths: Paths, tmp_path: Path
 ) -> None:
@@ -91,6 +123,7 @@ def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messag
         whole.replace(one.id, "../../../x"),
         whole.replace("12:00:00Z", "12:00:00"),
         "\xff{",
+        whole.replace('"text"', '"attempts":-100,"text"'),
         "[" * 5000,
     ):
         (place / f"{one.id}.json").write_bytes(data.encode("latin-1"))
