@@ -61,4 +61,8 @@ def trust(as_json: Json = False) -> None:
     from liza.verbs.programs import trusted
 
     found = trusted()
-    tell.json(found) if as_json else tell.out(f"liza.toml is trusted as it is now ({found['sha256'][:12]})")
+    if as_json:
+        tell.json(found)
+        return
+    named = "".join(f"\n  {command}" for command in found["commands"])
+    tell.out(f"liza.toml is trusted as it is now ({found['sha256'][:12]})" + (f"; it may run:{named}" if named else ""))

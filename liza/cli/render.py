@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from liza.cli.columns import paint, table
+from liza.rules import toml_text
 
 Row = Mapping[str, Any]
 
@@ -277,30 +277,20 @@ def programs(found: Row) -> str:
     for row in found["programs"]:
         rows.append([str(row["name"]), _version(row), _remedy(row)])
         rows += [["", f"{'ok' if one['ok'] else 'NO'}  {one['what']}", one["said"]] for one in row.get("proofs", ())]
-    return "\n".join([table(rows) or "no program is installed: liza programs list", *found["notices"]])
+    nothing = "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
+    return "\n".join([table(rows) or nothing, *found["notices"]])
 
 
 def program(found: Row) -> str:
-    """What one program is, what can be done with it, and the rest of its row."""
+    """What one program is, what can be done with it, and the rest of its row, as a file can have it."""
     lines = [f"{found['name']}  {_version(found)}  {_remedy(found)}".rstrip()]
     lines += [f"{name}  {found[name]}" for name in ("verified", "lacks") if found[name]]
     rows = [[f"tier {one['tier']}", one["what"], one["by"] or "no"] for one in found["can"]]
-    rest = [leaf for name, value in found.items() if name not in _SAID_ABOVE for leaf in _leaves(name, value)]
-    return "\n".join([*lines, "", table(rows), "", table(rest)])
+    rest = {name: value for name, value in found.items() if name not in _SAID_ABOVE}
+    return "\n".join([*lines, "", table(rows), "", *toml_text.lines(f"programs.{toml_text.key(found['name'])}", rest)])
 
 
 _SAID_ABOVE: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install")
-
-
-def _leaves(name: str, value: Any) -> list[list[str]]:
-    """A field of a row in lines: the words of a command line as a shell takes them, nothing that is empty."""
-    if isinstance(value, Mapping):
-        return [leaf for inner, one in value.items() for leaf in _leaves(f"{name}.{inner}", one)]
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        value = shlex.join(value)
-    elif isinstance(value, list | tuple):
-        return [leaf for one in value for leaf in _leaves(name, one)]
-    return [[name, str(value)]] if value else []
 
 
 def _version(row: Row) -> str:

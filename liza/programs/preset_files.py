@@ -27,6 +27,8 @@ TRUSTING = "liza programs trust"
 HARMLESS = frozenset({"ready_timeout"})  # names let messages into shells, signs and codes say who is sent away
 _LARGEST = 1 << 20  # bytes
 _TOP = ("program", "roles", "tiers", "programs")
+REVIEWER, CODE_REVIEWER = "reviewer", "code-reviewer"
+_ROLES = (*ROLES, REVIEWER)
 
 
 def _keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -54,6 +56,7 @@ class Layer:
     roles: Mapping[str, str] = field(default_factory=dict)
     program: str | None = None
     tiers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    file: Path | None = None
 
 
 def read(file: Path, source: str) -> Layer:
@@ -77,11 +80,19 @@ def read(file: Path, source: str) -> Layer:
                 _known(file, f" [[programs.{name}.{key}]]", one, inner)
         for what in preset_values.wrong(row):
             raise _wrong(file, f"[programs.{name}] {what}")
-    tiers = _tables(file, said, "tiers", (*ROLES, "default"))
+    tiers = _tables(file, said, "tiers", (*_ROLES, "default"))
     roles = said.get("roles", {})
-    _known(file, " [roles]", roles, ROLES)
+    _known(file, " [roles]", roles, _ROLES)
     _named(file, [said.get("program"), *roles.values(), *(spec for tier in tiers.values() for spec in tier.values())])
-    return Layer(source, rows, roles, said.get("program"), tiers)
+    tiers = {name: _by_role(file, f" [tiers.{name}]", tier) for name, tier in tiers.items()}
+    return Layer(source, rows, _by_role(file, " [roles]", roles), said.get("program"), tiers, file)
+
+
+def _by_role(file: Path, where: str, said: Mapping[str, str]) -> dict[str, str]:
+    """The reviewer under its own name, by which a person may call it, as with ``--program``."""
+    if REVIEWER in said and CODE_REVIEWER in said:
+        raise _wrong(file, f"{where.strip()} {REVIEWER} and {CODE_REVIEWER} are one, and said twice")
+    return {CODE_REVIEWER if role == REVIEWER else role: spec for role, spec in said.items()}
 
 
 def _tables(file: Path, said: Mapping[str, Any], key: str, known: Collection[str] | None) -> dict[str, dict[str, Any]]:
@@ -121,7 +132,7 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 def row_of(name: str, layers: list[Layer]) -> Preset:
     """The row ``name``, joined from all layers, a later one's keys over an earlier one's. Raises Usage."""
     joined: dict[str, Any] = {}
-    last = layers[0]
+    found = Preset(name=name)
     for layer in layers:
         row = dict(layer.rows.get(name, {}))
         if not row:
@@ -130,11 +141,12 @@ def row_of(name: str, layers: list[Layer]) -> Preset:
         if like is not None:
             joined = _base(name, like, layers)
         joined = _over(joined, row)
-        last = layer
-    try:
-        return msgspec.convert({**joined, "name": name}, Preset)
-    except msgspec.ValidationError as error:
-        raise Usage(f"{last.source}: [programs.{name}]: {error}", f"liza programs show {name}") from error
+        # After each, so that the file is named in which the fault lies.
+        try:
+            found = msgspec.convert({**joined, "name": name}, Preset)
+        except msgspec.ValidationError as error:
+            raise _wrong(layer.file or Path(layer.source), f"[programs.{name}]: {error}") from error
+    return found
 
 
 def _base(name: str, like: Any, layers: list[Layer]) -> dict[str, Any]:
@@ -171,7 +183,7 @@ def tamed(layer: Layer, known: Collection[str]) -> tuple[Layer, tuple[str, ...]]
     program = layer.program if layer.program in known else None
     left_out += ["program"] if layer.program and program is None else []
     notices = (f"{layer.source} says what programs run ({', '.join(left_out)}); not heeded until: {TRUSTING}",)
-    return Layer(layer.source, rows, roles, program, tiers), notices if left_out else ()
+    return Layer(layer.source, rows, roles, program, tiers, layer.file), notices if left_out else ()
 
 
 def trust(file: Path, home: Path) -> str:

@@ -31,22 +31,36 @@ class Presets:
     project: tuple[Layer, ...]
     root: Path
     notices: tuple[str, ...] = ()
+    withheld: frozenset[str] = frozenset()
+    """Names of rows that stand only in a file that is not trusted."""
 
-    def named(self, spec: str) -> Preset:
-        """The program of ``NAME``, or of ``NAME:COMMAND ARGS`` for one whose command a person gives. Raises Usage."""
+    def named(self, spec: str, typed: str = "liza up --program") -> Preset:
+        """The program of ``NAME``, or of ``NAME:COMMAND ARGS`` for one whose command a person gives.
+
+        ``typed`` are the words in front of it, for a hint. Raises Usage.
+        """
         name, colon, rest = spec.strip().partition(":")
         row = self.rows.get(name)
         if row is None:
-            near = preset_files.did_you_mean(name, self.rows.keys())
-            raise Usage(f"{name!r} is no program that is known{near}", "liza programs list")
+            raise self._unknown(spec.strip(), name, typed)
         open_row = not self.built_in.rows.get(name, {"command": "its own"}).get("command")
         if colon and not open_row:
             raise Usage(f"{name!r} has a command of its own, and {rest!r} cannot replace it", "liza programs list")
         words = _words(spec, rest) if colon else [row.command, *row.args]
         if not words[0]:
-            raise Usage(f"{name!r} needs a command", f"liza up --program {name}:./agent.sh")
+            raise Usage(f"{name!r} needs a command", f"{typed} {name}:./agent.sh")
         command = _absolute(words[0], self.root)
         return msgspec.structs.replace(row, command=command, args=tuple(words[1:]))
+
+    def _unknown(self, spec: str, name: str, typed: str) -> Usage:
+        if name in self.withheld:
+            file = self.root / "liza.toml"
+            return Usage(f"{name!r} stands only in {file}, which is not trusted: read it first", preset_files.TRUSTING)
+        if "/" in spec.partition(" ")[0]:
+            way = f"{typed} {shlex.quote(f'script:{spec}')}"
+            return Usage(f"{spec!r} is a path, and not the name of a program", way)
+        near = preset_files.did_you_mean(name, self.rows.keys())
+        return Usage(f"{name!r} is no program that is known{near}", "liza programs list")
 
 
 @dataclass(frozen=True)
@@ -64,25 +78,33 @@ def load(paths: Paths, home: Path | None = None) -> Presets:
     Raises Usage for a file that does not parse, an unknown key, or a value of the wrong kind.
     """
     home = home or Path.home()
+    return _joined(paths, home, trusted=preset_files.is_trusted(paths.root / "liza.toml", home))
+
+
+def _joined(paths: Paths, home: Path, *, trusted: bool) -> Presets:
     built_in = preset_files.read(preset_files.BUILT_IN, "built in")
     user = preset_files.read(home / ".config" / "liza" / "programs.toml", "~/.config/liza/programs.toml")
-    tracked = paths.root / "liza.toml"
-    theirs = preset_files.read(tracked, "liza.toml")
-    notices: tuple[str, ...] = ()
-    if not preset_files.is_trusted(tracked, home):
-        theirs, notices = preset_files.tamed(theirs, {*built_in.rows, *user.rows})
+    theirs = preset_files.read(paths.root / "liza.toml", "liza.toml")
     own = preset_files.read(paths.liza / "programs.toml", ".liza/programs.toml")
+    notices: tuple[str, ...] = ()
+    said = {*theirs.rows}
+    if not trusted:
+        theirs, notices = preset_files.tamed(theirs, {*built_in.rows, *user.rows})
     layers = [built_in, user, theirs, own]
     names = dict.fromkeys(name for layer in layers for name in layer.rows)
     rows = {name: preset_files.row_of(name, layers) for name in names}
-    return Presets(rows, built_in, user, (own, theirs), paths.root, notices)
+    return Presets(rows, built_in, user, (own, theirs), paths.root, notices, frozenset(said - rows.keys()))
 
 
 def choose(option: str | None, env: Mapping[str, str], role: str, config: Config, presets: Presets) -> Choice:
     """The program for an agent of ``role``, from the nearest that says one: the option, the environment, the project's
     role, the user's role, the project, the user, the built-in default. Raises Usage."""
     tier = env.get(TIER) or None
-    board = Layer("config.programs", roles=config.programs, program=config.programs.get("default"))
+    roles = {
+        preset_files.CODE_REVIEWER if name == preset_files.REVIEWER else name: of
+        for name, of in config.programs.items()
+    }
+    board = Layer("config.programs", roles=roles, program=config.programs.get("default"))
     project = (board, *presets.project)
     ways: list[tuple[str | None, str]] = [(option, "--program"), (_of_tier(tier, role, presets), f"{TIER}={tier}")]
     ways += [(layer.roles.get(role), f"{layer.source}, {role}") for layer in (*project, presets.user)]
@@ -101,9 +123,24 @@ def _of_tier(tier: str | None, role: str, presets: Presets) -> str | None:
     return tier
 
 
-def trust(paths: Paths, home: Path | None = None) -> str:
-    """Let this project's ``liza.toml``, as it is now, say what programs run. Its sha256. Raises Missing."""
-    return preset_files.trust(paths.root / "liza.toml", home or Path.home())
+def trust(paths: Paths, home: Path | None = None) -> tuple[str, tuple[str, ...]]:
+    """Let this project's ``liza.toml``, as it is now, say what programs run. Its sha256, and the commands in it.
+
+    Raises Missing, and Usage for a file that would be refused when it is read.
+    """
+    home = home or Path.home()
+    table = _joined(paths, home, trusted=True)
+    _, theirs = table.project
+    rows = [
+        shlex.join((row.command, *row.args, *row.headless.args)) for name in theirs.rows if (row := table.rows[name])
+    ]
+    named = [
+        theirs.program,
+        *theirs.roles.values(),
+        *(spec for tier in theirs.tiers.values() for spec in tier.values()),
+    ]
+    specs = [spec for spec in named if spec and ":" in spec]
+    return preset_files.trust(paths.root / "liza.toml", home), tuple(dict.fromkeys([*rows, *specs]))
 
 
 def find(preset: Preset, path: str | None = None) -> Path | None:
@@ -116,11 +153,21 @@ def need(preset: Preset, path: str | None = None) -> Path:
     """As ``find``. Raises ProgramMissing with what to do about it."""
     found = find(preset, path)
     if found is None:
-        here = Path(preset.command).exists()
+        here = Path(preset.command).is_file()
         mend = f"chmod +x {shlex.quote(preset.command)}" if here else "liza up --program script:./agent.sh"
         way = f"{preset.install}, or: liza up --program script:./agent.sh" if preset.install else mend
-        raise ProgramMissing(f"{preset.name}: {preset.command!r} is not there, or not executable", way)
+        raise ProgramMissing(f"{preset.name}: {lacking(preset)}", way)
     return found
+
+
+def lacking(preset: Preset) -> str:
+    """Why its executable was not found, where it was not."""
+    file = Path(preset.command)
+    if "/" not in preset.command:
+        return f"{preset.command!r} is not on PATH, or not executable"
+    if file.is_dir():
+        return f"{preset.command!r} is a directory"
+    return f"{preset.command!r} is {'not executable' if file.exists() else 'not there'}"
 
 
 def installed(preset: Preset, path: str | None = None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import subprocess
 import threading
@@ -29,6 +30,7 @@ from liza.verbs.liza_path import liza_path
 
 Say = Callable[[str, str], None]
 STOP, LEFT, USELESS = "stop", "left", "useless"
+_NAME = re.compile(r"[\w-]*")
 _DOES = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
 LONGEST_START = 60.0  # seconds
 
@@ -65,7 +67,7 @@ class UpOptions:
 def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
 
-    Raises Usage where one is said twice.
+    Raises Usage where one is said twice, or of nobody.
     """
     of_all: list[str] = []
     named: dict[str, str] = {}
@@ -84,13 +86,18 @@ def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
 
 
 def _whose(who: str) -> str | None:
-    """The role or the agent id in ``who``; None where it is neither, as in ``script:A=1 ./agent.sh``."""
+    """The role or the agent id in ``who``; None where a command is meant, as in ``script:A=1 ./agent.sh``.
+
+    Raises Usage for a word that is neither.
+    """
     role = "code-reviewer" if who in ("reviewer", "code_reviewer") else who
     if role in ROLES:
         return role
     try:
         return agent_id(who)
-    except Usage:
+    except Usage as error:
+        if _NAME.fullmatch(who):
+            raise Usage(f"{who!r} is no role or agent: planner, coder, reviewer, coder-2", "liza agents") from error
         return None
 
 

@@ -27,5 +27,8 @@ def attach(crew: Crew, name: str, *, read_only: bool = False) -> Seat:
     run = name if "." in name else newest_run(crew, agent_id(name))
     pane = tmux.pane(crew.paths.root, run)
     if pane is None:
-        raise Refused(f"{run} has no terminal to attach to", f"liza logs {agent_of(run)} -f")
+        raise Refused(
+            f"{run} has no terminal to attach to; sessions of `liza up --tmux` have one",
+            f"liza logs {agent_of(run)} -f",
+        )
     return Seat(agent_of(run), run, (*pane.words, *(("-r",) if read_only else ())))

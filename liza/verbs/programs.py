@@ -31,24 +31,25 @@ def listed() -> dict[str, Any]:
 
 
 def checked(name: str | None = None, *, run: bool = False, limit: float = LIMIT) -> dict[str, Any]:
-    """As ``listed``, of the programs that are installed or of the one that is named, with ``ok`` and ``problems``.
+    """As ``listed``, of the programs that are installed or of the one that is named, with ``ok`` and ``problems``;
+    none at all is not ok.
 
     With ``run``, each of them does a small task in a project that is thrown away, within ``limit`` seconds, and
     ``proofs`` says what it showed. Raises Usage for an unknown one.
     """
     table = _table()
-    wanted = [table.named(name)] if name else [row for row in table.rows.values() if row.command]
+    wanted = [table.named(name, "liza programs check")] if name else [row for row in table.rows.values() if row.command]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = zip(wanted, pool.map(_row, wanted), strict=True)
         found = [(preset, row) for preset, row in asked if row["installed"] or name]
     permissions = _permissions()
     for preset, row in found:
-        row["problems"] = [] if row["installed"] else [f"{row['command']!r} is not there, or not executable"]
+        row["problems"] = [] if row["installed"] else [presets.lacking(preset)]
         if run and row["installed"]:
             _try(preset, row, permissions, limit)
         row["ok"] = not row["problems"]
     rows = [row for _, row in found]
-    return {"programs": rows, "ok": all(row["ok"] for row in rows), "notices": list(table.notices)}
+    return {"programs": rows, "ok": bool(rows) and all(row["ok"] for row in rows), "notices": list(table.notices)}
 
 
 def _try(preset: Preset, row: dict[str, Any], permissions: str, limit: float) -> None:
@@ -69,7 +70,8 @@ def _permissions() -> str:
 
 def shown(name: str) -> dict[str, Any]:
     """A program's row, with every field, and ``can``: what Liza can do with it. Raises Usage for an unknown one."""
-    preset = _table().named(name) if ":" in name else _row_of(_table(), name)
+    table = _table()
+    preset = table.rows[name] if name in table.rows else table.named(name, "liza programs show")
     able = [{"tier": one.tier, "what": one.what, "by": one.by} for one in abilities(preset)]
     lacks = "; ".join(one for one in (preset.lacks, "" if preset.confines else UNCONFINED) if one)
     found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(preset))
@@ -77,14 +79,11 @@ def shown(name: str) -> dict[str, Any]:
 
 
 def trusted() -> dict[str, Any]:
-    """A person has read this project's ``liza.toml``, and lets it, as it is now, say what programs run."""
+    """A person has read this project's ``liza.toml``, and lets it, as it is, say what programs run: ``commands``."""
     crew = find_crew()
     human_or(crew, planner=False)
-    return {"trusted": "liza.toml", "sha256": presets.trust(crew.paths)}
-
-
-def _row_of(table: Presets, name: str) -> Preset:
-    return table.rows[name] if name in table.rows else table.named(name)
+    sha256, commands = presets.trust(crew.paths)
+    return {"trusted": "liza.toml", "sha256": sha256, "commands": list(commands)}
 
 
 def _table() -> Presets:

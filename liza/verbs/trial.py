@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from liza.board import events
 from liza.programs import rundir
 from liza.programs.preset import Preset
 from liza.repo.runner import Git
+from liza.rules import toml_text
 from liza.rules.model import Status, Task
 from liza.rules.paths import Paths
 from liza.rules.taking import TOLD_ONLY
@@ -132,16 +133,7 @@ def row(preset: Preset) -> str:
     """The row as a file has it, under the name ``ROW``."""
     fields = msgspec.to_builtins(preset)
     del fields["name"]
-    return f"[programs]\n{ROW} = {_toml(fields)}\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml(name)} = {_toml(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON writes the characters of the higher planes as two halves, which TOML refuses, and leaves DEL, which it does.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"[programs]\n{ROW} = {toml_text.value(fields)}\n"
 
 
 @contextmanager

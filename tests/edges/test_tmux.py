@@ -505,6 +505,7 @@ def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board
     with pytest.raises(Refused, match=r"coder-1\.1 has no terminal") as refused:
         attach(board, "coder-1")
     assert refused.value.hint == "liza logs coder-1 -f"
+    assert "liza up --tmux" in refused.value.message
 
 
 def test_down_closes_the_terminals_of_what_it_ended(crew: Crew, board: verbs.Crew) -> None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from liza.cli import render
 from liza.programs import presets, startup, trouble
 from liza.programs.abilities import abilities
 from liza.programs.presets import Presets, choose
+from liza.rules import toml_text
 from liza.rules.errors import Missing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
+from liza.supervisor.up import asked_programs
 from liza.verbs import trial
+from liza.verbs.programs import checked
 from tests.unit.grounds import ground
 
 NAMES = {
@@ -501,3 +507,116 @@ def test_a_row_without_words_for_permissions_and_one_that_says_none_confine_noth
     project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.confined = ['--tied']")
     rows = project.load().rows
     assert {name for name, row in rows.items() if not row.confines} == {"mine", "script", "pi"}
+
+
+def test_a_value_of_the_wrong_kind_names_the_file_in_which_it_stands_and_how_to_mend_it(project: Project) -> None:
+    project.user("[programs.mine]\ncommand = 'x'\nusage.input = 'tokens'")
+    project.own("[programs.mine]\nready_timeout = 7")
+    with pytest.raises(Usage, match=r"usage\.input") as caught:
+        project.load()
+    file = project.home / ".config" / "liza" / "programs.toml"
+    assert (str(file) in caught.value.message, caught.value.hint) == (True, f"${{EDITOR:-vi}} {file}")
+
+
+def test_a_reviewer_may_be_called_so_in_a_table_and_on_the_board_as_with_the_option_but_not_by_both_names(
+    project: Project,
+) -> None:
+    project.own('[roles]\nreviewer = "codex"\n[tiers.cheap]\nreviewer = "pi"')
+    table = project.load()
+    assert choose(None, {}, "code-reviewer", Config(), table).spec == "codex"
+    assert choose(None, {"LIZA_AGENT_TIER": "cheap"}, "code-reviewer", Config(), table).spec == "pi"
+    assert choose(None, {}, "code-reviewer", Config(programs={"reviewer": "qwen"}), table).spec == "qwen"
+    project.own('[roles]\nreviewer = "codex"\ncode-reviewer = "pi"')
+    with pytest.raises(Usage, match="said twice"):
+        project.load()
+
+
+def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_commands(project: Project) -> None:
+    for wrong in ("[programs.mine]\ncomand = 'x'", "[programs.mine]\nargs = 'x'", "[programs.mine"):
+        project.tracked(wrong)
+        with pytest.raises(Usage, match=r"liza\.toml"):
+            project.trust()
+        assert not (project.home / ".config" / "liza" / "trusted").exists()
+    project.tracked(EVIL)
+    _, commands = presets.trust(Paths(project.root), project.home)
+    assert set(commands) == {"./evil.sh --x ./evil.sh", "./evil.sh", "script:./evil.sh"}
+
+
+def test_a_row_that_stands_only_in_a_table_that_is_not_trusted_is_named_with_it(project: Project) -> None:
+    project.tracked(EVIL)
+    with pytest.raises(Usage, match=r"stands only in .*liza\.toml, which is not trusted") as caught:
+        project.load().named("own")
+    assert caught.value.hint == "liza programs trust"
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("./good.sh", "liza up --program script:./good.sh"),
+        ("bin/good.sh --fast", "liza up --program 'script:bin/good.sh --fast'"),
+        ("script", "liza up --program script:./agent.sh"),
+    ],
+)
+def test_a_command_that_is_given_without_its_row_is_hinted_at_with_it(project: Project, spec: str, hint: str) -> None:
+    with pytest.raises(Usage) as caught:
+        project.load().named(spec)
+    assert caught.value.hint == hint
+    with pytest.raises(Usage) as caught:
+        project.load().named(spec, "liza programs check")
+    assert caught.value.hint == hint.replace("up --program", "programs check")
+
+
+def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_not_made_executable(
+    project: Project,
+) -> None:
+    (project.root / "plain").write_text("")
+    table = project.load()
+    told = {}
+    for name in ("./nothing", "./plain", "./.liza", "no-such-command-here"):
+        with pytest.raises(Missing) as caught:
+            presets.need(table.named(f"script:{name}"))
+        told[name] = (caught.value.message.rpartition("' is ")[2], caught.value.hint.partition(" ")[0])
+    assert told == {
+        "./nothing": ("not there", "liza"),
+        "./plain": ("not executable", "chmod"),
+        "./.liza": ("a directory", "liza"),
+        "no-such-command-here": ("not on PATH, or not executable", "liza"),
+    }
+
+
+def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Project) -> None:
+    for name, row in project.load().rows.items():
+        fields = msgspec.to_builtins(row)
+        said = "\n".join(toml_text.lines(f"programs.{name}", {key: fields[key] for key in fields if key != "name"}))
+        project.own(said)
+        assert project.load().rows[name] == row
+        assert tomllib.loads(said)["programs"][name].get("args", []) == list(row.args)
+
+
+@pytest.mark.parametrize("word", ["nobody=codex", "coders=codex", "=codex", "A=1 ./agent.sh"])
+def test_a_program_for_somebody_who_cannot_be_says_that_it_is_about_who(word: str) -> None:
+    with pytest.raises(Usage, match="is no role or agent"):
+        asked_programs([word])
+
+
+def test_a_command_with_a_variable_in_front_of_it_is_for_nobody_in_particular() -> None:
+    assert asked_programs(["script:A=1 ./agent.sh", "reviewer=./x=y"]) == (
+        "script:A=1 ./agent.sh",
+        {"code-reviewer": "./x=y"},
+    )
+    assert asked_programs(["./agent.sh --x=1"])[0] == "./agent.sh --x=1"
+
+
+def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = shutil.which("git")
+    assert git is not None
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(git)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = checked()
+    assert (found["ok"], found["programs"]) == (False, [])
+    assert "liza programs check script:./agent.sh" in render.programs(found)
