@@ -283,7 +283,7 @@ def _is_over(kind: Kind, crew: Crew, facts: Sequence[dict[str, Any]]) -> bool:
 
 
 def settled(crew: Crew) -> bool:
-    return (crew.run_dir(RUN).path / watching.SETTLED).exists()
+    return crew.run_dir(RUN).is_settled()
 
 
 def facts_of(log: Path) -> list[dict[str, Any]]:
@@ -315,7 +315,7 @@ def _judge(kind: Kind, crew: Crew, facts: list[dict[str, Any]], typed: list[tupl
     alerts = crew.paths.alerts.read_text() if crew.paths.alerts.exists() else ""
     result.person_told = "message_unread" in alerts or "supervisor_left" in alerts
     if settled(crew):
-        result.reason = (crew.run_dir(RUN).path / watching.SETTLED).read_text().strip()
+        result.reason = (crew.run_dir(RUN).path / "settled").read_text().strip()
     submitted = [one for one in facts if one["what"] == "submitted"]
     result.doubled = sum(1 for one in submitted if NOTE not in one["text"]) > 1
     _deliveries(kind, facts, submitted, turns, result)

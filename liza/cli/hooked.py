@@ -6,13 +6,15 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
+from liza.programs import ancestors
 from liza.verbs.hook import LARGEST, Hook
 
 
 def run(words: Sequence[str]) -> int:
     """Answer one event of a program; the exit code, 0 but for a tool that is not to run. Raises nothing."""
-    if len(words) != 2:
+    if len(words) != 2 or not _speaks_for_itself():
         return 0
     hook = Hook(words[0], words[1], _said(), os.environ)
     answer = hook.answer()
@@ -29,6 +31,12 @@ def run(words: Sequence[str]) -> int:
         return answer.code
     hook.delivered()
     return answer.code
+
+
+def _speaks_for_itself() -> bool:
+    """Whether this is said in a session, and for no other one. In a sandbox nothing above can be seen."""
+    run, root = os.environ.get("LIZA_RUN"), os.environ.get("LIZA_ROOT")
+    return bool(run and root and ancestors.outermost_run(Path(root)) in (None, run))
 
 
 def _said() -> bytes:

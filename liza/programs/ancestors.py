@@ -26,6 +26,17 @@ def environs() -> Iterator[dict[str, str]]:
         pid = parent
 
 
+def outermost_run(root: Path) -> str | None:
+    """The run of the crew at ``root`` whose session this process descends from, as whoever started that session named
+    it: a session can give what it starts any environment, but not itself. None outside of all, or where none can be
+    seen."""
+    found = None
+    for environ in environs():
+        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
+            found = environ["LIZA_RUN"]
+    return found
+
+
 def _parent(pid: int) -> int:
     """The parent's pid. The name in the second field may hold spaces and brackets, so fields count from its end."""
     return int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])

@@ -126,7 +126,16 @@ def with_run(run: str, root: Path) -> tuple[int, ...]:
 
     Programs put their tools into sessions and groups of their own; the environment is what those inherit.
     """
-    wanted = {f"LIZA_RUN={run}".encode(), f"LIZA_ROOT={root}".encode()}
+    return _with(f"LIZA_RUN={run}", f"LIZA_ROOT={root}")
+
+
+def of_agent(agent: str, root: Path) -> tuple[int, ...]:
+    """As ``with_run``, for all runs of an agent of this crew."""
+    return _with(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
+
+
+def _with(*variables: str) -> tuple[int, ...]:
+    wanted = set(map(os.fsencode, variables))
     found = []
     for pid in _pids():
         # A process of another user, or one that went meanwhile, is not of this run as far as can be seen.

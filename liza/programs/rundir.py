@@ -15,7 +15,7 @@ import msgspec
 from liza.programs import aside
 from liza.rules.errors import LizaError, NoFile, Refused, Usage
 from liza.rules.model import Entry, Left, Moment
-from liza.rules.paths import Paths, agent_of
+from liza.rules.paths import Paths, agent_of, number_of
 
 WORDS = ("0", "1", "42")
 GONE_ON = timedelta(minutes=1)
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 
 class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning."""
+    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning; ``spec`` is
+    the program as it was asked for, with its command."""
 
     agent: str
     run: str
@@ -31,6 +32,7 @@ class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
     started: Moment
     task: str | None = None
     program: str = ""
+    spec: str | None = None
     worktree: str = ""
     commit: str | None = None
 
@@ -100,8 +102,17 @@ class RunDir:
         return self.path.is_dir()
 
     def record(self) -> Record | None:
-        """What the run is for."""
-        return self._get("run.json", Record)
+        """What the run is for; None also where it is another run's record that lies here."""
+        found = self._get("run.json", Record)
+        return found if found is not None and (found.run, found.agent) == (self.run, self.agent) else None
+
+    def note_settled(self, came: str) -> None:
+        """Keep that the end of the session was told, and what came of it. Raises OSError."""
+        aside.write(self.path / "settled", f"{came}\n".encode())
+
+    def is_settled(self) -> bool:
+        """Whether the end of the session was told. An agent can write that, too: of one that lives it means nothing."""
+        return (self.path / "settled").exists()
 
     def mark_ready(self, now: Moment, evidence: str) -> bool:
         """Leave the sentinel; the first one stays. Whether this was the first."""
@@ -336,5 +347,5 @@ def runs_of(paths: Paths, agent: str) -> tuple[str, ...]:
         names = [entry.name for entry in (paths.runs / agent).iterdir() if entry.is_dir()]
     except FileNotFoundError:
         return ()
-    numbered = [name for name in names if name.startswith(f"{agent}.") and name.rpartition(".")[2].isdigit()]
-    return tuple(sorted(numbered, key=lambda name: int(name.rpartition(".")[2])))
+    numbered = {name: number for name in names if (number := number_of(name, agent)) is not None}
+    return tuple(sorted(numbered, key=numbered.__getitem__))

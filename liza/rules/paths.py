@@ -55,6 +55,12 @@ def agent_of(run: str) -> str:
     return found.group(1)
 
 
+def number_of(run: str, agent: str) -> int | None:
+    """7 for ``coder-1.7`` of ``coder-1``; None for what is no run of this agent's."""
+    found = _RUN.fullmatch(run)
+    return int(found[2]) if found and found[1] == agent else None
+
+
 def branch_of(task: str) -> str:
     """The branch that a task's work is on."""
     return f"task/{task}"

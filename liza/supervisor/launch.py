@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza import faults
-from liza.programs import environment, inbox, presets, session, startup, tmux, usage
+from liza.programs import environment, inbox, presets, processes, session, startup, tmux, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir, runs_of
 from liza.programs.startup import Carrier
@@ -18,7 +18,7 @@ from liza.repo import sandbox
 from liza.repo.runner import NOBODY
 from liza.rules import taking
 from liza.rules.decide import Holding, holding
-from liza.rules.errors import NotYours
+from liza.rules.errors import NotYours, Refused
 from liza.rules.model import State
 from liza.rules.paths import agent_of
 from liza.supervisor.outfit import Fitted, Outfit
@@ -72,7 +72,8 @@ class Launcher:
             return due
         directory = self.crew.run_dir(run)
         place = self.crew.paths.slot(slot)
-        directory.create(self._record(held, place))
+        self._end_what_lives(agent_of(run))
+        directory.create(self._record(state, held, place))
         faults.point("launch", "recorded")
         # What was to begin an earlier session, and never did, would begin this one a second time.
         inbox.withdraw(self.crew.paths, agent_of(run), "liza")
@@ -87,6 +88,16 @@ class Launcher:
             now = self.crew.clock.now()
             inbox.put(self.crew.paths, agent_of(run), fitted.prompt, "liza", now, "startup")
         return tmux.start(directory.path, argv, place, env)
+
+    def _end_what_lives(self, agent: str) -> None:
+        """An agent has one session. One whose directory somebody took away is seen by nobody else. Raises Refused."""
+        strays = processes.of_agent(agent, self.crew.paths.root)
+        if not strays:
+            return
+        self.say(f"ending what a session of {agent} left that nobody knew of: {', '.join(map(str, strays))}")
+        if left := processes.kill_all(lambda: processes.of_agent(agent, self.crew.paths.root)):
+            pids = ",".join(map(str, left))
+            raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
     def _command(self, state: State, held: Holding, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
         how = startup.mode(self.preset, self.terminal)
@@ -175,8 +186,11 @@ class Launcher:
             there = self.crew.worktrees.slot_git(slot)
             sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
 
-    def _record(self, held: Holding, place: Path) -> Record:
+    def _record(self, state: State, held: Holding, place: Path) -> Record:
         agent = agent_of(held.run)
+        # As its supervisor signed on; another program's name there is not what runs here.
+        signed = state.agents[agent].program if agent in state.agents else None
+        spec = signed if signed is not None and signed.partition(":")[0].strip() == self.preset.name else None
         return Record(
             agent=agent,
             run=held.run,
@@ -184,6 +198,7 @@ class Launcher:
             started=self.crew.clock.now(),
             task=held.task,
             program=self.preset.name,
+            spec=spec,
             worktree=str(place),
             commit=self.crew.worktrees.head(place.name),
         )

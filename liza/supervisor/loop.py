@@ -24,7 +24,6 @@ from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
 from liza.supervisor.situation import gather
 from liza.supervisor.steps import Steps
-from liza.supervisor.watching import unsettled
 from liza.verbs import record, recover, tampering
 from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
@@ -223,10 +222,7 @@ class Supervisor:
 
     def _tell_ready(self) -> None:
         known = self.memory.session
-        directory = unsettled(self.crew, self.agent)
-        if known is None or known.told_ready or directory is None or directory.run != known.run:
-            return
-        if directory.is_ready():
+        if known is not None and not known.told_ready and self.crew.run_dir(known.run).is_ready():
             known.told_ready = True
             self._say(f"{known.run} ready after {self.crew.clock.monotonic() - known.started:.1f} s")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import aside, ends, ledger, said, session, tmux, usage
+from liza.programs import ends, ledger, said, session, tmux, usage
 from liza.programs.preset import Preset
 from liza.programs.rundir import Record, RunDir
 from liza.programs.trouble import Trouble, trouble
@@ -19,7 +19,7 @@ from liza.rules.model import State, Status
 from liza.rules.spending import Spent
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
 from liza.supervisor.outfit import strip
-from liza.supervisor.watching import SETTLED
+from liza.supervisor.watching import recorded
 from liza.verbs.crew import Crew
 
 SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
@@ -43,7 +43,7 @@ class Came:
 
 def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
-    record = directory.record()
+    record = recorded(crew, crew.board.read(), directory)
     _keep_screen(crew, directory)
     directory.note_asks(None)
     came = _held_up(directory, _what_came(crew, directory, preset))
@@ -55,7 +55,7 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         _tell(crew, record, came)
         faults.point("settle", "told")
         _write_down(crew, directory, preset, record, came)
-    aside.write(directory.path / SETTLED, f"{came.kind}: {came.why}\n".encode())
+    directory.note_settled(f"{came.kind}: {came.why}")
     return came
 
 
@@ -107,7 +107,7 @@ def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, c
         run=record.run,
         time=over,
         kind=record.kind,
-        program=record.program,
+        program=record.spec or record.program,
         outcome=came.kind,
         seconds=max(0.0, (over - record.started).total_seconds()),
         task=record.task,
@@ -128,8 +128,8 @@ def _held_up(directory: RunDir, came: Came) -> Came:
 
 def _moved(crew: Crew, directory: RunDir) -> bool:
     """Whether the session made a commit."""
-    record = directory.record()
-    if record is None:
+    record = recorded(crew, crew.board.read(), directory)
+    if record is None or not record.worktree:
         return False
     slot = Path(record.worktree).name
     if crew.worktrees.stands(slot):

@@ -18,7 +18,7 @@ from liza.rules.decide import SessionFacts, Situation, Standing, holding
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
 from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.watching import Watcher
+from liza.supervisor.watching import Watcher, recorded
 from liza.verbs.crew import Crew
 
 
@@ -111,7 +111,7 @@ def _so_far(crew: Crew, state: State, memory: Memory, preset: Preset, steady: fl
 
 def _spent(crew: Crew, state: State, known: SessionMemory, preset: Preset) -> spending.Spent | None:
     directory = crew.run_dir(known.run)
-    record = directory.record()
+    record = recorded(crew, crew.board.read(), directory)
     if record is None:
         return None
     return spending.Spent(

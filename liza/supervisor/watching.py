@@ -7,29 +7,58 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from liza.programs import processes, readiness, screens, session, tmux, witnesses
 from liza.programs.preset import Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready
-from liza.programs.rundir import RunDir, runs_of
+from liza.programs.rundir import Record, RunDir, runs_of
 from liza.programs.trouble import Trouble, trouble
 from liza.rules.decide import SessionFacts, Standing, holding
+from liza.rules.errors import LizaError
 from liza.rules.model import State
+from liza.rules.paths import number_of
 from liza.supervisor.memory import Memory, SessionMemory
+from liza.verbs import sessions
 from liza.verbs.crew import Crew
 
-SETTLED = "settled"
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
 ASKS = 3.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
 LAST = 1500  # characters of output that are still the last thing said
 
 
-def unsettled(crew: Crew, agent: str) -> RunDir | None:
-    """The agent's newest run whose end was not settled; None when every one was."""
+def unsettled(crew: Crew, state: State, agent: str) -> RunDir | None:
+    """The agent's newest run whose end was not settled; None when every one was.
+
+    A session that lives counts whatever lies beside it, and a directory of a run that nobody took counts for nothing:
+    agents can write there.
+    """
+    known = state.agents.get(agent)
     for run in reversed(runs_of(crew.paths, agent)):
         directory = crew.run_dir(run)
-        return None if (directory.path / SETTLED).exists() else directory
+        if sessions.living(directory):
+            return directory
+        if known is None or (number_of(run, agent) or 0) <= known.runs:
+            return None if directory.is_settled() else directory
     return None
+
+
+def recorded(crew: Crew, state: State, directory: RunDir) -> Record | None:
+    """What a run is for: by the board while the run holds something there, for its own record lies where an agent can
+    write. None where nobody knows."""
+    try:
+        found = directory.record()
+    except LizaError:
+        found = None
+    held = holding(state, directory.agent)
+    if held is None or held.run != directory.run:
+        return found
+    task = state.task(held.task) if held.task else None
+    slot = task.worktree if task is not None and held.kind == "work" else directory.agent
+    known = found or Record(agent=directory.agent, run=directory.run, kind=held.kind, started=crew.clock.now())
+    place = str(crew.paths.slot(slot)) if slot else ""
+    return replace(known, kind=held.kind, task=held.task, worktree=place)
 
 
 def has_ended(state: State, run: str) -> bool:
@@ -57,7 +86,7 @@ class Watcher:
 
     def look(self, agent: str) -> SessionFacts | None:
         """The agent's newest session that is not settled. Raises LizaError where a file cannot be read."""
-        directory = unsettled(self.crew, agent)
+        directory = unsettled(self.crew, self.state, agent)
         held = holding(self.state, agent)
         if directory is None or not directory.exists():
             never = held is not None and not self.crew.run_dir(held.run).exists()
@@ -152,7 +181,7 @@ class Watcher:
             known.traces, known.moved = traces, self.steady
 
     def _signs(self, directory: RunDir) -> tuple[object, ...]:
-        agent, record = self.state.agents.get(directory.agent), directory.record()
+        agent, record = self.state.agents.get(directory.agent), recorded(self.crew, self.state, directory)
         return (
             _touched(Path(record.worktree)) if record and record.worktree else None,
             agent.context_percent if agent else None,

@@ -42,7 +42,7 @@ def run_caller(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path |
     run = env.get("LIZA_RUN")
     caller = _by_hand(crew, cwd) if not run else RunCaller(run, env.get("LIZA_TASK") or None)
     agent_of(caller.run)
-    above = _outermost_session(crew)
+    above = ancestors.outermost_run(crew.paths.root)
     if above is not None and above != caller.run:
         raise NotYours(f"this was said from inside the session {above}, in the name of {caller.run}", "liza ready")
     return caller
@@ -102,13 +102,3 @@ def _session_around(crew: Crew) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
             return environ["LIZA_RUN"]
     return None
-
-
-def _outermost_session(crew: Crew) -> str | None:
-    """The run whose session this process descends from, as whoever started that session named it: a session can give
-    what it starts any environment, but not itself."""
-    found = None
-    for environ in ancestors.environs():
-        if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
-            found = environ["LIZA_RUN"]
-    return found

@@ -47,7 +47,7 @@ class Hook:
         if not run_dir.exists():
             return SILENCE
         found = template(self.provider)
-        heard = speak.heard(found, self.event, _object(self.said))
+        heard = speak.heard(found, self.event, self._object())
         if heard is None:
             return SILENCE
         refusal = _judged(run_dir, heard) if heard.means == "tool" else None
@@ -65,13 +65,24 @@ class Hook:
         run_dir.note_turn(turn)
         return answer
 
+    def _object(self) -> dict[str, object]:
+        """What the program said; nothing where that is no object. The event alone says enough to end a run's tools."""
+        if not self.said.strip():
+            return {}
+        try:
+            found = msgspec.json.decode(self.said)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.note(error)
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def _told(self, run_dir: RunDir, found: Template, heard: Heard, turn: Turn) -> Answer:
         """The brief where a conversation begins, or has lost it; else what waits in the inbox."""
         if heard.means in ("started", "compaction"):
             return speak.context(heard, speak.fitting(found, run_dir.block() or "", run_dir.prompt() or ""))
         if heard.event.context is None and (heard.event.push is None or turn.pushes >= found.pushes):
             return SILENCE
-        if run_dir.word() is not None or run_dir.stopped() is not None:
+        if run_dir.word() is not None or run_dir.stopped() is not None or run_dir.is_settled():
             return SILENCE
         # Most of the time nothing waits, and to load what reads it takes a fifth of the hook's time.
         if not any((run_dir.path.parent / "inbox").glob("*.json")):
@@ -114,14 +125,6 @@ def _run_dir(environ: Mapping[str, str]) -> RunDir | None:
     with suppress(LizaError):
         return RunDir(Paths(Path(root)), run)
     return None
-
-
-def _object(said: bytes) -> dict[str, object]:
-    """What the program said; nothing where that is no object."""
-    if not said.strip():
-        return {}
-    found = msgspec.json.decode(said)
-    return found if isinstance(found, dict) else {}
 
 
 def _judged(run_dir: RunDir, heard: Heard) -> guards.Refusal | None:

@@ -157,6 +157,7 @@ PROJECTS = [
     '{\r\n  "a": 1\r\n}\r\n',
     "{\n}\n",
     '{\n "a": [1, 2]\n} // the end }\n',
+    '{\n "hooks": {"x": "\\n// <!-- liza:end run=coder-1.1 -->\\n", "y": "<!-- liza:begin run=coder-1.1 -->"}\n}\n',
 ]
 
 
@@ -182,7 +183,17 @@ def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git
 
 @pytest.mark.parametrize(
     "project",
-    ["no json", '{"a": 1}', "[]\n", "", '{\n "hooks": 3\n}\n', '{\n "hooks": {"BeforeTool": 1}\n}\n', "\xff{\n}"],
+    [
+        "no json",
+        '{"a": 1}',
+        "[]\n",
+        "",
+        '{\n "hooks": 3\n}\n',
+        '{\n "hooks": {"BeforeTool": 1}\n}\n',
+        "\xff{\n}",
+        "[" * 200_000,
+    ],
+    ids=lambda text: text[:20],
 )
 def test_a_settings_file_that_cannot_be_joined_is_left_as_it_is_and_the_reason_told(place: Place, project: str) -> None:
     path = place.settings("")
@@ -341,12 +352,40 @@ def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
 def test_what_a_program_says_wrongly_does_not_stop_it(place: Place, said: bytes) -> None:
     environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
     assert Hook("codex", "PreToolUse", said, environ).answer().code == 0
+    place.run.say("0")
+    assert Hook("codex", "PreToolUse", said, environ).answer().code == 2
 
 
 def test_a_word_that_cannot_be_read_stops_no_tool_and_is_written_down(place: Place) -> None:
     (place.run.path / "word").write_text("maybe\n")
     assert place.said("PreToolUse").answer() == place.said("Unheard").answer()
     assert "maybe" in (place.run.path / "hooks.log").read_text()
+
+
+def test_what_is_said_in_the_name_of_a_run_that_is_over_or_of_another_session_gets_nobodys_messages(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox.put(place.paths, "coder-1", "for coder-1", "human:ann", NOW)
+    place.said("UserPromptSubmit").answer()
+    place.run.note_settled("finished: done")
+    assert place.said("UserPromptSubmit").answer().out == ""
+    newer = place.started("coder-1.2")
+    code = (
+        "import os, subprocess, sys\n"
+        "own = {**os.environ, 'LIZA_RUN': sys.argv[1]}\n"
+        "said = [sys.executable, '-m', 'liza', 'hook', 'codex', 'UserPromptSubmit']\n"
+        "subprocess.run(said, stdin=subprocess.DEVNULL, env=own, check=True)"
+    )
+
+    def printed(within: str, named: str) -> str:
+        environ = {**os.environ, "LIZA_RUN": within, "LIZA_ROOT": str(place.root)}
+        words = [sys.executable, "-c", code, named]
+        return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert printed("coder-2.1", newer.run) == ""
+    assert len(inbox.pending(place.paths, "coder-1")) == 1
+    assert "for coder-1" in printed(newer.run, newer.run)
+    assert inbox.pending(place.paths, "coder-1") == ()
 
 
 def test_words_that_make_no_sense_are_answered_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,8 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     pane.enter()
     assert crew.wait_note("answer").strip() == "y"
     crew.wait_status("task-1", "BLOCKED")
-    assert not (crew.paths.run("coder-1.1") / "asks").exists()
     assert supervisor.stop() == 0
+    assert not (crew.paths.run("coder-1.1") / "asks").exists()
 
 
 @pytest.mark.campaign

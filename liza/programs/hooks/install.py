@@ -133,7 +133,7 @@ def _inherited(file: File) -> dict[str, Any]:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(joined.without_comments(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -134,7 +134,7 @@ def _within(file: File, old: bytes, text: str, run: str) -> bytes:
         said = old.decode()
         bare = without_comments(said)
         theirs: Any = json.loads(bare)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _Unsuitable(f"{file.worktree} cannot be read ({error})") from error
     at = bare.rstrip().rfind("}")
     line = bare.rfind("\n", 0, at) + 1
@@ -142,7 +142,12 @@ def _within(file: File, old: bytes, text: str, run: str) -> bytes:
         raise _Unsuitable(f"{file.worktree} does not end with a line of its own that can be written above")
     ours = {key: _both(theirs.get(key), value, file) for key, value in json.loads(text).items()}
     comma = ", " if theirs else ""
-    keys = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in ours.items())
+    try:
+        keys = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in ours.items())
+    except RecursionError as error:
+        raise _Unsuitable(f"{file.worktree} is nested too deeply") from error
+    # What they say may hold our marks, and would end our part before its end.
+    keys = keys.replace("<!--", "\\u003c!--")
     begin, end = file.comment + BEGIN.format(run=run), file.comment + END.format(run=run)
     return f"{said[:line]}{begin}\n{comma}{keys}\n{end}\n{said[line:]}".encode()
 
