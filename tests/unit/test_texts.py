@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from liza.rules.model import Status
+from liza.programs import preset, presets, trouble
+from liza.rules.model import Config, Status
+from liza.rules.paths import Paths
 from liza.rules.transitions import ARROWS, OPEN
 from liza.rules.working import ANOMALIES
 
@@ -88,3 +92,41 @@ def test_every_page_that_an_assignment_points_at_is_laid_beside_the_board() -> N
     named = set(re.findall(r"[a-z-]+\.md", text)) - {"assignment.md"}
     assert named
     assert [name for name in sorted(named) if not list((ROOT / "specs").glob(f"*/{name}"))] == []
+
+
+def _section_about_rows() -> str:
+    page = (ROOT / "specs" / "architecture" / "programs.md").read_text()
+    return page.partition("## A row of one's own")[2].partition("\n## ")[0]
+
+
+def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_other() -> None:
+    inner = {
+        "headless": preset.Mode,
+        "interactive": preset.Mode,
+        "permissions": preset.Permissions,
+        "resume": preset.ResumeStyle,
+        "hooks": preset.Hooks,
+        "usage": preset.Usage,
+        "dialogs": preset.Dialog,
+        "failures": preset.Failure,
+    }
+    plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}
+    nested = {f"{name}.{field.encode_name}" for name, kind in inner.items() for field in msgspec.structs.fields(kind)}
+    rows = re.findall(r"^\| (`.+?`) \|", _section_about_rows(), re.M)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) == len(set(named))
+    assert set(named) == {"like", *plain, *nested}
+
+
+def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_path: Path) -> None:
+    example = _section_about_rows().partition("```toml\n")[2].partition("```")[0]
+    (tmp_path / ".liza").mkdir()
+    (tmp_path / ".liza" / "programs.toml").write_text(example)
+    table = presets.load(Paths(tmp_path), tmp_path)
+    row = presets.choose(None, {}, "coder", Config(), table).preset
+    assert (row.name, row.command, row.confines) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
+    assert presets.choose(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    found = trouble.trouble(row.failures, '{"error":"limit reached, try again in 7 min"}', now)
+    assert found is not None
+    assert (found.kind, found.until) == ("quota", now + timedelta(minutes=7))
