@@ -157,7 +157,7 @@ def watch(as_json: Json = False) -> None:
 
 @say(app, "metrics", "liza metrics")
 def metrics(as_json: Json = False) -> None:
-    """Counts over the sprint: tasks, tries, verdicts."""
+    """Tasks, tries, verdicts and messages of the sprint; time, tokens and money by task, agent, program and outcome."""
     from liza.verbs.metrics import metrics as verb
 
     found = verb(find_crew())

@@ -79,9 +79,17 @@ def _cost(cost: Row) -> str:
     if cost.get("unreadable"):
         return f"cost not known: {cost['unreadable']}"
     limit = cost["budget"].get("money_per_sprint")
-    tokens = f"{cost['tokens']:,} tokens, " if cost["tokens"] else ""
-    spent = f"{tokens}cost not known" if cost["money"] is None else f"${cost['money']:.2f}"
+    tokens = _known(f"{cost['tokens']:,} tokens", cost, "silent") + ", " if cost["tokens"] else ""
+    money = None if cost["money"] is None else _known(f"${cost['money']:.2f}", cost, "unpriced")
+    spent = money or f"{tokens}cost not known"
     return f"{spent}, limit ${limit:.2f}" if limit is not None else f"{spent}, no limit"
+
+
+def _known(sum_of_those: str, cost: Row, missing: str) -> str:
+    """A sum, and how many sessions are not in it as they did not tell."""
+    if not cost[missing]:
+        return sum_of_those
+    return f"at least {sum_of_those} ({cost[missing]} of {cost['sessions']} sessions told none)"
 
 
 def task_list(tasks: Sequence[Row], colour: bool) -> str:
@@ -309,9 +317,22 @@ def _remedy(row: Row) -> str:
 
 
 def metrics(found: Row) -> str:
-    """The counts, one a line."""
-    plain = {name: value for name, value in found.items() if name != "warnings"}
-    return "\n".join([fields(plain), *(f"warning: {warning}" for warning in found["warnings"])])
+    """The counts, one a line, then a table of what was used by each task, agent, program and outcome."""
+    plain = {name: value for name, value in found.items() if name not in ("warnings", *_USED_BY)}
+    tables = [f"\n{_used_by(name, found[name])}" for name in _USED_BY if found[name]]
+    return "\n".join([fields(plain), *(f"warning: {warning}" for warning in found["warnings"]), *tables])
+
+
+_USED_BY: Final = ("by_task", "by_agent", "by_program", "by_outcome")
+
+
+def _used_by(name: str, sums: Row) -> str:
+    rows = [[name, "sessions", "seconds", "tokens", "money"]]
+    for whose, one in sums.items():
+        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,}"
+        money = "-" if one["money"] is None else f"${one['money']:.2f}"
+        rows.append([_line(whose, 100), str(one["sessions"]), f"{one['seconds']:,}", tokens, money])
+    return table(rows)
 
 
 def fields(found: Row) -> str:

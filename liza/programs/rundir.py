@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class Record(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning; ``spec`` is
-    the program as it was asked for, with its command."""
+    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning; ``spec``
+    is the program as it was asked for, with its command."""
 
     agent: str
     run: str

@@ -45,11 +45,13 @@ class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Total(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """Sessions in sum. ``silent`` is how many of them told nothing of what they used."""
+    """Sessions in sum. ``silent`` is how many of them told nothing of what they used, ``unpriced`` how many
+    told no cost, those among them."""
 
     sessions: int = 0
     seconds: float = 0.0
     silent: int = 0
+    unpriced: int = 0
     used: Used = Used()
 
 
@@ -61,6 +63,7 @@ def total(spent: Iterable[Spent]) -> Total:
         sessions=len(found),
         seconds=sum(one.seconds for one in found),
         silent=len(found) - len(used),
+        unpriced=sum(one.used is None or one.used.cost is None for one in found),
         used=sum(used, Used()),
     )
 

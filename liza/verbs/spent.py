@@ -31,6 +31,7 @@ def cost(crew: Crew, state: State) -> dict[str, Any]:
         "tokens": found.used.tokens if told else None,
         "sessions": found.sessions,
         "silent": found.silent,
+        "unpriced": found.unpriced,
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
 

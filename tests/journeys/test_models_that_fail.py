@@ -128,6 +128,24 @@ def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path
         assert supervisor.stop() == 0
 
 
+def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_and_resumed_when_it_has_more(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, budget={"seconds_per_task": 2}) as crew:
+        crew.add("task-1")
+        program = crew.script("agent", "trap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n")
+        supervisor = crew.agent("coder-1", program)
+        crew.wait(lambda _: crew.json("metrics")["by_task"], "the end of the session")
+        assert "\nPAUSE stands: task-1 has used " in (shown := crew.liza("status"))
+        assert " of 2 seconds: raise config.budget (liza edit), then: liza resume\n" in shown
+        assert list(crew.json("metrics")["by_program"]) == [program]
+        refused = crew.run("resume")
+        assert (refused.returncode, "liza edit" in refused.stderr) == (1, True), refused.stdout + refused.stderr
+        crew.configure(budget={"seconds_per_task": 1000})
+        assert "PAUSE taken away" in crew.liza("resume")
+        assert supervisor.stop() == 0
+
+
 def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_there(crew: Crew) -> None:
     crew.add("task-1")
     crew.gate("gate")

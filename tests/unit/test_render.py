@@ -28,6 +28,11 @@ def row(task_id: str, status: Status, **fields: Any) -> dict[str, Any]:
     return asdict(Task(id=task_id, status=status, description=f"what {task_id} is", **fields))
 
 
+def cost(**fields: Any) -> dict[str, Any]:
+    base = {"money": None, "tokens": None, "budget": asdict(Budget()), "sessions": 0, "silent": 0, "unpriced": 0}
+    return {**base, **fields}
+
+
 def summary(**fields: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "goal": asdict(Goal(id="goal", description="Customers can pay by invoice", status="IN_PROGRESS")),
@@ -35,7 +40,7 @@ def summary(**fields: Any) -> dict[str, Any]:
         "tasks": [],
         "agents": [],
         "alerts": [],
-        "cost": {"money": None, "tokens": None, "budget": asdict(Budget()), "sessions": 0, "silent": 0},
+        "cost": cost(),
     }
     return {**base, **fields}
 
@@ -44,6 +49,55 @@ def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost(
     tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
     first = render.status(summary(tasks=tasks), False).splitlines()[0]
     assert first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    cost not known, no limit"
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (
+            cost(money=0.75, sessions=27, silent=20, unpriced=23),
+            "at least $0.75 (23 of 27 sessions told none), no limit",
+        ),
+        (cost(money=0.75, sessions=4, budget={"money_per_sprint": 2.0}), "$0.75, limit $2.00"),
+        (
+            cost(tokens=1200, sessions=3, silent=1, unpriced=3),
+            "at least 1,200 tokens (1 of 3 sessions told none), cost not known, no limit",
+        ),
+        (cost(tokens=1200, sessions=3, unpriced=3), "1,200 tokens, cost not known, no limit"),
+    ],
+)
+def test_a_sum_of_what_some_sessions_told_says_how_many_are_not_in_it(found: dict[str, Any], wanted: str) -> None:
+    first = render.status(summary(cost=found), False).splitlines()[0]
+    assert first.partition("no tasks    ")[2] == wanted
+
+
+def test_what_was_used_is_a_table_with_a_line_a_task_an_agent_a_program_and_an_outcome() -> None:
+    told = {"sessions": 2, "seconds": 1234, "tokens": 5600, "money": 0.755}
+    silent = {"sessions": 12, "seconds": 7, "tokens": None, "money": None}
+    found = {
+        "done": 3,
+        "by_task": {"invoice-model": told, "planning": silent},
+        "by_agent": {},
+        "by_program": {"script:/bin/a.sh -x": told},
+        "by_outcome": {"finished": silent},
+        "messages": {"attempted": 1},
+        "warnings": ["look"],
+    }
+    assert render.metrics(found).splitlines() == [
+        "done      3",
+        "messages  attempted 1",
+        "warning: look",
+        "",
+        "by_task        sessions  seconds  tokens  money",
+        "invoice-model  2         1,234    5,600   $0.76",
+        "planning       12        7        -       -",
+        "",
+        "by_program           sessions  seconds  tokens  money",
+        "script:/bin/a.sh -x  2         1,234    5,600   $0.76",
+        "",
+        "by_outcome  sessions  seconds  tokens  money",
+        "finished    12        7        -       -",
+    ]
 
 
 def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:

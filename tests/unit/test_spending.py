@@ -88,7 +88,9 @@ def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Pa
     (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
     assert usage.used(form, output) == Used(input=7, output=2, cost=0.5)
     silent = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
-    assert total([silent]).silent == 1
+    assert (total([silent]).silent, total([silent]).unpriced) == (1, 1)
+    found = total([silent, spent("coder-1.2", "a", Used(input=5)), spent("coder-1.3", "a", Used(cost=0.0))])
+    assert (found.sessions, found.silent, found.unpriced) == (3, 1, 2)
 
 
 def spent(run: str, task: str, used: Used | None, seconds: float = 10) -> Spent:
