@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.programs import growth, processes, session, witnesses
+from liza.programs import growth, processes, session, sockets, witnesses
 from liza.programs.rundir import RunDir
 from liza.programs.screens import Screen
 from liza.programs.session import Living
@@ -20,7 +20,7 @@ from liza.rules.model import Entry
 from liza.rules.paths import Paths, agent_of
 
 if TYPE_CHECKING:
-    import libtmux
+    from liza.programs.asking import Call
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _LONGEST_SIGN = 64  # bytes of such a sign, at most
@@ -60,8 +60,8 @@ class Pane:
         return ("tmux", "-u", "-S", self.place.socket, "attach-session", "-t", self.target.rstrip(":"))
 
     def exists(self) -> bool:
-        """Whether tmux still has it."""
-        if processes.identity_of(self.place.server) is None:
+        """Whether the server that it was opened in still has it."""
+        if not sockets.listens(self.place.socket, self.place.server):
             return False
         return not self._said("has-session", "-t", self.target.rstrip(":")).returncode
 
@@ -181,23 +181,16 @@ class Pane:
             )
         return done.stdout
 
-    def _said(self, *words: str) -> libtmux.common.tmux_cmd:
-        # It would be waited for without a limit.
+    def _said(self, *words: str) -> Call:
         if witnesses.is_stopped(self.place.server):
-            raise Refused(f"the tmux server of {self.run} stands still", f"kill -CONT {self.place.server}")
-        return _cmd(self.place.socket, words)
+            # It would be waited for as long as one that hears and says nothing.
+            raise sockets.Silent(f"the tmux server of {self.run} stands still", f"kill -CONT {self.place.server}")
+        if not sockets.listens(self.place.socket, self.place.server):
+            raise Refused(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
+        # Here, for it takes longer to load than most commands take in all.
+        from liza.programs import asking
 
-
-def _cmd(path: str, words: Sequence[str]) -> libtmux.common.tmux_cmd:
-    """What the server at a socket answers. Raises Refused where there is no tmux any more."""
-    # Here, for it takes longer to load than most commands take in all.
-    import libtmux
-
-    try:
-        # -u: what a screen holds is UTF-8, whatever the locale says.
-        return libtmux.Server(socket_path=path).cmd("-u", *words)
-    except libtmux.exc.LibTmuxException as error:
-        raise Refused(f"tmux cannot be asked: {error or type(error).__name__}", "apt install tmux") from error
+        return asking.ask(self.place.socket, words)
 
 
 def _by_line(terminal: str) -> bool | None:

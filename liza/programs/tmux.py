@@ -6,7 +6,6 @@ that the last screen can be read, until the agent's next session begins or the c
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -23,9 +22,10 @@ from typing import Any
 import msgspec
 
 from liza import faults
-from liza.programs import aside, processes, rundir, session
+from liza.programs import aside, processes, rundir, session, sockets
 from liza.programs.pane import Pane, Place, session_name
 from liza.programs.session import Living, NotStarted
+from liza.programs.sockets import Silent
 from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import Paths, agent_of
 
@@ -126,22 +126,21 @@ def _first(root: Path, words: Sequence[str]) -> str:
     env = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR") if name in os.environ}
     if not any(env.get(name) for name in ("LANG", "LC_ALL")):
         env["LC_ALL"] = "C.UTF-8"
-    command = ["tmux", "-u", "-L", server_name(root), "-f", os.devnull, "start-server", ";", *words]
+    command = ["tmux", "-u", "-L", sockets.server_name(root), "-f", os.devnull, "start-server", ";", *words]
     for _ in range(TRIES):
-        done = subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=session.START_LIMIT, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=session.START_LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            told = f"the tmux server did not answer within {session.START_LIMIT:.0f} s"
+            raise Silent(told, f"tmux -L {sockets.server_name(root)} ls") from error
         # One whose last pane has gone takes calls until it has ended.
         if not done.returncode or "server exited" not in done.stderr:
             break
     if done.returncode:
-        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {server_name(root)} ls")
+        raise Refused(done.stderr.strip() or f"exit {done.returncode}", f"tmux -L {sockets.server_name(root)} ls")
     return done.stdout.strip()
-
-
-def server_name(root: Path) -> str:
-    """The name of the crew's own server, for ``tmux -L``."""
-    return f"liza-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
 
 
 def _word(word: str) -> str:
@@ -187,7 +186,7 @@ def _close_earlier(now: Pane) -> None:
 def pane(root: Path, run: str) -> Pane | None:
     """The pane of a run; None where it has none, or none any more. Raises LizaError where that cannot be known."""
     place = rundir.read(Paths(root).run(run) / PLACE, Place)
-    if place is None or not Path(place.socket).exists():
+    if place is None or not sockets.is_own(root, place.socket):
         return None
     found = Pane(root, run, place)
     return found if found.exists() else None
@@ -221,14 +220,8 @@ def _close(root: Path, paths: Sequence[Path]) -> None:
             close(root, run)
     for place in set(places.values()):
         # It leaves its name behind; a newer one may have it by now.
-        if _is_gone(place.server) and not _answers(place.socket):
-            Path(place.socket).unlink(missing_ok=True)
-
-
-def _answers(address: str) -> bool:
-    """Whether somebody listens at a socket."""
-    with socket.socket(socket.AF_UNIX) as line:
-        return line.connect_ex(address) == 0
+        if _is_gone(place.server):
+            sockets.forget(root, place.socket)
 
 
 def _places(root: Path) -> list[Path]:

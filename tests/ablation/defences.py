@@ -274,6 +274,12 @@ TABLE: dict[str, Defence] = {
         {"liza.programs.wording:defused": lambda was: lambda text: text},
         ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
     ),
+    # ── terminals ──
+    "own socket": Defence(
+        "what a file of a run calls its terminal takes no file of anybody away",
+        {"liza.programs.sockets:is_own": gives(True)},
+        ("tests/edges/test_tmux.py::test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away",),
+    ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
         "nobody approves work of their own",

@@ -7,6 +7,7 @@ import os
 import pty
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -19,15 +20,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from liza.programs import keyboard, processes, readiness, session, tmux, witnesses
+from liza.programs import asking, keyboard, processes, readiness, session, sockets, tmux, witnesses
 from liza.programs.keyboard import NotSent, Sent
-from liza.programs.pane import Pane
+from liza.programs.pane import Pane, Place
 from liza.programs.preset import Dialog, Preset
 from liza.programs.readiness import Kind, NotReady, Ready, Starting
 from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Ended, Living, NotStarted
+from liza.programs.sockets import Silent
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
 from liza.verbs import crew as verbs
@@ -265,6 +268,86 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
             pane.capture()
     finally:
         os.kill(pane.place.server, signal.SIGCONT)
+
+
+def planted(crew: Crew, name: str, socket_path: Path, server: int) -> None:
+    """What an agent can write into any run's directory."""
+    run = crew.run(name)
+    run.path.joinpath("pane.json").write_bytes(msgspec.json.encode(Place(socket=str(socket_path), server=server)))
+
+
+def own_socket(crew: Crew) -> Path:
+    directory = Path(os.environ["TMUX_TMPDIR"]) / f"tmux-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory / sockets.server_name(crew.root)
+
+
+def test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away(crew: Crew, tmp_path: Path) -> None:
+    files = [tmp_path / "precious.txt", own_socket(crew), tmp_path / f"tmux-{os.getuid()}" / own_socket(crew).name]
+    files[-1].parent.mkdir()
+    other = tmp_path / "other.sock"
+    for number, path in enumerate(files):
+        path.write_text("precious")
+        planted(crew, f"coder-1.{number}", path, 2**31 - 2)
+    with socket.socket(socket.AF_UNIX) as line:
+        line.bind(str(other))
+    planted(crew, "coder-1.8", other, 2**31 - 2)
+    planted(crew, "coder-1.9", Path("a\0b"), -1)
+    tmux.close_of(crew.root, "coder-1")
+    tmux.close_all(crew.root)
+    assert [path.read_text() for path in files] == ["precious"] * 3
+    assert other.exists()
+    assert [tmux.pane(crew.root, run.run) for run in crew.made] == [None] * 5
+    own_socket(crew).unlink()
+
+
+def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Crew) -> None:
+    run, pane = crew.start(["sleep", "60"])
+    planted(crew, "coder-1.2", Path(pane.place.socket), os.getpid())
+    assert tmux.pane(crew.root, "coder-1.2") is None
+    with pytest.raises(Refused, match="is gone"):
+        Pane(crew.root, run.run, Place(socket=pane.place.socket, server=os.getpid())).capture()
+
+
+def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LIMIT", 0.5)
+    path = own_socket(crew)
+    for number in range(4):
+        planted(crew, f"coder-1.{number}", path, os.getpid())
+    with socket.socket(socket.AF_UNIX) as line:
+        line.bind(str(path))
+        line.listen(100)
+        with pytest.raises(Silent, match="did not answer"):
+            tmux.pane(crew.root, "coder-1.1")
+        with pytest.raises(Silent, match="has not answered yet"):
+            tmux.pane(crew.root, "coder-1.2")
+        monkeypatch.setattr(asking, "LIMIT", LONG)
+        tmux.close_all(crew.root)
+    path.unlink()
+
+
+def test_a_server_that_is_stopped_while_it_is_asked_is_given_up(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, pane = crew.start(["sleep", "60"])
+    monkeypatch.setattr(asking, "LIMIT", 0.5)
+    # It was looked at a moment before.
+    monkeypatch.setattr(witnesses, "is_stopped", lambda _: False)
+    os.kill(pane.place.server, signal.SIGSTOP)
+    try:
+        with pytest.raises(Silent, match="did not answer"):
+            pane.capture()
+    finally:
+        os.kill(pane.place.server, signal.SIGCONT)
+    monkeypatch.setattr(asking, "LIMIT", LONG)
+    until(lambda: _answers(pane), "it answers again")
+
+
+def _answers(pane: Pane) -> bool:
+    try:
+        return pane.exists()
+    except Silent:
+        return False
 
 
 def test_ctrl_z_leaves_no_program_behind_that_nobody_can_fetch_back(crew: Crew) -> None:
