@@ -91,7 +91,7 @@ def logs(
     from liza.verbs import logs as verbs
 
     crew = find_crew()
-    found = verbs.logs(crew, agent, lines)
+    found = verbs.logs(crew, agent, lines, followed=follow)
     if as_json and not follow:
         tell.json(found)
         return

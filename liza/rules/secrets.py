@@ -29,6 +29,8 @@ _KEYS = (
 _PEM = (
     r"-----BEGIN (?P<pem>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN ).)*?(?:-----END (?P=pem)-----|\Z)"
 )
+_BEGUN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )", re.DOTALL)
+LONGEST_LINE, LONGEST_KEY = 4096, 16_384  # characters that an end is waited for
 _URL = r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)(?P<user>[^\s/:@\"'<>]{0,100}):(?P<word>[^\s/@\"'<>]{1,200})@"
 _NAME = r"(?:password|passwd|passphrase|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key|private[_-]?key|token)[0-9]{0,2}"
 # A word that stands for a secret, or tells about one, is none: ${TOKEN}, <token>, token=None, password: str.
@@ -59,6 +61,20 @@ def redacted(text: str) -> str:
     text = _PATTERN.sub(_key, text)
     text = _URLS.sub(lambda found: f"{found['scheme']}{found['user']}:[redacted: password]@", text)
     return _ASSIGNMENTS.sub(_assigned, text)
+
+
+def whole(text: str) -> int:
+    """How much of a text that still grows can be redacted for itself: no line that may go on, no key that was begun.
+
+    For what is too long to wait for that, it is what stands before its last blank, or all where it has none.
+    """
+    end = max(text.rfind("\n"), text.rfind("\r")) + 1
+    begun = _BEGUN.search(text)
+    if begun is not None and len(text) - begun.start() <= LONGEST_KEY:
+        return min(begun.start(), end)
+    if len(text) - end <= LONGEST_LINE:
+        return end
+    return text.rfind(" ") + 1 or len(text)
 
 
 def redacted_since(before: Any, after: Any) -> Any:

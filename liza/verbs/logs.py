@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import queue
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.programs import rundir
+from liza.programs import aside, rundir, session
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.paths import agent_id, agent_of
-from liza.rules.secrets import redacted
+from liza.rules.secrets import redacted, whole
 from liza.verbs.crew import Crew
 
 LONGEST_WAIT = 30.0  # seconds: a look in between, should an event have been lost
@@ -20,14 +19,17 @@ _STEP = 1 << 16
 _MOST = 1 << 22  # bytes read at once
 
 
-def logs(crew: Crew, name: str, lines: int) -> dict[str, Any]:
-    """The last ``lines`` lines of an agent's newest run, or of the run that was named. Raises UnknownId, Refused."""
+def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str, Any]:
+    """The last ``lines`` lines of an agent's newest run, or of the run that was named; ``followed``: only as far as
+    ``follow`` need not wait for more of them. Raises UnknownId, Refused, NoFile."""
     run = name if "." in name else newest_run(crew, agent_id(name))
     path = crew.run_dir(run).output
     if not path.exists():
         raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
-    text, size = _tail(path, lines)
-    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": size, "output": redacted(text)}
+    data, size = _tail(path, lines)
+    kept = data[: _whole(data)] if followed else data
+    known = size - len(data) + len(kept)
+    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": _shown(kept)}
 
 
 def newest_run(crew: Crew, agent: str) -> str:
@@ -43,33 +45,54 @@ def newest_run(crew: Crew, agent: str) -> str:
 
 
 def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
-    """What comes after what is known: of this run, and of the agent's next ones, each with a line that names it."""
-    run, place = str(known["run"]), int(known["bytes"])
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    """What comes after what is known: of this run, and of the agent's next ones, each with a line that names it.
+
+    A line is held back until it ends, or the session does: a secret in two parts is known only in the whole.
+    Raises NoFile.
+    """
+    run, place, held = str(known["run"]), int(known["bytes"]), b""
     heard: queue.Queue[Any] = queue.Queue()
     while True:
         path = crew.run_dir(run).output
         with events.watch(crew.paths, (path.parent,)) as watch:
             watch.put_into(heard)
             while (newer := newest_run(crew, agent_of(run))) == run:
-                text, place = _more(path, place, decoder)
-                if text:
-                    yield redacted(text)
-                else:
+                over = bool(held) and _is_over(crew, run)
+                more, place = _more(path, place)
+                held += more
+                end = len(held) if over and not more else _whole(held)
+                if end:
+                    yield _shown(held[:end])
+                    held = held[end:]
+                elif not more:
                     _wait(heard)
-        text, place = _more(path, place, decoder)
-        yield f"{redacted(text)}\n── {newer} ──\n"
-        run, place = newer, 0
+        more, place = _more(path, place)
+        yield f"{_shown(held + more)}\n── {newer} ──\n"
+        run, place, held = newer, 0, b""
 
 
-def _more(path: Path, place: int, decoder: codecs.IncrementalDecoder) -> tuple[str, int]:
-    with path.open("rb") as file:
+def _whole(data: bytes) -> int:
+    # A character a byte: what it looks for has no others.
+    return whole(data.decode("latin-1"))
+
+
+def _shown(data: bytes) -> str:
+    return redacted(data.decode("utf-8", "replace"))
+
+
+def _is_over(crew: Crew, run: str) -> bool:
+    """Whether nobody writes into the run's output any more."""
+    return not isinstance(session.look(crew.run_dir(run).path), session.Living | session.Starting)
+
+
+def _more(path: Path, place: int) -> tuple[bytes, int]:
+    with aside.opened(path) as file:
         if file.seek(0, 2) < place:
             # It was cut because it had grown too large: what is left of it is new.
             place = 0
         file.seek(place)
         data = file.read(_MOST)
-    return decoder.decode(data), place + len(data)
+    return data, place + len(data)
 
 
 def _wait(heard: queue.Queue[Any]) -> None:
@@ -81,9 +104,9 @@ def _wait(heard: queue.Queue[Any]) -> None:
         return
 
 
-def _tail(path: Path, lines: int) -> tuple[str, int]:
+def _tail(path: Path, lines: int) -> tuple[bytes, int]:
     """The last lines of a file, read from its end, and the size that they reach to."""
-    with path.open("rb") as file:
+    with aside.opened(path) as file:
         size = file.seek(0, 2)
         start, data = size, b""
         while start > 0 and len(data) < _MOST and data.count(b"\n") <= lines:
@@ -91,5 +114,4 @@ def _tail(path: Path, lines: int) -> tuple[str, int]:
             start -= step
             file.seek(start)
             data = file.read(step) + data
-    kept = data.splitlines(keepends=True)[-lines:]
-    return b"".join(kept).decode("utf-8", "replace"), size
+    return b"".join(data.splitlines(keepends=True)[-lines:]), size

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.secrets import redacted
+from liza.rules.secrets import LONGEST_KEY, LONGEST_LINE, redacted, whole
 
 LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))
 PEM = "-----BEGIN {0}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3 + "-----END {0}PRIVATE KEY-----"
@@ -137,3 +137,29 @@ def test_twice_redacted_is_once_redacted(before: str, name: str, after: str) -> 
 def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
     for part in ("-----BEGIN PRIVATE KEY-----\n", "password=", "eyJ", "a://b:", "sk-", "token" * 3 + "_", "a_"):
         assert isinstance(redacted(part * 40_000), str)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("begun", ""),
+        ("one\ntwo", "one\n"),
+        ("one\n", "one\n"),
+        ("10%\r20%\r30", "10%\r20%\r"),
+        ("one\n" + PEM.format("")[:60], "one\n"),
+        ("one\n" + PEM.format("RSA ") + "\nmore", "one\n" + PEM.format("RSA ") + "\n"),
+        ("x " + "y" * LONGEST_LINE, "x "),
+        ("y" * (LONGEST_LINE + 1), "y" * (LONGEST_LINE + 1)),
+        (PEM.format("") + "\n" + PEM.format("RSA ")[:70], PEM.format("") + "\n"),
+    ],
+)
+def test_of_a_text_that_still_grows_no_line_is_shown_that_may_go_on_and_no_key_that_was_begun(
+    text: str, shown: str
+) -> None:
+    assert text[: whole(text)] == shown
+
+
+def test_what_begins_as_a_key_and_never_ends_is_not_held_back_for_ever() -> None:
+    text = PEM.format("")[:60] + "\nline" * LONGEST_KEY
+    assert whole(text) == text.rindex("\n") + 1
