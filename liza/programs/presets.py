@@ -176,8 +176,15 @@ def installed(preset: Preset, path: str | None = None) -> str | None:
     if found is None or not preset.version:
         return "present" if found else None
     try:
+        # A version is no reason to fail, whatever bytes it is told in.
         said = subprocess.run(
-            [found, *preset.version], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, check=False
+            [found, *preset.version],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return "present"

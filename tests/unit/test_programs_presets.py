@@ -357,6 +357,14 @@ def test_installed_is_what_the_program_itself_says(project: Project) -> None:
     assert presets.installed(project.load().named("script:./fake")) == "present"
 
 
+def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) -> None:
+    program = project.root / "fake"
+    program.write_bytes(b"#!/bin/sh\nprintf 'fake \\377 2.0\\n'\n")
+    program.chmod(0o755)
+    project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]')
+    assert presets.installed(project.load().named("fake")) == "fake \ufffd 2.0"
+
+
 def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) -> None:
     table = project.load()
     able = {name: {one.what: one.by for one in abilities(table.rows[name])} for name in ("script", "copilot", "pi")}
