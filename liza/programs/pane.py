@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.programs import growth, processes, session, sockets, witnesses
+from liza.programs import aside, growth, processes, session, sockets, witnesses
 from liza.programs.rundir import RunDir
 from liza.programs.screens import Screen
 from liza.programs.session import Living
-from liza.rules.errors import Refused
+from liza.rules.errors import NoFile, Refused
 from liza.rules.model import Entry
 from liza.rules.paths import Paths, agent_of
 
@@ -157,7 +157,7 @@ class Pane:
     def _takes_pastes(self) -> bool:
         """Whether the program has asked for pastes in brackets, the last time that it said anything about them."""
         last, part = b"", b""
-        with suppress(FileNotFoundError), (self.path / "output.log").open("rb") as file:
+        with suppress(FileNotFoundError, NoFile), aside.opened(self.path / "output.log") as file:
             # Not mapped into memory: it may be cut meanwhile.
             while more := file.read(1 << 20):
                 part = part[-_LONGEST_SIGN:] + more

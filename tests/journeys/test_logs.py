@@ -53,3 +53,17 @@ def test_a_secret_that_is_printed_in_two_parts_is_taken_out_for_who_follows_and_
         crew.open_gate("on")
         assert line(child) == "key: [redacted: GitHub token] é\n"
         assert line(child).startswith("the last one")
+
+
+def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs_nor_the_supervisor(crew: Crew) -> None:
+    crew.add("t1")
+    swap = f'cd "{crew.paths.runs}/coder-1/$LIZA_RUN"\nmv output.log aside\nmkfifo output.log\n'
+    program = crew.script("agent", f'({swap})\ncat "$NOTES/on"\nliza block "no way" --ask "what then?" > /dev/null\n')
+    crew.gate("on")
+    crew.agent("coder-1", program)
+    crew.wait(lambda _: (crew.paths.run("coder-1.1") / "aside").exists())
+    told = crew.liza("logs", "coder-1", code=5)
+    assert "output.log is no file\n  next: ls -lL " in told
+    crew.open_gate("on")
+    crew.wait_status("t1", "BLOCKED")
+    crew.wait(lambda state: state.agents["coder-1"].status == "IDLE", "the supervisor at rest")
