@@ -26,7 +26,7 @@ from liza.programs import aside, processes, rundir, session, sockets
 from liza.programs.pane import Pane, Place, session_name
 from liza.programs.session import Living, NotStarted
 from liza.programs.sockets import Silent
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.paths import Paths, agent_of
 
 WIDTH, HEIGHT = 200, 50  # until a person attaches
@@ -56,6 +56,12 @@ _OPTIONS = (
 def is_installed() -> bool:
     """Whether there is a tmux."""
     return shutil.which("tmux") is not None
+
+
+def need() -> None:
+    """Raises Missing where there is no tmux."""
+    if not is_installed():
+        raise Missing("tmux is not installed, and a session with a terminal needs it", "apt install tmux")
 
 
 def start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Living | NotStarted:

@@ -50,6 +50,8 @@ def supervise(
     config = crew.board.read().config
     choice = presets.choose(program, os.environ, role_of(agent), config, presets.load(crew.paths))
     presets.need(choice.preset)
+    if terminal:
+        tmux.need()
     say = _to_whoever_listens(say)
     if choice.preset.lacks:
         say(f"{choice.preset.name}: {choice.preset.lacks}")

@@ -108,6 +108,9 @@ class Steps:
             self._set_up(started)
         elif isinstance(started, session.NotStarted):
             self.say(f"{run} did not start: {started.reason}")
+            if isinstance(session.look(self.crew.run_dir(run).path), session.Never):
+                # No end will come that could be counted.
+                self._crash(run, started.reason)
         else:
             self.memory.own = run
 

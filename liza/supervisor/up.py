@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import bell, events
-from liza.programs import presets
+from liza.programs import presets, tmux
 from liza.programs.preset import UNCONFINED, Preset
 from liza.rules import starting
 from liza.rules.decide import UNUSABLE
@@ -129,6 +129,8 @@ def _say_who_is_free(permissions: str, programs: Iterable[Preset], say: Say) -> 
 def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log. What each
     agent runs."""
+    if options.terminal:
+        tmux.need()
     table = presets.load(crew.paths)
     state = crew.board.read()
     tampering.need_integration(crew, state)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from liza.programs.session import NotStarted
 from liza.rules import actions
 from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, ProgramMissing
 from liza.rules.paths import Paths
@@ -72,3 +73,15 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
     made.carry_out(actions.StartSession(RUN))
     assert made.memory.crashes == []
     assert made.memory.unusable == "claude is not installed (next: npm install -g claude)"
+
+
+def test_a_session_that_did_not_start_and_left_no_end_is_a_crash_with_its_reason_and_is_not_tried_again_at_once(
+    made: Steps,
+) -> None:
+    said: list[str] = []
+    made.say = said.append
+    made.launcher.start = lambda run: NotStarted(reason="tmux is not installed")  # type: ignore[method-assign]
+    made.carry_out(actions.StartSession(RUN))
+    assert len(made.memory.crashes) == 1
+    assert made.memory.rest_until > made.crew.clock.monotonic()
+    assert said[-1].endswith("crashed before it began: tmux is not installed")
