@@ -95,8 +95,11 @@ def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) 
     os.close(report)
     watch_output()
     status = wait_for(child, terminal)
+    # Before it is swept: the server may go as well, meanwhile.
+    unplugged = terminal is not None and hung_up(terminal)
     strays = sweep()
-    write("exit.json", {**the_end(status, error.decode()), "strays": strays, "time": now()})
+    end = {**the_end(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": now()}
+    write("exit.json", end)
 
 
 def stand_alone() -> None:
@@ -230,6 +233,15 @@ def wait_for(child: int, terminal: int | None) -> int:
                 go_on(child, terminal)
         elif pid == child:
             return status
+
+
+def hung_up(terminal: int) -> bool:
+    """Whether nobody is at the other end of a terminal any more."""
+    import select
+
+    waiter = select.poll()
+    waiter.register(terminal, 0)
+    return any(event & select.POLLHUP for _, event in waiter.poll(0))
 
 
 def go_on(child: int, terminal: int) -> None:

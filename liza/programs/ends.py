@@ -93,6 +93,9 @@ def outcome(
         return _troubled(trouble)
     if isinstance(end, Vanished):
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
+    if end.unplugged:
+        # It may well end with 0, for to it that is the end of its input; no fault of its own, whatever it says.
+        return Crashed(f"its terminal's server is gone ({described(end)})")
     if end.signal is not None:
         return Crashed(described(end))
     return _meant(codes.get(str(end.code), str(end.code)), described(end), idle=not moved)

@@ -38,13 +38,15 @@ class Living(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Ended(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended: a code, a signal, or the ``error`` that kept it from starting. ``strays`` were ended with it."""
+    """How it ended: a code, a signal, or the ``error`` that kept it from starting. ``strays`` were ended with it.
+    ``unplugged``: its terminal was gone by then."""
 
     time: Moment
     code: int | None = None
     signal: int | None = None
     error: str | None = None
     strays: int = 0
+    unplugged: bool = False
 
 
 class Never(Entry, frozen=True, kw_only=True, omit_defaults=True):

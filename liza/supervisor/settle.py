@@ -60,10 +60,11 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
 
 
 def _keep_screen(crew: Crew, directory: RunDir) -> None:
-    """What the terminal shows is gone with it, and says more than the bytes that drew it."""
-    pane = tmux.pane(crew.paths.root, directory.run)
-    if pane is not None and not directory.screen.exists():
-        with suppress(Refused):
+    """What the terminal shows is gone with it, and says more than the bytes that drew it. A server that does not answer
+    keeps no end from being told."""
+    with suppress(Refused):
+        pane = tmux.pane(crew.paths.root, directory.run)
+        if pane is not None and not directory.screen.exists():
             directory.note_screen(pane.capture(history=SCREEN))
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs import asking, keyboard, processes, readiness, session, sockets, tmux, witnesses
+from liza.programs import asking, ends, keyboard, processes, readiness, session, sockets, tmux, witnesses
 from liza.programs.keyboard import NotSent, Sent
 from liza.programs.pane import Pane, Place
 from liza.programs.preset import Dialog, Preset
@@ -31,8 +31,9 @@ from liza.programs.readiness import Kind, NotReady, Ready, Starting
 from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Ended, Living, NotStarted
 from liza.programs.sockets import Silent
-from liza.rules.errors import Refused
+from liza.rules.errors import Missing, Refused
 from liza.rules.paths import Paths
+from liza.supervisor.up import UpOptions, up
 from liza.verbs import crew as verbs
 from liza.verbs import down
 from liza.verbs.attach import attach
@@ -187,6 +188,14 @@ def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypa
     assert session.look(run.path) == session.Never()
 
 
+def test_without_tmux_a_crew_with_terminals_is_refused_before_anybody_starts(
+    board: verbs.Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(board.paths.root))
+    with pytest.raises(Missing, match="tmux is not installed"):
+        up(board, UpOptions(terminal=True, detached=True), print)
+
+
 def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> None:
     run, _ = crew.start(["sleep", "60"])
     for start in (tmux.start, session.start):
@@ -249,6 +258,20 @@ def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) 
     assert tmux.pane(crew.root, run.run) is None
 
 
+def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_one_that_did_nothing(
+    crew: Crew,
+) -> None:
+    run, pane = crew.start(["sh", "-c", "trap '' HUP; echo here; while read line; do :; done; exit 0"])
+    until(lambda: "here" in pane.capture(), "it came up")
+    os.kill(pane.place.server, signal.SIGKILL)
+    end = ended(run)
+    assert (end.code, end.signal, end.unplugged) == (0, None, True)
+    assert ends.outcome(end, None, {}, moved=False) == ends.Crashed("its terminal's server is gone (exit 0)")
+    assert ends.outcome(end, "42", {}, moved=False) == ends.HandedOff(idle=False)
+    other, _ = crew.start(["true"], "coder-2.1")
+    assert ended(other).unplugged is False
+
+
 def test_closing_what_a_dead_server_had_leaves_its_successor_alone(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"], "coder-1.1")
     os.kill(pane.place.server, signal.SIGKILL)
@@ -292,19 +315,19 @@ def test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away
     with socket.socket(socket.AF_UNIX) as line:
         line.bind(str(other))
     planted(crew, "coder-1.8", other, 2**31 - 2)
-    planted(crew, "coder-1.9", Path("a\0b"), -1)
     tmux.close_of(crew.root, "coder-1")
     tmux.close_all(crew.root)
     assert [path.read_text() for path in files] == ["precious"] * 3
     assert other.exists()
-    assert [tmux.pane(crew.root, run.run) for run in crew.made] == [None] * 5
+    assert [tmux.pane(crew.root, run.run) for run in crew.made] == [None] * 4
     own_socket(crew).unlink()
 
 
 def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     planted(crew, "coder-1.2", Path(pane.place.socket), os.getpid())
-    assert tmux.pane(crew.root, "coder-1.2") is None
+    planted(crew, "coder-1.3", Path("/a\0b"), -1)
+    assert [tmux.pane(crew.root, name) for name in ("coder-1.2", "coder-1.3")] == [None, None]
     with pytest.raises(Refused, match="is gone"):
         Pane(crew.root, run.run, Place(socket=pane.place.socket, server=os.getpid())).capture()
 
