@@ -194,7 +194,7 @@ def typed(text: str, preset: Preset, limit: float = LIMIT, patterns: Sequence[st
     text = typable(text)
     if not screens.squeezed(text):
         return NotSent("there is nothing in it to type", later=False)
-    screen = yield from _reach(preset, limit, patterns)
+    screen = yield from _reach(text, preset, limit, patterns)
     if isinstance(screen, NotSent):
         return screen
     if not screens.stands(screen, preset.ready_prompt, text):
@@ -211,15 +211,19 @@ def typed(text: str, preset: Preset, limit: float = LIMIT, patterns: Sequence[st
             if screen.time >= end:
                 break
             screen = yield Look(pause)
-        against = refusal(screen, preset)
+        against = refusal(screen, preset, text)
         if against is not None:
             return against
+        if screen.in_mode and _is_there(screen):
+            return NotSent("it stands there unsent: somebody reads its history")
         if screen.in_mode:
             screen = yield Leave()
     return NotSent(f"it stands there unsent after {len(ENTERS)} Enters")
 
 
-def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[Act, Screen, Screen | NotSent]:
+def _reach(
+    text: str, preset: Preset, limit: float, patterns: Sequence[str]
+) -> Generator[Act, Screen, Screen | NotSent]:
     """The screen of a program that can be typed into."""
     screen = yield Look(0.0)
     end = screen.time + limit
@@ -228,7 +232,7 @@ def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[A
         against = refusal(screen, preset)
         if against is not None and (not against.later or _stands(screen)):
             return against
-        wait = against.reason if against is not None else _not_now(screen, preset, patterns)
+        wait = against.reason if against is not None else _not_now(screen, text, preset, patterns)
         if wait is None:
             hears = hears or screen.time + DEAF
             deaf = screen.deaf and screen.time < min(hears, end)
@@ -242,7 +246,7 @@ def _reach(preset: Preset, limit: float, patterns: Sequence[str]) -> Generator[A
         if screen.still is not None and screen.still < SILENT:
             # That it has been silent so long is a sign that nothing else tells of.
             pause = min(pause, SILENT - screen.still + REST)
-        screen = yield Leave() if screen.in_mode else Look(max(pause, rest), rest)
+        screen = yield Leave() if screen.in_mode and not _is_there(screen) else Look(max(pause, rest), rest)
         rest = min(rest + MORE_REST, LONGEST_REST)
     raise AssertionError("pauses have no end")
 
@@ -257,7 +261,7 @@ def _put(before: Screen, text: str, preset: Preset) -> Generator[Act, Screen, Sc
     screen = yield Paste(text)
     end = screen.time + APPEARS
     for pause in _pauses():
-        against = refusal(screen, preset)
+        against = refusal(screen, preset, text)
         if against is not None:
             return against
         if screens.appeared(before, screen, preset.ready_prompt, text):
@@ -275,22 +279,30 @@ def _pauses() -> Iterator[float]:
         pause = min(pause * 2, LONGEST_LOOK)
 
 
-def refusal(screen: Screen, preset: Preset) -> NotSent | None:
-    """What forbids to type at all: a dead program, a shell, a question that only a person may answer."""
+def refusal(screen: Screen, preset: Preset, text: str = "") -> NotSent | None:
+    """What forbids to type at all: a dead program, a shell, a question that only a person may answer; a ``text`` that
+    was typed asks nothing."""
     if not screen.alive:
         return NotSent("the program is dead", later=False, tried=False)
     if shells.is_shell(screen.program) and shells.name_of(screen.program[0]) not in preset.process_names:
         return NotSent(f"a shell has the terminal: {' '.join(screen.program)[:60]}")
-    asks = screens.question(screen, preset.ready_prompt, preset.dialogs)
+    asks = screens.question(screen, preset.ready_prompt, preset.dialogs, text)
     return None if asks is None else NotSent(f"the program shows {asks}")
 
 
-def _not_now(screen: Screen, preset: Preset, patterns: Sequence[str] = ()) -> str | None:
+def _is_there(screen: Screen) -> bool:
+    """Whether a person who is attached is at the keys."""
+    return screen.person is not None and screen.person < PERSON
+
+
+def _not_now(screen: Screen, text: str, preset: Preset, patterns: Sequence[str]) -> str | None:
     """Why it is too early to type; None when it is not."""
     if screen.in_mode:
         return "somebody reads its history"
-    if screen.person is not None and screen.person < PERSON:
+    if _is_there(screen):
         return "a person is typing into it"
+    if screen.person is not None and _is_begun(screen, text, preset.ready_prompt):
+        return "a person has begun a line in it"
     if screens.shows_prompt(screen, preset.ready_prompt):
         return None
     if screen.waiting > SURE and not screens.is_blank(screen):
@@ -299,6 +311,13 @@ def _not_now(screen: Screen, preset: Preset, patterns: Sequence[str] = ()) -> st
     if any(re.search(pattern, last) for pattern in patterns):
         return None
     return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
+
+
+def _is_begun(screen: Screen, text: str, ready_prompt: str) -> bool:
+    """Whether a person's words stand there, which would be sent along with a ``text``; that text's own do not count."""
+    if screens.prompt_row(screen, ready_prompt) is not None:
+        return screens.begun(screen, ready_prompt, text)
+    return screens.is_echo(screen) and not screens.stands(screen, ready_prompt, text)
 
 
 def typable(text: str) -> str:

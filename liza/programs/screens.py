@@ -9,17 +9,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from liza.programs import questions
 from liza.programs.preset import Dialog
 
 LOW = 12  # lines with something in them that may stand below the line where one types
 MARK = 20  # characters of a text's end by which it is known
+SOON = 0.5  # seconds in which what is typed is shown
 SLACK = 3  # characters that a program may put before the cursor in a line that goes on
 _NOTHING = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
 _FOLDED = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
 _MARKED = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
+_PROMPT = re.compile("[>$#%:❯›»]\\s*$")
 _NEAR = 4  # lines between two options of a menu, at most
-_YES_OR_NO = re.compile(r"[\[(]y(es)?\s*/\s*n(o)?[\])]\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Screen:
     None where that cannot be seen. ``program`` are the words of what has the terminal. ``waiting`` is how sure it is,
     from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key,
     ``still`` how many seconds ago it changed; None where nobody did, or that is not known. ``deaf``: the kernel says
-    that nothing waits for keys.
+    that nothing waits for keys. ``hidden``: the kernel edits the line and shows nothing of it, as for a password.
+    ``width`` in characters, 0 where it is not known.
     """
 
     lines: tuple[str, ...]
@@ -45,6 +48,8 @@ class Screen:
     person: float | None = None
     still: float | None = None
     deaf: bool = False
+    hidden: bool = False
+    width: int = 0
 
     @property
     def text(self) -> str:
@@ -78,10 +83,10 @@ def shows_prompt(screen: Screen, ready_prompt: str) -> bool:
     return _choice(screen, row, ready_prompt) is None
 
 
-def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog]) -> str | None:
+def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
     """What on the screen waits for a person's decision, in words; None where nothing does.
 
-    A dialog's text with the prompt below it is something that was said, and no dialog any more.
+    A dialog's text with the prompt below it is something that was said, and no dialog any more; ``text`` was typed.
     """
     row = prompt_row(screen, ready_prompt)
     choice = None if row is None else _choice(screen, row, ready_prompt)
@@ -94,8 +99,43 @@ def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog]) -> st
         choice = _menu(screen)
     if choice is not None:
         return f"a menu: {choice!r}"
-    line = screen.lines[screen.row][: screen.column] if screen.row < len(screen.lines) else ""
-    return f"a question: {line.strip()[-60:]!r}" if _YES_OR_NO.search(line) else None
+    if screen.hidden:
+        return "a line that is not to be seen, as for a password"
+    # What stands behind the prompt is somebody's words.
+    return None if typing and row == screen.row else _asked(screen, text)
+
+
+def _asked(screen: Screen, text: str) -> str | None:
+    """What the line with the cursor asks, without a ``text`` that was typed there. One who ends a question's line and
+    then waits for another asks by the line above."""
+    whole = _before(_ahead(screen), text)
+    above, _, line = whole.rpartition("\n")
+    upper = above.rpartition("\n")[2]
+    if screen.width and len(upper) >= screen.width - 1:
+        line = upper + line
+    asks = questions.asks(line, screen.by_line)
+    if not asks and screen.by_line and not line.strip():
+        line, asks = upper, questions.is_marked(upper, by_line=True)
+    return f"a question: {line.strip()[-60:]!r}" if asks else None
+
+
+def _ahead(screen: Screen) -> str:
+    """All that stands before the cursor."""
+    return "\n".join((*screen.lines[: screen.row], "".join(screen.lines[screen.row : screen.row + 1])[: screen.column]))
+
+
+def _before(whole: str, text: str) -> str:
+    """What stands before a ``text`` with which the screen ends, wrapped and framed as it may be; all where it does not
+    end with it. A text that began above the screen leaves nothing."""
+    left = squeezed(text)
+    known, at = len(left), len(whole)
+    while known and at:
+        at -= 1
+        if one := squeezed(whole[at]):
+            known -= 1
+            if one != left[known]:
+                return whole
+    return whole[:at]
 
 
 def _choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
@@ -172,10 +212,36 @@ def _count(mark: str, text: str) -> int:
 def _before_cursor(screen: Screen, mark: str, slack: int) -> bool:
     if screen.by_line and not screen.column:
         return False
-    whole = (*screen.lines[: screen.row], "".join(screen.lines[screen.row : screen.row + 1])[: screen.column])
-    ahead = squeezed("\n".join(whole))
+    ahead = squeezed(_ahead(screen))
     end = mark[-MARK // 2 :]
     return bool(end) and end in ahead[-len(end) - slack :]
+
+
+def begun(screen: Screen, ready_prompt: str, text: str) -> bool:
+    """Whether somebody has begun a line: something other than ``text`` stands between the prompt and the cursor.
+
+    What a program shows behind the cursor, to say what one may type, is nobody's.
+    """
+    row = prompt_row(screen, ready_prompt)
+    if row is None or screen.row < row:
+        return False
+    # A cursor below belongs to the same line only where that is wrapped; else it is parked somewhere.
+    upper = screen.lines[row : screen.row]
+    if any(len(line) < screen.width - SLACK or not squeezed(line) or not screen.width for line in upper):
+        return False
+    if not squeezed(screen.lines[screen.row][: screen.column]):
+        return False
+    low = squeezed(_ahead(screen).split("\n", row)[-1])
+    return low.removeprefix(squeezed(ready_prompt)) not in ("", squeezed(text))
+
+
+def is_echo(screen: Screen) -> bool:
+    """Whether the last thing shown is what a person who is attached typed, in a line that the kernel edits and that
+    looks like no prompt: what came of the keys came with them, within the second that clients' times are told in."""
+    if not screen.by_line or screen.person is None or screen.still is None:
+        return False
+    line = screen.lines[screen.row][: screen.column] if screen.row < len(screen.lines) else ""
+    return -SOON <= screen.person - screen.still <= 1 + SOON and bool(line.strip()) and not _PROMPT.search(line)
 
 
 def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:

@@ -139,6 +139,150 @@ def test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer() -> None:
     assert keyboard.refusal(asks, PLAIN) == NotSent("the program shows a question: 'Overwrite the file? [y/N]'")
 
 
+ASKS = [
+    "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+    "Stage this hunk [y,n,q,a,d,e,?]? ",
+    "Ok to proceed? (y) ",
+    "Overwrite? (Y/n/a): ",
+    "Continue? [yes]: ",
+    "Proceed ([y]/n)? ",
+    "Is this ok [y/d/N]: ",
+    "(A)bort, (R)etry, (I)gnore? ",
+    "(Y)es/(N)o/(D)on't ask again [Yes]: ",
+    "keep [o]urs or [t]heirs? ",
+    "continue, y/n: ",
+    "Do you want to continue? ",
+    "rm: remove write-protected regular file 'x'? ",
+    "Type 'yes' to go on: ",
+    "Enter a value: ",
+    "Your choice: ",
+    "#? ",
+    "Password: ",
+    "[sudo] password for x: ",
+    "Enter passphrase for key '/x':",
+    "Enter PIN: ",
+    "Username for 'https://host': ",
+    "Press Enter to continue",
+    "Press any key to continue . . .",
+    "--More--(50%)",
+    "(END)",
+]
+ASKS_NOTHING = [
+    "",
+    "> ",
+    "agent> ",
+    "[main] > ",
+    "[1/3] > ",
+    "(no task) > ",
+    "(10:32) > ",
+    "What next? ",
+    "How do you want to go on? ",
+    "Enter your message: ",
+    "? for shortcuts",
+    "Press Enter to send",
+    "~/a (feature/x) > ",
+]
+
+
+def at_cursor(*lines: str, **shows: object) -> Screen:
+    shown: dict[str, object] = {
+        "by_line": True,
+        "waiting": 0.95,
+        "column": len(lines[-1]),
+        "row": len(lines) - 1,
+        **shows,
+    }
+    return Screen(lines, **shown)
+
+
+@pytest.mark.parametrize("by_line", [True, False])
+@pytest.mark.parametrize("line", ASKS)
+def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str, by_line: bool) -> None:
+    for screen in (at_cursor("hello", line, by_line=by_line), at_cursor("❯ earlier", line, by_line=by_line)):
+        policy = keyboard.typed("hello", PROMPT)
+        next(policy)
+        with pytest.raises(StopIteration) as over:
+            policy.send(screen)
+        assert over.value.value == NotSent(f"the program shows a question: {line.strip()[-60:]!r}")
+
+
+@pytest.mark.parametrize("line", ASKS_NOTHING)
+def test_a_line_at_the_cursor_that_only_waits_is_typed_into(line: str) -> None:
+    assert keyboard.refusal(at_cursor("hello", line), PLAIN) is None
+
+
+@pytest.mark.parametrize("line", ["Do you want to continue? [y/N] ", "Password: "])
+def test_words_of_a_question_elsewhere_than_before_the_cursor_keep_nobody_from_typing(line: str) -> None:
+    assert keyboard.refusal(at_cursor(line, "> "), PLAIN) is None
+    assert keyboard.refusal(at_cursor(f"❯ {line}"), PROMPT) is None
+    assert keyboard.refusal(at_cursor(f"❯ {line}", column=2, by_line=False), PROMPT) is None
+    assert keyboard.refusal(at_cursor(line, "❯ try this?", column=2, by_line=False), PROMPT) is None
+
+
+def test_a_question_whose_line_has_ended_asks_by_choices_and_not_by_its_words() -> None:
+    assert keyboard.refusal(at_cursor("Overwrite? [y/N]", ""), PLAIN) is not None
+    assert keyboard.refusal(at_cursor("Overwrite? [y/N]", "", by_line=False), PLAIN) is None
+    assert keyboard.refusal(at_cursor("Shall we go on?", ""), PLAIN) is None
+
+
+def test_a_question_that_is_wrapped_is_read_as_one_line() -> None:
+    asks = at_cursor("Are you sure you want to continue (y", "es/no)? ", width=36)
+    assert keyboard.refusal(asks, PLAIN) is not None
+
+
+def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
+    program = Line("> ")
+    assert typed(program, "ask them: overwrite? [y/N]", PLAIN) == Sent(1)
+    assert program.got == ["> ask them: overwrite? [y/N]"]
+    stands = at_cursor("Overwrite? [y/N] y")
+    assert keyboard.refusal(stands, PLAIN, "y") is not None
+    assert keyboard.refusal(at_cursor("> do we overwr", "ite? [y/N]"), PLAIN, "do we overwrite? [y/N]") is None
+
+
+def test_a_line_that_the_kernel_does_not_show_is_a_password() -> None:
+    found = keyboard.refusal(at_cursor("> ", hidden=True), PROMPT)
+    assert found == NotSent("the program shows a line that is not to be seen, as for a password")
+
+
+def looked_at(screen: Screen, text: str = "hello", preset: Preset = PROMPT) -> Act:
+    """What comes after two looks that show this."""
+    policy = keyboard.typed(text, preset)
+    next(policy)
+    act = policy.send(screen)
+    return policy.send(screen) if isinstance(act, Look) else act
+
+
+BEGUN = at_cursor("Welcome", "❯ rm -rf all? NO, WAIT - ", by_line=False, person=60.0, still=60.2)
+
+
+def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message() -> None:
+    assert isinstance(looked_at(BEGUN), Look)
+    assert isinstance(looked_at(replace(BEGUN, person=None)), Paste), "nobody is attached who could end it"
+    assert isinstance(looked_at(replace(BEGUN, column=2)), Paste), "the program says what one may type"
+    assert looked_at(BEGUN, "rm -rf all? NO, WAIT -") == Enter(), "an earlier try of this very message"
+    assert isinstance(looked_at(BEGUN, "WAIT -"), Look), "an earlier try behind what a person has begun"
+
+
+def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_below_is_not_taken_for_one() -> None:
+    wrapped = at_cursor("❯ one two three", "four", by_line=False, person=60.0, width=15)
+    assert isinstance(looked_at(wrapped), Look)
+    assert isinstance(looked_at(replace(wrapped, lines=("❯ try this", "? for help"))), Paste)
+
+
+def test_what_a_person_has_begun_where_no_prompt_is_known_is_told_by_when_it_was_shown() -> None:
+    begun = at_cursor("rm -rf all? NO, WAIT - ", person=60.4, still=60.0)
+    assert isinstance(looked_at(begun, preset=PLAIN), Look)
+    assert isinstance(looked_at(replace(begun, still=20.0), preset=PLAIN), Paste), "the program wrote it, later"
+    assert isinstance(looked_at(at_cursor("> ", person=60.4, still=60.0), preset=PLAIN), Paste), "it is a prompt"
+    assert looked_at(begun, "NO, WAIT -", PLAIN) == Enter()
+
+
+def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:
+    reads = at_cursor("❯ ", by_line=False, in_mode=True, person=3.0)
+    assert isinstance(looked_at(reads), Look)
+    assert looked_at(replace(reads, person=30.0)) == Leave()
+
+
 def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing() -> None:
     program = Tui()
     program.said.append("The dialog says: Do you trust the files in this folder?")

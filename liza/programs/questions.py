@@ -1,0 +1,63 @@
+"""Which lines, with the cursor behind them, ask a person: choices, secrets, keys to press, pagers. Pure.
+
+What is typed behind one is an answer, whatever it was meant for; so a line that only looks like one is left alone, too.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 400  # characters of a line's end that are looked at
+_END = r"[\s?:>.!]*$"
+_GROUP = re.compile(r"[\[({<](?P<choices>\S.{0,60}?)[\])}>]+" + _END)
+_YES_OR_NO = frozenset({"y", "n", "yes", "no"})
+_LETTER = re.compile(r"[\[(][A-Za-z][\])]")
+_PLAIN = (
+    re.compile(r"\b(y|yes)\s*(/|\||,|\bor\b)\s*(n|no)\b\W*$", re.IGNORECASE),
+    re.compile(
+        r"\b(pass(word|phrase|code)|pin|otp|secret|api[ _-]?key|access token|(verification|security|one-time) code"
+        r"|user ?name|login)\b.{0,200}[:?]\s*$",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\b(press|hit|strike)\W+(the\W+)?(enter|return|any( other)? key|a key|space)\b(?!\W*(to|and) (send|submit))",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(type|enter|answer|say|write)\W{1,3}(yes|no|y|n)\b", re.IGNORECASE),
+    re.compile(r"\b(choice|selection|option)\b[^:?>]{0,20}[:?>]\s*$|\benter a value:\s*$|^#\? $", re.IGNORECASE),
+    re.compile(r"\(END\)\s*$|--\s*more\s*--.{0,20}$|\bpress h for help or q to quit\b", re.IGNORECASE),
+)
+_PAGER = re.compile(r"\s*:\s*$|lines \d+-\d+")
+_OPEN = re.compile(r"\W*(what|how|which|who|where|when|why)\b", re.IGNORECASE)
+_SENTENCE = re.compile(
+    r"(\b(do|does|would|are|is|shall|should|can|may|will|did) (you|i|we|it|this|that|the)\b"
+    r"|\b(continue|proceed|overwrite|replace|delete|remove|quit|exit|abort|retry|save|confirm|ok|okay|sure|really|accept"
+    r"|agree|allow|trust|install|apply|restart|reset|discard|correct|ready)\b)[^?]*\?\s*$",
+    re.IGNORECASE,
+)
+
+
+def asks(line: str, by_line: bool | None = None) -> bool:
+    """Whether a line asks for a decision; ``by_line``: the kernel edits the answer, so that this is no pager."""
+    return is_marked(line, by_line) or (not _OPEN.match(line) and _SENTENCE.search(line[-_LONGEST:]) is not None)
+
+
+def is_marked(line: str, by_line: bool | None = None) -> bool:
+    """The same by more than its words: choices, a word for a secret, a key to press, a pager's sign."""
+    line = line[-_LONGEST:]
+    if _is_choice(line) or any(one.search(line) for one in _PLAIN):
+        return True
+    return not by_line and _PAGER.match(line) is not None
+
+
+def _is_choice(line: str) -> bool:
+    """Whether it ends with the answers that there are, in brackets, or marks them by their letters."""
+    found = _GROUP.search(line)
+    if found is not None:
+        said = (re.sub(r"\W", "", one).lower() for one in re.split(r"[/,|=:;]|\bor\b", found["choices"]))
+        answers = [one for one in said if one]
+        if _YES_OR_NO.intersection(answers):
+            return True
+        if len(answers) > 1 and all(len(one) == 1 and one.isalpha() for one in answers):
+            return True
+    return len(_LETTER.findall(line)) > 1 and re.search(r"[?:>\])]\s*$", line) is not None
