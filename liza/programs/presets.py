@@ -153,18 +153,27 @@ def need(preset: Preset, path: str | None = None) -> Path:
     """As ``find``. Raises ProgramMissing with what to do about it."""
     found = find(preset, path)
     if found is None:
-        here = Path(preset.command).is_file()
-        mend = f"chmod +x {shlex.quote(preset.command)}" if here else "liza up --program script:./agent.sh"
-        way = f"{preset.install}, or: liza up --program script:./agent.sh" if preset.install else mend
+        own = "liza up --program script:./agent.sh"
+        way = f"{preset.install}, or: {own}" if preset.install else _mending(preset.command) or own
         raise ProgramMissing(f"{preset.name}: {lacking(preset)}", way)
     return found
+
+
+def _mending(command: str) -> str | None:
+    """What makes a file that is there a command that can be run."""
+    if not Path(command).is_file():
+        return None
+    if "/" not in command:
+        return f"liza up --program {shlex.quote(f'script:./{command}')}"
+    return f"chmod +x {shlex.quote(command)}"
 
 
 def lacking(preset: Preset) -> str:
     """Why its executable was not found, where it was not."""
     file = Path(preset.command)
     if "/" not in preset.command:
-        return f"{preset.command!r} is not on PATH, or not executable"
+        here = f", and ./{preset.command} is another" if file.exists() else ""
+        return f"{preset.command!r} is no command on PATH{here}"
     if file.is_dir():
         return f"{preset.command!r} is a directory"
     return f"{preset.command!r} is {'not executable' if file.exists() else 'not there'}"

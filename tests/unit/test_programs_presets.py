@@ -575,12 +575,13 @@ def test_a_command_that_is_given_without_its_row_is_hinted_at_with_it(project: P
 
 
 def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_not_made_executable(
-    project: Project,
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(project.root)
     (project.root / "plain").write_text("")
     table = project.load()
     told = {}
-    for name in ("./nothing", "./plain", "./.liza", "no-such-command-here"):
+    for name in ("./nothing", "./plain", "./.liza", "no-such-command", "plain"):
         with pytest.raises(Missing) as caught:
             presets.need(table.named(f"script:{name}"))
         told[name] = (caught.value.message.rpartition("' is ")[2], caught.value.hint.partition(" ")[0])
@@ -588,7 +589,8 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
         "./nothing": ("not there", "liza"),
         "./plain": ("not executable", "chmod"),
         "./.liza": ("a directory", "liza"),
-        "no-such-command-here": ("not on PATH, or not executable", "liza"),
+        "no-such-command": ("no command on PATH", "liza"),
+        "plain": ("no command on PATH, and ./plain is another", "liza"),
     }
 
 
