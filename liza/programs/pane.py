@@ -90,19 +90,20 @@ class Pane:
 
     def screen(self, now: float) -> Screen:
         """All that is to be seen at once; ``now`` is what the steady clock says."""
-        facts = "#{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_tty}"
+        facts = "#{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_width} #{pane_tty}"
         said = self.ask(
             *("display-message", "-p", "-t", self.target, facts, ";"),
             *("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_readonly} #{client_activity}", ";"),
             *("display-message", "-p", "-t", self.target, _END, ";"),
             *("capture-pane", "-p", "-t", self.target),
         )
-        row, column, mode, terminal = said[0].split(" ", 3)
+        row, column, mode, width, terminal = said[0].split(" ", 4)
         over = said.index(_END)
         living = session.look(self.path)
         alive = isinstance(living, Living) and processes.alive(living.child)
         lines = tuple(said[over + 1 :])
         found = self.witnesses("\n".join(lines))
+        by_line, hidden = _line_of(terminal)
         return Screen(
             lines=lines,
             row=int(row),
@@ -110,12 +111,14 @@ class Pane:
             time=now,
             alive=alive,
             in_mode=mode == "1",
-            by_line=_by_line(terminal),
+            by_line=by_line,
             program=self.program() if alive else (),
             waiting=witnesses.joined(found),
             person=_person(said[1:over]),
             still=self.silence(),
             deaf=any(one.against for one in found),
+            hidden=hidden,
+            width=int(width),
         )
 
     def witnesses(self, text: str) -> tuple[witnesses.Witness, ...]:
@@ -193,18 +196,21 @@ class Pane:
         return asking.ask(self.place.socket, words)
 
 
-def _by_line(terminal: str) -> bool | None:
-    """Whether the kernel edits the lines of this terminal."""
+def _line_of(terminal: str) -> tuple[bool | None, bool]:
+    """Whether the kernel edits the lines of this terminal, None where that cannot be seen; and whether it shows nothing
+    of them."""
     try:
         handle = os.open(terminal, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
-        return None
+        return None, False
     try:
-        return bool(termios.tcgetattr(handle)[3] & termios.ICANON)
+        how = termios.tcgetattr(handle)[3]
     except termios.error:
-        return None
+        return None, False
     finally:
         os.close(handle)
+    by_line = bool(how & termios.ICANON)
+    return by_line, by_line and not how & termios.ECHO
 
 
 def _person(clients: Sequence[str]) -> float | None:

@@ -45,6 +45,34 @@ def test_an_agent_that_became_a_shell_carries_out_no_message(crew: Crew, line: s
     assert not crew.told.exists()
 
 
+ASKS = [
+    'read -r -p "Are you sure you want to continue connecting (yes/no/[fingerprint])? " a',
+    'read -r -p "Stage this hunk [y,n,q,a,d,e,?]? " a',
+    'read -r -p "Ok to proceed? (y) " a',
+    'read -e -r -p "Do you want to continue? " a',
+    'read -r -n 1 -p "Press Enter to continue" a',
+    'echo "Overwrite? [y/N]"; read -r a',
+    'read -r -s -p "> " a',
+    "stty -echo; read -r a",
+    'read -r -p "$(printf %0195d 0) Overwrite (yes/no)? " a',
+    "seq 200 > many; LESS= less many",
+    "seq 200 > many; more many",
+]
+
+
+@pytest.mark.parametrize("line", ASKS)
+def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, line: str) -> None:
+    if line.endswith("many") and not shutil.which(line.split()[-2]):
+        pytest.skip("there is no such pager here")
+    told = f'trap "echo ended >> {crew.told.name}" EXIT\n{line}\necho "got $a" >> {crew.told.name}\n'
+    _, pane = crew.start(["bash", script(crew, told)], TERM="screen")
+    until(lambda: pane.screen(0.0).waiting > 0.5, "it waits")
+    found = keyboard.send(pane, "yes\nplease", LINES, Clock, limit=SOON)
+    assert isinstance(found, NotSent), found
+    assert "the program shows" in found.reason
+    assert crew.heard() == []
+
+
 def test_a_script_that_asks_for_a_line_is_told_although_a_shell_runs_it(crew: Crew) -> None:
     path = script(crew, f'read -r line; echo "$line" > {crew.told.name}; read -r line\n')
     _, pane = crew.start(["sh", "-eu", path])
