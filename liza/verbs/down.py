@@ -29,7 +29,7 @@ SHORT = 8.0
 
 @dataclass(frozen=True)
 class Purged:
-    """What went, what stayed because it is nowhere else, and what went from .liza/specs without being read."""
+    """What went, what stayed because it is nowhere else, and what went from .liza without being read."""
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
@@ -123,7 +123,7 @@ def purge(crew: Crew) -> Purged:
 
 def _purge(crew: Crew) -> Purged:
     down(crew)
-    specs = kept_specs.keep(crew)
+    specs, programs = kept_specs.keep(crew), kept_specs.keep_programs(crew)
     found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
@@ -140,8 +140,11 @@ def _purge(crew: Crew) -> Purged:
     else:
         _refs(crew, HISTORY_REF)
         gone.append(HISTORY_REF)
+    if programs.saved:
+        # It explains itself, without the history.
+        kept.append(kept_specs.PROGRAMS_REF)
     shutil.rmtree(crew.paths.liza)
-    return Purged(tuple(gone), tuple(kept), specs.unread)
+    return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread))
 
 
 def _made(path: Path) -> str | None:

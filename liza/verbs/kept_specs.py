@@ -1,4 +1,5 @@
-"""What people wrote below .liza/specs, saved as a commit before a purge takes it away: as bytes, and links as links."""
+"""What people wrote into .liza, its specs and its table of programs, saved as commits before a purge takes it away: as
+bytes, and links as links."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from liza.programs import aside
 from liza.repo.runner import Git
-from liza.rules.errors import Refused
+from liza.rules.errors import NoFile, Refused
 from liza.verbs import texts
 from liza.verbs.crew import Crew
 from liza.verbs.ground import goal_page
 
 SPECS_REF = "refs/liza/specs"
+PROGRAMS_REF = "refs/liza/programs"
 LARGEST = 100 * 1000 * 1000
 """Bytes of a file that is saved: what hosts of repositories take, too."""
 
@@ -40,8 +43,28 @@ def keep(crew: Crew) -> Kept:
     found = _Saving(crew)
     found.walk()
     if found.rows:
-        _commit(found.git, found.tree())
+        _commit(found.git, found.tree(), SPECS_REF, "The specs that were in .liza/specs")
     return Kept(bool(found.rows), tuple(found.unread))
+
+
+def keep_programs(crew: Crew) -> Kept:
+    """Save the table of programs of this crew, on top of what an earlier purge saved. Raises as ``keep``."""
+    place = crew.paths.liza / "programs.toml"
+    try:
+        link = place.is_symlink()
+        data = os.fsencode(place.readlink()) if link else aside.read(place, LARGEST)
+    except (NoFile, OSError) as error:
+        if isinstance(error, NoFile) and not place.is_file():
+            return Kept(False, (".liza/programs.toml",))
+        path, root = shlex.quote(str(place)), shlex.quote(str(crew.paths.root))
+        raise Refused(f".liza/programs.toml cannot be saved: {error}", f"mv -n {path} {root}") from error
+    if data is None:
+        return Kept(False, ())
+    git: Git = crew.git.within(600)
+    blob = git.out("hash-object", "-w", "--stdin", stdin=data).strip()
+    tree = git.out("mktree", stdin=f"{'120000' if link else '100644'} blob {blob}\tprograms.toml\n").strip()
+    _commit(git, tree, PROGRAMS_REF, "The table of programs that was .liza/programs.toml")
+    return Kept(True, ())
 
 
 class _Saving:
@@ -148,12 +171,12 @@ class _Saving:
         raise Refused(f".liza/specs/{name} cannot be saved: {why}", f"mv -n {path} {root}")
 
 
-def _commit(git: Git, tree: str) -> None:
-    there = git.out("for-each-ref", "--format=%(refname)", SPECS_REF).split()
-    old = git.out("rev-parse", "--verify", f"{SPECS_REF}^{{commit}}") if SPECS_REF in there else None
+def _commit(git: Git, tree: str, ref: str, message: str) -> None:
+    there = git.out("for-each-ref", "--format=%(refname)", ref).split()
+    old = git.out("rev-parse", "--verify", f"{ref}^{{commit}}") if ref in there else None
     if old is not None and git.out("rev-parse", f"{old}^{{tree}}") == tree:
         return
     parent = () if old is None else ("-p", old)
-    made = git.signed().out("commit-tree", tree, *parent, "-m", "The specs that were in .liza/specs")
+    made = git.signed().out("commit-tree", tree, *parent, "-m", message)
     # The ref itself, and not a branch that somebody let it stand for.
-    git.out("update-ref", "--no-deref", SPECS_REF, made, old or "0" * len(made))
+    git.out("update-ref", "--no-deref", ref, made, old or "0" * len(made))

@@ -113,6 +113,40 @@ def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link
     assert not crew.paths.liza.exists()
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["a file", "a link"])
+def test_a_purge_keeps_the_table_of_programs_that_a_person_wrote_for_this_crew(
+    crew: Crew,  # noqa: F811
+    tmp_path: Path,
+    linked: bool,
+) -> None:
+    root, table = crew.paths.root, crew.paths.liza / "programs.toml"
+    text = 'program = "script:./agent.sh"'
+    if linked:
+        text = str(tmp_path / "mine.toml")
+        table.symlink_to(text)
+    else:
+        table.write_text(text)
+    done = purge(crew)
+    assert "refs/liza/programs" in done.kept
+    assert git(root, "show", "refs/liza/programs:programs.toml") == text
+    assert not crew.paths.liza.exists()
+
+
+def test_a_purge_names_a_table_of_programs_that_is_no_file(crew: Crew) -> None:  # noqa: F811
+    os.mkfifo(crew.paths.liza / "programs.toml")
+    assert purge(crew).unread == (".liza/programs.toml",)
+
+
+def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: Crew) -> None:  # noqa: F811
+    table = crew.paths.liza / "programs.toml"
+    with table.open("wb") as file:
+        file.truncate(kept_specs.LARGEST + 1)
+    with pytest.raises(Refused, match=r"programs\.toml cannot be saved"):
+        purge(crew)
+    assert table.exists()
+    assert crew.paths.state.exists()
+
+
 def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not_mix(crew: Crew) -> None:  # noqa: F811
     root, notes = crew.paths.root, crew.paths.specs / "notes.txt"
     notes.write_text("first\n")
