@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from liza.programs.preset import Failure
 
-_LONGEST = timedelta(days=8)
+LONGEST = timedelta(days=8)
 """A reset that lies further away is a number that meant something else; limits of use are those of a week at most."""
 _LONGEST_LINE = 1000
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
@@ -75,13 +75,13 @@ def _until(said: dict[str, str | None], now: datetime) -> datetime | None:
         if said.get(unit):
             seconds += float(said[unit] or 0) * worth
     if seconds > 0:
-        return now + timedelta(seconds=seconds) if seconds <= _LONGEST.total_seconds() else None
+        return now + timedelta(seconds=seconds) if seconds <= LONGEST.total_seconds() else None
     if said.get("epoch"):
         try:
             at = datetime.fromtimestamp(float(said["epoch"] or 0), now.tzinfo)
         except (ValueError, OverflowError, OSError):
             return None
-        return at if now < at <= now + _LONGEST else None
+        return at if now < at <= now + LONGEST else None
     return _next(said["time"] or "", now) if said.get("time") else None
 
 

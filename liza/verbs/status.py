@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import asdict as fields_of
 
 from liza.board import journal, signals
-from liza.programs import rundir
+from liza.programs import rundir, session, trouble
 from liza.programs.wording import line
 from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Repository, Seen
@@ -31,6 +31,8 @@ SETTLE = 0.1  # seconds: what one verb writes comes in several events
 RECENT = 30  # revisions in which an edit from outside is still news
 NEWS = timedelta(days=1)
 """And for how long at most: where no crew is at work no revision comes after it."""
+A_LITTLE = timedelta(hours=1)
+"""What a supervisor rests at most beyond the end of a limit that was told."""
 _GONE = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
@@ -139,8 +141,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
-    waits = _waits(crew, name) if left is None and shown != "OFFLINE" else None
-    if waits is not None and waits.until > crew.clock.now():
+    waits = _waits(crew, name, agent) if left is None and shown != "OFFLINE" else None
+    if waits is not None:
         shown, why = "WAITING", _waiting(waits, agent, holds)
     return {
         "id": name,
@@ -163,12 +165,22 @@ def _asks(crew: Crew, name: str, agent: Agent) -> str | None:
     return None if question is None else f"its program shows {redacted(line(question, 160))}: liza attach {name}"
 
 
-def _waits(crew: Crew, agent: str) -> rundir.Waits | None:
-    """What it waits for; nothing where that cannot be read: the rest of what stands is told all the same."""
+def _waits(crew: Crew, name: str, agent: Agent) -> rundir.Waits | None:
+    """What it waits for; nothing where that cannot be read: the rest of what stands is told all the same.
+
+    Nothing either for a note that no supervisor left: while a session lives, or of a limit further away than any.
+    """
     try:
-        return rundir.waits(crew.paths, agent)
+        found = rundir.waits(crew.paths, name)
+        if found is None or not timedelta(0) < found.until - crew.clock.now() <= trouble.LONGEST + A_LITTLE:
+            return None
+        return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else found
     except LizaError:
         return None
+
+
+def _has_session(crew: Crew, run: str) -> bool:
+    return isinstance(session.look(crew.run_dir(run).path), session.Living | session.Starting)
 
 
 def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from liza.board.lock import Lock
 from liza.programs import rundir
-from liza.programs.rundir import Record
+from liza.programs.processes import identity
+from liza.programs.rundir import Record, Waits
+from liza.programs.session import Living
 from liza.rules.model import Left, State, Status
 from liza.rules.paths import Paths
 from liza.verbs.agents import agents
@@ -100,6 +103,23 @@ def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and
     assert alerts(crew) == [("supervisor_gone", "liza up")]
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert (row(crew), alerts(crew)) == (("WORKING", None), [])
+
+
+def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> None:
+    claim(crew)
+    begun, now = crew.run_dir("coder-1.1"), crew.clock.now()
+    begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
+
+    def waits(until: datetime) -> str:
+        rundir.note_waits(crew.paths, "coder-1", Waits(reason="a limit", until=until))
+        return str(row(crew)[0])
+
+    soon, never = now + timedelta(hours=2), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        assert [waits(until) for until in (soon, never)] == ["WAITING", "WORKING"]
+        living = Living(shim=identity(), child=identity(), time=now)
+        (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
+        assert waits(soon) == "WORKING"
 
 
 def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(
