@@ -20,6 +20,10 @@ def starting(state: State, *agents: str) -> str:
         role, number = _parts(agent)
         counts[role] = max(counts.get(role, 1), number)
     ran = {name: agent.program for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
+    if len(set(ran.values())) > 1:
+        # Nobody knows which of them a role would run that nobody had, and the crew was one without it.
+        had = {_parts(agent)[0] for agent in (*ran, *agents)}
+        counts = {role: count if role in had else 0 for role, count in counts.items()}
     return command(counts, _shortest(ran))
 
 

@@ -28,12 +28,16 @@ def board(**programs: str | None) -> State:
         ({"coder_1": None}, "coder-1", "liza up"),
         ({}, "code-reviewer-2", "liza up --reviewers 2"),
         ({"coder_1": MINE, "coder_2": MINE, "planner_1": MINE}, "coder-2", f"liza up --coders 2 --program '{MINE}'"),
-        ({"coder_1": OTHER, "coder_2": MINE}, "coder-2", f"--program coder-1=codex --program 'coder-2={MINE}'"),
+        (
+            {"coder_1": OTHER, "coder_2": MINE},
+            "coder-2",
+            f"--reviewers 0 --program coder-1=codex --program 'coder-2={MINE}'",
+        ),
         ({"coder_1": OTHER, "coder_2": MINE}, "coder-1", "liza up --program codex"),
         (
             {"planner_1": OTHER, "coder_1": MINE, "coder_2": MINE},
             "coder-2",
-            f"liza up --coders 2 --program planner=codex --program 'coder={MINE}'",
+            f"liza up --coders 2 --reviewers 0 --program planner=codex --program 'coder={MINE}'",
         ),
     ],
 )
