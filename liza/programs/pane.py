@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shlex
+import stat
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +42,28 @@ def session_name(run: str) -> str:
     return run.replace(".", "_")
 
 
+def log_file(run_dir: Path) -> None:
+    """Make the file that a terminal's output goes to. Raises OSError where something else lies there."""
+    # O_NONBLOCK: a pipe would be waited for until somebody reads it.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    handle = os.open(run_dir / "output.log", flags, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "no file", str(run_dir / "output.log"))
+    finally:
+        os.close(handle)
+
+
+def log_words(run: str, run_dir: Path) -> tuple[str, ...]:
+    """The words by which tmux writes down what a pane shows; what did it before ends."""
+    return "pipe-pane", "-t", f"={session_name(run)}:", f"exec cat >> {_of_shell(run_dir / 'output.log')}"
+
+
+def _of_shell(path: Path) -> str:
+    """A path for the shell behind ``pipe-pane``, which fills in #{…} and the signs of strftime before."""
+    return shlex.quote(str(path)).replace("#", "##").replace("%", "%%")
+
+
 class Pane:
     """The terminal of a run. What asks tmux raises Refused where the pane, or the server, is gone or stands still."""
 
@@ -48,6 +73,8 @@ class Pane:
         self.place = place
         self.path = Paths(root).run(run)
         self.target = f"={session_name(run)}:"
+        self.piped = True
+        """Whether what the program showed was being written down, at the last look at its screen."""
 
     @property
     def typing_lock(self) -> Path:
@@ -90,14 +117,15 @@ class Pane:
 
     def screen(self, now: float) -> Screen:
         """All that is to be seen at once; ``now`` is what the steady clock says."""
-        facts = "#{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_width} #{pane_tty}"
+        facts = "#{pane_pipe} #{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_width} #{pane_tty}"
         said = self.ask(
             *("display-message", "-p", "-t", self.target, facts, ";"),
             *("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_readonly} #{client_activity}", ";"),
             *("display-message", "-p", "-t", self.target, _END, ";"),
             *("capture-pane", "-p", "-t", self.target),
         )
-        row, column, mode, width, terminal = said[0].split(" ", 4)
+        pipe, row, column, mode, width, terminal = said[0].split(" ", 5)
+        self.piped = pipe == "1"
         over = said.index(_END)
         living = session.look(self.path)
         alive = isinstance(living, Living) and processes.alive(living.child)
@@ -136,6 +164,11 @@ class Pane:
     def changes(self) -> AbstractContextManager[Callable[[float], None]]:
         """What waits until the program has shown something, so many seconds at the longest."""
         return growth.heard(self.path / "output.log")
+
+    def log(self) -> None:
+        """Write down what it shows from now on. Raises OSError, Refused."""
+        log_file(self.path)
+        self.ask(*log_words(self.run, self.path))
 
     def leave_mode(self) -> None:
         """Back from the history to what the program shows."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import socket
 import subprocess
@@ -23,7 +22,7 @@ import msgspec
 
 from liza import faults
 from liza.programs import aside, processes, rundir, session, sockets
-from liza.programs.pane import Pane, Place, session_name
+from liza.programs.pane import Pane, Place, log_file, log_words, session_name
 from liza.programs.session import Living, NotStarted
 from liza.programs.sockets import Silent
 from liza.rules.errors import LizaError, Missing, Refused
@@ -107,7 +106,7 @@ def _listening(run_dir: Path) -> Iterator[tuple[socket.socket, str]]:
 
 def _open(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
     """The pane of a run, with a shim in it that waits for its launch. Raises OSError, SubprocessError, Refused."""
-    os.close(os.open(run_dir / "output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    log_file(run_dir)
     root, run = run_dir.parents[3], run_dir.name
     left = pane(root, run)
     if left is not None:
@@ -118,7 +117,7 @@ def _open(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
     variables = [word for key in env if key != "PATH" for word in ("-e", f"{key}={env[key]}")]
     words += ["new-session", "-d", "-P", "-F", "#{pid} #{socket_path}", "-s", name, "-x", str(WIDTH), "-y", str(HEIGHT)]
     words += ["-c", "/", *map(_word, variables), "--", *map(_word, session.shim_words(run_dir, address)), ";"]
-    words += ["pipe-pane", "-t", f"={name}:", f"exec cat >> {_of_shell(run_dir / 'output.log')}"]
+    words += log_words(run, run_dir)
     pid, _, path = _first(root, words).partition(" ")
     aside.write(run_dir / PLACE, msgspec.json.encode(Place(socket=path, server=int(pid))) + b"\n")
     return Pane(root, run, Place(socket=path, server=int(pid)))
@@ -152,11 +151,6 @@ def _first(root: Path, words: Sequence[str]) -> str:
 def _word(word: str) -> str:
     """A word of a command of tmux, in which a last semicolon would end the command."""
     return f"{word[:-1]}\\;" if word.endswith(";") else word
-
-
-def _of_shell(path: Path) -> str:
-    """A path for the shell behind ``pipe-pane``, which fills in #{…} and the signs of strftime before."""
-    return shlex.quote(str(path)).replace("#", "##").replace("%", "%%")
 
 
 def _hand_over(line: socket.socket, pane: Pane, lock: int, launch: bytes) -> tuple[str, str]:

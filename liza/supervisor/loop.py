@@ -169,6 +169,8 @@ class Supervisor:
         self._hear_end()
         if self.memory.session is not None:
             self.steps.carrier.listen(self.memory.session.run)
+            if self.memory.session.unlogged:
+                self.steps.log_again(self.memory.session.run)
         self._alarm()
         self._wait(self._record(seconds))
 

@@ -33,6 +33,8 @@ class SessionMemory:
     idle: float | None = None
     """Since when its program waits at its terminal."""
     reminders: int = 0
+    unlogged: bool = False
+    """Whether what its terminal shows is not being written down."""
     told_ready: bool = False
     heard: bool = False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from liza.board import bell, signals
-from liza.programs import inbox, rundir, session
+from liza.programs import inbox, rundir, session, tmux
 from liza.rules import actions, taking, working
 from liza.rules.decide import backoff, holding
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
@@ -237,6 +237,13 @@ class Steps:
                 tx.state = release_review(tx.state, held.task, run, now)
             elif held.task is not None:
                 tx.state = taking.stop(tx.state, held.task, run, now)
+
+    def log_again(self, run: str) -> None:
+        """Write down again what a terminal shows: what did died, or the disk was full. Raises OSError, Refused."""
+        pane = tmux.pane(self.crew.paths.root, run)
+        if pane is not None:
+            pane.log()
+            self.say(f"! what {run} showed was not written down for a while; output.log goes on now")
 
     def settle_job(self) -> None:
         """A child of ours is gone: what it was for goes on, or what kept it from its end is said."""

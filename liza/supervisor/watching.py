@@ -117,6 +117,7 @@ class Watcher:
         if not isinstance(seen.look, session.Living | session.Starting):
             # It ended between the two looks: what that means is one question, and is answered in one place.
             return SessionFacts(run=directory.run, standing=Standing.OVER)
+        known.unlogged = pane is not None and seen.screen is not None and seen.screen.alive and not pane.piped
         stands = readiness.classify(seen)
         said = self._trouble(directory, known)
         return SessionFacts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import shutil
 import signal
 import socket
@@ -321,6 +322,36 @@ def test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away
     assert other.exists()
     assert [tmux.pane(crew.root, run.run) for run in crew.made] == [None] * 4
     own_socket(crew).unlink()
+
+
+def test_a_log_that_ended_while_its_program_goes_on_is_seen_and_goes_on(crew: Crew) -> None:
+    run, pane = crew.start(["sh", "-c", "while read line; do echo heard $line; done"])
+    pane.screen(0.0)
+    assert pane.piped
+    (writer,) = processes.having_open(re.escape(str(run.path / "output.log")))
+    os.kill(writer, signal.SIGKILL)
+    # tmux notices when it has something to write.
+    pane.ask("send-keys", "-t", pane.target, "lost", "Enter")
+    until(lambda: (pane.screen(0.0), not pane.piped)[1], "it is seen")
+    pane.log()
+    pane.log()
+    pane.ask("send-keys", "-t", pane.target, "again", "Enter")
+    until(lambda: "heard again" in run.tail(), "it is written down")
+    pane.screen(0.0)
+    assert pane.piped
+
+
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_a_log_is_laid_into_nothing_but_a_file(crew: Crew, what: str) -> None:
+    run, pane = crew.start(["sleep", "60"])
+    (run.path / "output.log").unlink()
+    if what == "pipe":
+        os.mkfifo(run.path / "output.log")
+    else:
+        (run.path / "output.log").symlink_to(crew.root / "precious")
+    with pytest.raises(OSError, match=r"output\.log"):
+        pane.log()
+    assert not (crew.root / "precious").exists()
 
 
 def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Crew) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from liza.programs import inbox, tmux
+from liza.programs import inbox, processes, tmux
 from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")
@@ -59,6 +62,21 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
 
 
+def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_and_is_not_typed_in_part(
+    crew: Crew,
+) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
+    supervisor.wait_said("coder-1.1 ready after")
+    crew.wait(lambda _: not inbox.pending(crew.paths, "coder-1"), "its first line")
+    crew.liza("note", "--to", "coder-1", "--now", "the fonts are here " * 230)
+    supervisor.wait_said("was not typed: it has 4[0-9]* bytes")
+    (waits,) = inbox.pending(crew.paths, "coder-1")
+    assert (waits.stage, waits.acknowledged) == ("filed", None)
+    assert "the fonts" not in (crew.notes / "typed").read_text()
+    assert supervisor.stop() == 0
+
+
 def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_way_to_it(crew: Crew) -> None:
     crew.add("task-1")
     asks = "printf 'Really delete it? [y/n] '; read answer; echo $answer > $NOTES/answer"
@@ -76,6 +94,21 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     crew.wait_status("task-1", "BLOCKED")
     assert supervisor.stop() == 0
     assert not (crew.paths.run("coder-1.1") / "asks").exists()
+
+
+def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_says_so(crew: Crew) -> None:
+    crew.add("task-1")
+    talks = crew.script("talks", "liza ready\nwhile :; do echo talking; sleep 0.1; done\n")
+    supervisor = crew.agent("coder-1", talks, "--tmux")
+    supervisor.wait_said("coder-1.1 ready after")
+    log = crew.paths.run("coder-1.1") / "output.log"
+    for writer in processes.having_open(re.escape(str(log))):
+        os.kill(writer, signal.SIGKILL)
+    supervisor.wait_said("coder-1.1 showed was not written down for a while")
+    size = log.stat().st_size
+    crew.wait(lambda _: log.stat().st_size > size, "more in the log")
+    assert supervisor.stop() == 0
+    assert crew.living() == []
 
 
 @pytest.mark.campaign
