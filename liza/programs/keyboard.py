@@ -21,6 +21,7 @@ from liza.programs.readiness import STILL
 from liza.programs.screens import Screen
 from liza.programs.witnesses import SILENT, SURE
 
+LINE = 4000  # bytes that a line may have which the kernel edits: it drops what is beyond 4095, and says nothing
 LIMIT = 20.0  # seconds for a program to come so far that one can type into it
 APPEARS = 5.0  # seconds for a pasted text to be seen
 DEAF = 10.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
@@ -41,11 +42,12 @@ class Sent:
 @dataclass(frozen=True)
 class NotSent:
     """It did not, and why, for a person. ``later``: it may go at another time, as things stand. ``tried``: it was
-    typed, or there was no moment for it in all that time."""
+    typed, or there was no moment for it in all that time. ``fits``: it is not too long to be typed at all."""
 
     reason: str
     later: bool = True
     tried: bool = True
+    fits: bool = True
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,10 @@ def typed(text: str, preset: Preset, limit: float = LIMIT, patterns: Sequence[st
     if isinstance(screen, NotSent):
         return screen
     if not screens.stands(screen, preset.ready_prompt, text):
+        if screen.by_line and len(text.encode()) > LINE:
+            return NotSent(
+                f"it has {len(text.encode())} bytes, and a line that the kernel edits {LINE} at most", fits=False
+            )
         screen = yield from _put(screen, text, preset)
         if isinstance(screen, NotSent):
             return screen

@@ -124,7 +124,11 @@ class Carrier:
             self._dead = typed.run if not typed.came.later else None
             return
         if isinstance(typed.came, NotSent):
-            self._keep(message, carried=False)
+            if typed.came.fits:
+                self._keep(message, carried=False)
+            else:
+                # It never will.
+                self._file(message)
             self.say(f"message {message.id} was not typed: {typed.came.reason}")
             return
         self._keep(message, carried=True)

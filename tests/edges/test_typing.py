@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 
 import pytest
 
 from liza.programs import keyboard
 from liza.programs.keyboard import NotSent, Sent
 from tests.conftest import until
-from tests.edges.test_tmux import LINES, Clock, Crew, crew
+from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 
 __all__ = ["crew"]
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
@@ -79,3 +81,36 @@ def test_a_script_that_asks_for_a_line_is_told_although_a_shell_runs_it(crew: Cr
     assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
     until(crew.heard, "it was read")
     assert crew.heard() == ["hello"]
+
+
+def test_a_line_that_is_longer_than_the_kernel_holds_is_not_sent_in_part(crew: Crew) -> None:
+    _, pane = crew.python(f"open({str(crew.told)!r}, 'w').write(input('> ') + '\\n'); input()")
+    found = keyboard.send(pane, "a word of many " * 300, LINES, Clock)
+    assert isinstance(found, NotSent), found
+    assert not found.fits
+    most = "a word or so " * 300
+    assert keyboard.send(pane, most, LINES, Clock) == Sent(1)
+    until(crew.heard, "it was read")
+    assert crew.heard() == [most.strip()]
+
+
+def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_when_it_is_ended(crew: Crew) -> None:
+    # With its cursor where one types.
+    program = PROGRAM.replace('draft[-400:] + "\\r\\n? for shortcuts"', "draft[-400:]")
+    assert program != PROGRAM
+    _, pane = crew.start([sys.executable, "-c", program, str(crew.told), "0", "1", "none"])
+    until(lambda: "❯" in pane.capture(), "it came up")
+    pid, hand = seated(pane.words)
+    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    os.write(hand, b"rm -rf all? NO, WAIT - ")
+    until(lambda: "WAIT" in pane.capture(), "it was typed")
+    until(lambda: (pane.screen(0.0).person or 0.0) > keyboard.PERSON, "the keys have rested")
+    assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
+    assert crew.heard() == []
+    os.write(hand, b"\r")
+    until(crew.heard, "it was sent")
+    assert keyboard.send(pane, "hello", TUI, Clock, limit=3 * keyboard.PERSON) == Sent(1)
+    assert crew.heard() == ["rm -rf all? NO, WAIT - ", "hello"]
+    os.write(hand, b"\x02d")
+    os.waitpid(pid, 0)
+    os.close(hand)

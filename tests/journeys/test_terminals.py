@@ -111,6 +111,25 @@ def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_
     assert crew.living() == []
 
 
+def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_crew_from_going_down(crew: Crew) -> None:
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", crew.script("waits", "liza ready\nsleep 600\n"), "--tmux")
+    supervisor.wait_said("coder-1.1 ready after")
+    pane = tmux.pane(crew.root, "coder-1.1")
+    assert pane is not None
+    os.kill(pane.place.server, signal.SIGSTOP)
+    try:
+        supervisor.wait_said("the tmux server of coder-1.1 stands still")
+        (row,) = crew.json("status")["agents"]
+        assert row["why"] == f"the tmux server of its terminal stands still: kill -CONT {pane.place.server}"
+        crew.liza("down")
+    finally:
+        os.kill(pane.place.server, signal.SIGCONT)
+    supervisor.stop()
+    assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
+    crew.liza("down")
+
+
 @pytest.mark.campaign
 def test_a_program_that_waits_at_its_prompt_and_says_no_word_is_reminded_twice_and_ended_as_one_that_moved_nothing(
     tmp_path: Path,

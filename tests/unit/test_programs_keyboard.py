@@ -263,6 +263,15 @@ def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_mess
     assert isinstance(looked_at(BEGUN, "WAIT -"), Look), "an earlier try behind what a person has begun"
 
 
+def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_program_edits_itself_is() -> None:
+    long = "word " * 900
+    program = Line("> ")
+    found = typed(program, long, PLAIN)
+    assert found == NotSent("it has 4499 bytes, and a line that the kernel edits 4000 at most", fits=False)
+    assert program.got == []
+    assert typed(Tui(), long) == Sent(1)
+
+
 def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_below_is_not_taken_for_one() -> None:
     wrapped = at_cursor("❯ one two three", "four", by_line=False, person=60.0, width=15)
     assert isinstance(looked_at(wrapped), Look)
