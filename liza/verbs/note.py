@@ -10,7 +10,8 @@ from liza.board import bell
 from liza.programs import inbox
 from liza.rules.errors import Refused, UnknownId, Usage
 from liza.rules.model import HumanNote, State, Status
-from liza.rules.paths import agent_id
+from liza.rules.paths import agent_id, run_id
+from liza.verbs import sessions
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -27,9 +28,17 @@ def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
     message = inbox.put(crew.paths, agent, text, by, crew.clock.now(), "urgent")
     said = note(crew, text, to)
     bell.ring(crew.paths, agent)
-    return dataclasses.replace(
-        said, next=f"it waits in the inbox of {agent}", more={**said.more, "message": message.id}
-    )
+    told = f"it waits in the inbox of {agent}; {_comes(crew, agent)}"
+    return dataclasses.replace(said, next=told, more={**said.more, "message": message.id})
+
+
+def _comes(crew: Crew, agent: str) -> str:
+    """How it gets to the agent."""
+    known = crew.board.read().agents.get(agent)
+    run = run_id(agent, known.runs) if known is not None and known.runs else None
+    if run is None or not sessions.living(crew.run_dir(run)):
+        return "no session of it runs, so it comes with the next brief"
+    return f"{run} gets it as soon as it can be told something"
 
 
 def _at_work(state: State, to: str | None) -> str:
