@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from liza import faults
-from liza.programs import aside, processes, rundir, session, sockets
+from liza.programs import aside, processes, rundir, session, sockets, witnesses
 from liza.programs.pane import Pane, Place, log_file, log_words, session_name
 from liza.programs.session import Living, NotStarted
 from liza.programs.sockets import Silent
@@ -190,6 +190,15 @@ def pane(root: Path, run: str) -> Pane | None:
         return None
     found = Pane(root, run, place)
     return found if found.exists() else None
+
+
+def standing_still(root: Path, run: str) -> int | None:
+    """The pid of the server that has the terminal of a run and stands still, so that nobody can look at it; None where
+    none does. Raises LizaError where that cannot be known."""
+    place = rundir.read(Paths(root).run(run) / PLACE, Place)
+    if place is None or not sockets.is_own(root, place.socket) or not sockets.listens(place.socket, place.server):
+        return None
+    return place.server if witnesses.is_stopped(place.server) else None
 
 
 def close(root: Path, run: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import asdict as fields_of
 
 from liza.board import journal, signals
-from liza.programs import rundir, session, trouble
+from liza.programs import rundir, session, tmux, trouble
 from liza.programs.wording import line
 from liza.rules import alarms, choose, planning
 from liza.rules.alarms import Alarm, Repository, Seen
@@ -137,7 +137,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     if left is not None or not crew.supervised(name):
         shown, why = _why_offline(crew, state, name, left)
     elif holds:
-        shown, why = agent.status, _asks(crew, name, agent)
+        shown, why = agent.status, _asks(crew, name, agent) or _stands_still(crew, name, agent)
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
@@ -163,6 +163,15 @@ def _asks(crew: Crew, name: str, agent: Agent) -> str | None:
     except LizaError:
         return None
     return None if question is None else f"its program shows {redacted(line(question, 160))}: liza attach {name}"
+
+
+def _stands_still(crew: Crew, name: str, agent: Agent) -> str | None:
+    """Why its supervisor gets nowhere with its terminal; nothing where that cannot be known."""
+    try:
+        server = tmux.standing_still(crew.paths.root, run_id(name, agent.runs)) if agent.runs else None
+    except LizaError:
+        return None
+    return None if server is None else f"the tmux server of its terminal stands still: kill -CONT {server}"
 
 
 def _waits(crew: Crew, name: str, agent: Agent) -> rundir.Waits | None:

@@ -290,8 +290,10 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
         until(lambda: witnesses.is_stopped(pane.place.server), "it stands still")
         with pytest.raises(Refused, match="stands still"):
             pane.capture()
+        assert tmux.standing_still(crew.root, "coder-1.1") == pane.place.server
     finally:
         os.kill(pane.place.server, signal.SIGCONT)
+    until(lambda: tmux.standing_still(crew.root, "coder-1.1") is None, "it goes on")
 
 
 def planted(crew: Crew, name: str, socket_path: Path, server: int) -> None:

@@ -126,8 +126,9 @@ def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_cr
     finally:
         os.kill(pane.place.server, signal.SIGCONT)
     supervisor.stop()
-    assert (crew.status("task-1"), crew.living()) == ("CLAIMED", [])
     crew.liza("down")
+    crew.wait(lambda _: not crew.living(), "the end of the tmux server")
+    assert crew.status("task-1") == "CLAIMED"
 
 
 @pytest.mark.campaign
