@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from liza.rules.errors import Usage
-from liza.rules.model import FINAL, Agent, State, Status, Task, Violation
+from liza.rules.model import FINAL, Agent, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, agent_id, role_of, task_id
 
 S = Status
@@ -29,6 +29,7 @@ def check(state: State) -> tuple[Violation, ...]:
     found: list[Violation] = [
         *of_entry("goal", "goal", state.goal, state),
         *of_entry("sprint", "sprint", state.sprint, state),
+        *of_entry("config", "config", state.config, state),
     ]
     for task in state.tasks:
         found += of_entry("tasks", task.id, task, state)
@@ -160,12 +161,21 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
     return rule
 
 
+def _config(key: str, config: Config) -> Iterator[Violation]:
+    for name in config.budget.__struct_fields__:
+        limit = getattr(config.budget, name)
+        # In this way round, for what is no number (nan) is no limit either.
+        if limit is not None and not limit > 0:
+            yield Violation(entry=key, field=f"budget.{name}", found=str(limit), wanted="more than 0, or no such line")
+
+
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
     "tasks": _task,
     "agents": _agent,
     "goal": _one_of("status", GOAL_STATUSES),
     "sprint": _one_of("status", SPRINT_STATUSES),
     "circuit_breaker": _one_of("status", ("OK", "TRIGGERED")),
+    "config": _config,
 }
 
 

@@ -18,7 +18,7 @@ from liza.repo.pins import Pins
 from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
 from liza.repo.worktrees import Worktrees
-from liza.rules.errors import LockTimeout, Missing, Refused
+from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths
 from liza.verbs import commands, detect, ground, tampering
@@ -48,7 +48,12 @@ class InitOptions:
 
 
 def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
-    """Goal, branch, baseline, board. ``say`` hears each fact as it is known. Raises Missing, Refused, GitFailed."""
+    """Goal, branch, baseline, board. ``say`` hears each fact as it is known.
+
+    Raises Missing, Refused, GitFailed, Usage.
+    """
+    if options.budget is not None and not options.budget > 0:
+        raise Usage(f"a budget of {options.budget:g} dollars allows nothing", "liza init --help")
     found = fit(directory)
     crew = Crew(Paths(found.root), SystemClock())
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import pytest
 
 from liza.programs import processes
 from liza.repo.flock import locked
-from liza.rules.errors import Refused
+from liza.rules.errors import Refused, Usage
 from liza.verbs.commands import MARK
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git
@@ -40,6 +40,16 @@ def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the
     assert processes.with_run(MARK, repo) == ()
     assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
     assert not (repo / ".liza" / "init").exists()
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, float("nan")])
+def test_an_init_with_a_budget_that_allows_nothing_is_refused_before_anything_is_made(
+    repo: Path, budget: float
+) -> None:
+    with pytest.raises(Usage, match="allows nothing"):
+        init(repo, InitOptions(goal="g", no_test=True, budget=budget))
+    assert not (repo / ".liza").exists()
+    assert git(repo, "branch", "--list", "integration") == ""
 
 
 def test_a_board_deleted_later_is_not_taken_for_an_init_that_was_killed(repo: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import invariants
-from liza.rules.model import Agent, Goal, Merging, State, Status
+from liza.rules.model import Agent, Budget, Config, Goal, Merging, State, Status
 from liza.rules.transitions import ARROWS, Said, allowed, judge, move
 from tests.unit.boards import BASE, NOW, agents, board, claimed, task, under_review
 
@@ -15,6 +15,10 @@ S = Status
 
 def _one(**fields: Any) -> State:
     return board(task(**fields), agents=agents("coder-1", runs=9))
+
+
+def _limited(**limits: Any) -> State:
+    return replace(board(), config=Config(budget=Budget(**limits)))
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,9 @@ def _one(**fields: Any) -> State:
         (_one(run="coder-1.10"), "task-1", "run"),
         (_one(run="coder-7.1"), "task-1", "run"),
         (board(task(), task()), "task-1", "id"),
+        (_limited(money_per_sprint=-1.0), "config", "budget.money_per_sprint"),
+        (_limited(tokens_per_task=0), "config", "budget.tokens_per_task"),
+        (_limited(money_per_task=float("nan")), "config", "budget.money_per_task"),
         (board(agents={"boss": Agent(role="coder", status="IDLE")}), "boss", "id"),
         (board(agents={"coder-1": Agent(role="planner", status="IDLE")}), "coder-1", "role"),
         (board(agents={"coder-1": Agent(role="coder", status="HAPPY")}), "coder-1", "status"),
