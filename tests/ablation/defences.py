@@ -21,6 +21,7 @@ FILTER = "tests/edges/test_repo_brief_filter.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
+TYPING = "tests/unit/test_programs_keyboard.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -279,6 +280,24 @@ TABLE: dict[str, Defence] = {
         "what a file of a run calls its terminal takes no file of anybody away",
         {"liza.programs.sockets:is_own": gives(True)},
         ("tests/edges/test_tmux.py::test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away",),
+    ),
+    "no shell": Defence(
+        "what is typed for an agent is carried out by no shell",
+        {"liza.programs.shells:is_shell": gives(False)},
+        ("tests/edges/test_tmux.py::test_a_shell_is_never_typed_into",),
+    ),
+    "no answer": Defence(
+        "a line at the cursor that asks a person gets no message for an answer",
+        {"liza.programs.questions:asks": gives(False), "liza.programs.questions:is_marked": gives(False)},
+        (
+            f"{TYPING}test_a_question_that_is_wrapped_is_read_as_one_line",
+            f"{TYPING}test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer",
+        ),
+    ),
+    "half lines": Defence(
+        "what a person has begun is not sent along with a message",
+        {"liza.programs.screens:begun": gives(False)},
+        (f"{TYPING}test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
