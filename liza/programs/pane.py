@@ -88,9 +88,10 @@ class Pane:
 
     def exists(self) -> bool:
         """Whether the server that it was opened in still has it."""
-        if not sockets.listens(self.place.socket, self.place.server):
+        try:
+            return not self._said("has-session", "-t", self.target.rstrip(":")).returncode
+        except sockets.Gone:
             return False
-        return not self._said("has-session", "-t", self.target.rstrip(":")).returncode
 
     def is_alive(self) -> bool:
         """Whether the program in it lives."""
@@ -218,11 +219,11 @@ class Pane:
         return done.stdout
 
     def _said(self, *words: str) -> Call:
+        if not sockets.listens(self.place.socket, self.place.server):
+            raise sockets.Gone(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
         if witnesses.is_stopped(self.place.server):
             # It would be waited for as long as one that hears and says nothing.
             raise sockets.Silent(f"the tmux server of {self.run} stands still", f"kill -CONT {self.place.server}")
-        if not sockets.listens(self.place.socket, self.place.server):
-            raise Refused(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
         # Here, for it takes longer to load than most commands take in all.
         from liza.programs import asking
 

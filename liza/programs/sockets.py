@@ -22,6 +22,10 @@ class Silent(Refused):
     """A server takes questions and answers none. Exit code 1."""
 
 
+class Gone(Refused):
+    """The server is not there any more. Exit code 1."""
+
+
 def server_name(root: Path) -> str:
     """The name of the crew's own server, for ``tmux -L``."""
     return f"liza-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
