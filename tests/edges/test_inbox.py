@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from liza.programs import inbox
 from liza.rules.delivering import Stage
-from liza.rules.errors import Usage
+from liza.rules.errors import LizaError, Usage
+from liza.rules.model import Agent
 from liza.rules.paths import Paths
 from liza.verbs.crew import Crew
+from liza.verbs.note import note_now
 from liza.verbs.spent import deliveries
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -133,3 +135,21 @@ def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messag
     os.mkfifo(place / "z.json")
     assert inbox.pending(paths, "coder-1") == (good,)
     assert "is no file" in str(inbox.unreadable(paths, "coder-1")[0])
+
+
+def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_path: Path, clock: FakeClock) -> None:
+    crew = Crew(Paths(tmp_path), clock)
+    crew.board.create(FIRST)
+    with crew.change("coder-1", "start") as tx:
+        tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="IDLE"))
+    place = crew.paths.runs / "coder-1" / "inbox"
+    place.parent.mkdir(parents=True)
+    place.write_text("in the way")
+    with pytest.raises((OSError, LizaError)):
+        note_now(crew, "now", "coder-1")
+    assert crew.board.read().human_notes == ()
+    place.unlink()
+    said = note_now(crew, "now", "coder-1")
+    assert [one.text for one in inbox.pending(crew.paths, "coder-1")] == ["now"]
+    assert [one.message for one in crew.board.read().human_notes] == ["now"]
+    assert "no session of it runs" in (said.next or "")
