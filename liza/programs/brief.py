@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from liza.programs import assignment
 from liza.programs.context import Context, sprint_state
-from liza.programs.instructions import Written, take_away, write
+from liza.programs.instructions import Written, laid, take_away, write
 from liza.programs.wording import BEGIN, END, line, lines
 from liza.rules.paths import branch_of
 
@@ -16,6 +16,8 @@ __all__ = [
     "Written",
     "coder_brief",
     "compose",
+    "laid",
+    "laid",
     "planner_brief",
     "reviewer_brief",
     "take_away",

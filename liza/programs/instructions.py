@@ -79,6 +79,17 @@ def take_away(worktree: Path, run_dir: RunDir) -> str | None:
     return noted.file
 
 
+def laid(worktree: Path, run_dir: RunDir) -> str | None:
+    """The file of the worktree that this run's block was written into, whether it is still there or not; None where
+    none was, or where that is no file now."""
+    noted = run_dir.brief_file()
+    try:
+        there = noted is not None and _target(worktree.resolve(), noted.file).is_file()
+    except _Unsuitable:
+        return None
+    return noted.file if noted is not None and there else None
+
+
 def _target(worktree: Path, name: str) -> Path:
     """The file that ``name`` leads to. Raises _Unsuitable unless it is, or may become, a plain file of the worktree."""
     path = worktree / name

@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -126,23 +126,29 @@ def with_run(run: str, root: Path) -> tuple[int, ...]:
 
     Programs put their tools into sessions and groups of their own; the environment is what those inherit.
     """
+    return tuple(each_of_run(run, root))
+
+
+def each_of_run(run: str, root: Path) -> Iterator[int]:
+    """As ``with_run``, each as it is found, and those that were born last first."""
     return _with(f"LIZA_RUN={run}", f"LIZA_ROOT={root}")
 
 
-def of_agent(agent: str, root: Path) -> tuple[int, ...]:
-    """As ``with_run``, for all runs of an agent of this crew."""
+def each_of_agent(agent: str, root: Path) -> Iterator[int]:
+    """As ``each_of_run``, for all runs of an agent of this crew."""
     return _with(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
 
 
-def _with(*variables: str) -> tuple[int, ...]:
+def _with(*variables: str) -> Iterator[int]:
     wanted = set(map(os.fsencode, variables))
-    found = []
-    for pid in _pids():
+    # A family that keeps forking goes on in its youngest, which must not be looked at last.
+    for pid in sorted(_pids(), reverse=True):
+        shown = b""
         # A process of another user, or one that went meanwhile, is not of this run as far as can be seen.
         with suppress(OSError):
-            if wanted <= set(_environment(pid).split(b"\0")):
-                found.append(pid)
-    return tuple(found)
+            shown = _environment(pid)
+        if wanted <= set(shown.split(b"\0")):
+            yield pid
 
 
 def _environment(pid: int) -> bytes:
@@ -213,22 +219,24 @@ def _pids() -> tuple[int, ...]:
 
 def kill_run(run: str, root: Path, limit: float = 5.0) -> tuple[int, ...]:
     """KILL every process of the run until none is found; the pids that were still there after ``limit`` seconds."""
-    return kill_all(lambda: with_run(run, root), limit)
+    return kill_all(lambda: each_of_run(run, root), limit)
 
 
 def kill_all(find: Callable[[], Iterable[int]], limit: float = 5.0) -> tuple[int, ...]:
-    """KILL what ``find`` finds, again and again, for it may fork meanwhile; what is left after ``limit`` seconds."""
+    """KILL what ``find`` finds as it finds it, again and again, for it may fork meanwhile; what is left after ``limit``
+    seconds."""
     end = time.monotonic() + limit
     while True:
-        found = tuple(find())
-        if not found or time.monotonic() >= end:
-            return found
-        handles = [handle for handle in map(_kill, found) if handle is not None]
+        late = time.monotonic() >= end
+        killed = [(pid, _kill(pid)) for pid in find()]
+        handles = [handle for _, handle in killed if handle is not None]
         try:
             _await_all(handles, _ROUND)
         finally:
             for handle in handles:
                 os.close(handle)
+        if not killed or late:
+            return tuple(pid for pid, _ in killed)
 
 
 def _kill(pid: int) -> int | None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -249,7 +250,7 @@ def _end_all(found: Look, run: str, root: Path) -> tuple[int, ...]:
                 os.killpg(found.child.pid, signal.SIGKILL)
         return ()
     shim = found.shim if isinstance(found, Living) else None
-    return processes.kill_all(lambda: {*processes.with_run(run, root), *(processes.below(shim) if shim else ())})
+    return processes.kill_all(lambda: chain(processes.each_of_run(run, root), processes.below(shim) if shim else ()))
 
 
 def _still(process: Identity) -> tuple[int, ...]:

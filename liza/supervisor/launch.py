@@ -91,11 +91,11 @@ class Launcher:
 
     def _end_what_lives(self, agent: str) -> None:
         """An agent has one session. One whose directory somebody took away is seen by nobody else. Raises Refused."""
-        strays = processes.of_agent(agent, self.crew.paths.root)
+        strays = tuple(processes.each_of_agent(agent, self.crew.paths.root))
         if not strays:
             return
         self.say(f"ending what a session of {agent} left that nobody knew of: {', '.join(map(str, strays))}")
-        if left := processes.kill_all(lambda: processes.of_agent(agent, self.crew.paths.root)):
+        if left := processes.kill_all(lambda: processes.each_of_agent(agent, self.crew.paths.root)):
             pids = ",".join(map(str, left))
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 

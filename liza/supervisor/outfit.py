@@ -123,11 +123,11 @@ def strip(crew: Crew, record: Record) -> None:
     if record.worktree:
         # By its name: the record is where an agent could write another place.
         place, directory = crew.paths.slot(Path(record.worktree).name), crew.run_dir(record.run)
-        taken = [*hooks.take_away(place, directory)]
-        file = brief.take_away(place, directory)
-        taken += [file] if file is not None else []
+        hooks.take_away(place, directory)
+        brief.take_away(place, directory)
         if crew.worktrees.stands(place.name):
-            for name in taken:
+            # Whoever took it away may have died before git saw it.
+            for name in {*hooks.laid(directory), *filter(None, [brief.laid(place, directory)])}:
                 brief_filter.settle_index(crew.worktrees.slot_git(place.name), name)
     brief_filter.unbind(crew.git, record.run)
     brief_filter.unhide(crew.git, record.run)

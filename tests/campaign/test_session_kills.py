@@ -168,7 +168,7 @@ def _lives(tmp_path: Path, tracked: bool) -> Lives:
 
 BEGIN, END = "claim.confirmed#1", "renamed.settled#1"
 OF_THE_BOARD = ("log.yaml", "seal", "spool", "next", "state.yaml", "base", "alerts")
-SHORT = ("renamed.brief#1", "settle.brief-gone#1")
+SHORT = ("renamed.brief#2", "settle.brief-gone#1")
 
 
 def _of_a_session(points: list[str]) -> list[str]:

@@ -575,7 +575,7 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
         both.poll()
     """)
     until(lambda: said_by_kernel(run) == 0.6, "it waits for both")
-    os.utime(run.output)
+    os.utime(run.output, (time.time() + 60, time.time() + 60))
     assert look(run, LINES, pane) == Starting("no sign of readiness yet")
     os.utime(run.output, (time.time() - 60, time.time() - 60))
     assert look(run, LINES, pane) == Ready("waits for input (process, silence, 90%)")
