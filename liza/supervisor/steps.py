@@ -109,8 +109,8 @@ class Steps:
         elif isinstance(started, session.NotStarted):
             self.say(f"{run} did not start: {started.reason}")
             if isinstance(session.look(self.crew.run_dir(run).path), session.Never):
-                # No end will come that could be counted.
-                self._crash(run, started.reason)
+                # No end will come that could be counted. What was never started says nothing about the task.
+                self._count_crash()
         else:
             self.memory.own = run
 
@@ -206,8 +206,7 @@ class Steps:
 
     def _crash(self, run: str, why: str) -> None:
         """A session that could not even be prepared."""
-        self.memory.crashed(self.crew.clock.monotonic())
-        self._rest()
+        self._count_crash()
         self.say(f"{run} crashed before it began: {why}")
         held = holding(self.crew.board.read(), self.agent)
         if held is not None and held.kind == "work" and held.task is not None:
@@ -216,6 +215,11 @@ class Steps:
                 tx.state = working.session_over(
                     tx.state, held.task, held.run, event="crash", detail=why, moved=False, now=now
                 )
+
+    def _count_crash(self) -> None:
+        """One more against this supervisor, and a rest before the next."""
+        self.memory.crashed(self.crew.clock.monotonic())
+        self._rest()
 
     def _renew(self, run: str) -> None:
         with self.crew.board.renewal(self.agent) as tx:

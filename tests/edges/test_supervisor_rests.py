@@ -75,7 +75,7 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
     assert made.memory.unusable == "claude is not installed (next: npm install -g claude)"
 
 
-def test_a_session_that_did_not_start_and_left_no_end_is_a_crash_with_its_reason_and_is_not_tried_again_at_once(
+def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_task_and_is_not_tried_again_at_once(
     made: Steps,
 ) -> None:
     said: list[str] = []
@@ -84,4 +84,4 @@ def test_a_session_that_did_not_start_and_left_no_end_is_a_crash_with_its_reason
     made.carry_out(actions.StartSession(RUN))
     assert len(made.memory.crashes) == 1
     assert made.memory.rest_until > made.crew.clock.monotonic()
-    assert said[-1].endswith("crashed before it began: tmux is not installed")
+    assert said == [f"{RUN} did not start: tmux is not installed"]
