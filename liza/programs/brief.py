@@ -17,7 +17,6 @@ __all__ = [
     "coder_brief",
     "compose",
     "laid",
-    "laid",
     "planner_brief",
     "reviewer_brief",
     "take_away",
