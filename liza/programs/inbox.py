@@ -83,6 +83,11 @@ def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: st
             (place / f"{message.id}.json").unlink(missing_ok=True)
 
 
+def remove(paths: Paths, agent: str, message: str) -> None:
+    """Take a message out of the inbox, as if it had never been put there. Raises OSError."""
+    (_place(paths, agent) / f"{message}.json").unlink(missing_ok=True)
+
+
 def withdraw(paths: Paths, agent: str, sender: str) -> None:
     """Take back what this sender meant for a session that is over; what was tried is kept for the count of that.
     Raises OSError, LizaError."""

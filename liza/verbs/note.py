@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -18,8 +16,6 @@ from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 
-T = TypeVar("T")
-
 
 def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
     """As ``note``, and brought into the session of whoever it is for, at the next moment that it can take it.
@@ -28,9 +24,13 @@ def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
     """
     by = human_or(crew, planner=False)
     agent = _at_work(crew.board.read(), to)
-    said, message = _noted(
-        crew, by, text, to, lambda: inbox.put(crew.paths, agent, text, by, crew.clock.now(), "urgent")
-    )
+    # Outside of the board's transaction: an inbox has a lock of its own, and its agent can hold that.
+    message = inbox.put(crew.paths, agent, text, by, crew.clock.now(), "urgent")
+    try:
+        said = note(crew, text, to)
+    except BaseException:
+        inbox.remove(crew.paths, agent, message.id)
+        raise
     bell.ring(crew.paths, agent)
     told = f"it waits in the inbox of {agent}; {_comes(crew, agent)}"
     return dataclasses.replace(said, next=told, more={**said.more, "message": message.id})
@@ -60,22 +60,15 @@ def _at_work(state: State, to: str | None) -> str:
 
 def note(crew: Crew, text: str, to: str | None = None) -> Answer:
     """Write a note onto the board, for an agent, a task, or everyone. Raises UnknownId, Usage, Refused."""
-    said, _ = _noted(crew, human_or(crew, planner=False), text, to, lambda: None)
-    return said
-
-
-def _noted(crew: Crew, by: str, text: str, to: str | None, beside: Callable[[], T]) -> tuple[Answer, T]:
-    """The note on the board, and what is done ``beside`` it: where that fails, or the board is not to be had, neither
-    is."""
+    by = human_or(crew, planner=False)
     if not text.strip():
         raise Usage("a note needs words", 'liza note --to coder-1 "…"')
     with crew.change(by, "note") as tx:
         whom = _recipient(tx.state, to)
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=whom)
         tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, entry))
-        done = beside()
     task = whom if whom is not None and tx.state.task(whom) else None
-    return answer(tx.before, tx.state, task, "it stands in the next brief", to=whom), done
+    return answer(tx.before, tx.state, task, "it stands in the next brief", to=whom)
 
 
 def _recipient(state: State, to: str | None) -> str | None:

@@ -20,6 +20,7 @@ from liza.rules.paths import Paths
 from liza.verbs.crew import Crew
 from liza.verbs.note import note_now
 from liza.verbs.spent import deliveries
+from tests.campaign import forks
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 
@@ -149,6 +150,14 @@ def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_p
         note_now(crew, "now", "coder-1")
     assert crew.board.read().human_notes == ()
     place.unlink()
+    forks.arm("synced.next:full")
+    try:
+        with pytest.raises((OSError, LizaError)):
+            note_now(crew, "now", "coder-1")
+    finally:
+        forks.arm()
+    assert inbox.pending(crew.paths, "coder-1") == ()
+    assert crew.board.read().human_notes == ()
     said = note_now(crew, "now", "coder-1")
     assert [one.text for one in inbox.pending(crew.paths, "coder-1")] == ["now"]
     assert [one.message for one in crew.board.read().human_notes] == ["now"]
