@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.programs import aside, rundir, session
+from liza.programs import aside, rundir
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.paths import agent_id, agent_of
 from liza.rules.secrets import redacted, whole
+from liza.verbs import sessions
 from liza.verbs.crew import Crew
 
 LONGEST_WAIT = 30.0  # seconds: a look in between, should an event have been lost
@@ -57,7 +58,7 @@ def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
         with events.watch(crew.paths, (path.parent,)) as watch:
             watch.put_into(heard)
             while (newer := newest_run(crew, agent_of(run))) == run:
-                over = bool(held) and _is_over(crew, run)
+                over = bool(held) and sessions.over(crew.run_dir(run))
                 more, place = _more(path, place)
                 held += more
                 end = len(held) if over and not more else _whole(held)
@@ -78,11 +79,6 @@ def _whole(data: bytes) -> int:
 
 def _shown(data: bytes) -> str:
     return redacted(data.decode("utf-8", "replace"))
-
-
-def _is_over(crew: Crew, run: str) -> bool:
-    """Whether nobody writes into the run's output any more."""
-    return not isinstance(session.look(crew.run_dir(run).path), session.Living | session.Starting)
 
 
 def _more(path: Path, place: int) -> tuple[bytes, int]:
