@@ -28,7 +28,7 @@ def test_a_session_that_hides_from_its_supervisor_has_no_second_one_beside_it(cr
         f"""
         run="$LIZA_ROOT/.liza/run/$LIZA_AGENT_ID/$LIZA_AGENT_ID"
         mkdir $NOTES/once 2> /dev/null && {{ {HIDES[hides]}; }}
-        pgrep -fc '^/bin/sh .*/[h]ides$' > $NOTES/living.$$
+        pgrep -fc '^/bin/sh {crew.notes.parent}/[h]ides$' > $NOTES/living.$$
         echo begun > $NOTES/begun
         cat $NOTES/go
         liza block 'no more' --ask 'what then?'
