@@ -34,6 +34,10 @@ def init(
     permissions: Annotated[str | None, typer.Option("--permissions", help="confined, or bypass.")] = None,
     program: Program = None,
     integration_branch: Annotated[str, typer.Option("--integration-branch", help="Where merges go.")] = "integration",
+    worktrees: Annotated[
+        Path | None,
+        typer.Option("--worktrees", metavar="DIR", help="Where agents' worktrees lie; default: beside the repository."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make this repository ready for a crew: goal, integration branch, baseline, board.
@@ -56,6 +60,7 @@ def init(
         permissions=permissions or _consent(program, as_json),
         program=program,
         integration_branch=integration_branch,
+        worktrees=worktrees,
     )
     said = verb(Path.cwd(), options, _quiet if as_json else _fact)
     if as_json:

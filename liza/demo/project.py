@@ -47,7 +47,10 @@ class PricesTest(unittest.TestCase):
 def place(directory: Path | None) -> Path:
     """An empty directory: the one that was asked for, else a new one under the temp directory. Raises Usage."""
     if directory is None:
-        return Path(tempfile.mkdtemp(prefix="liza-demo-")).resolve()
+        # The worktrees lie beside the project.
+        root = Path(tempfile.mkdtemp(prefix="liza-demo-")).resolve() / "shop"
+        root.mkdir()
+        return root
     root = directory.expanduser().resolve()
     try:
         root.mkdir(parents=True, exist_ok=True)

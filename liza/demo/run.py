@@ -23,9 +23,8 @@ from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.narrate import news
-from liza.rules.paths import Paths
 from liza.verbs.caller import person
-from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.crew import Crew, crew_at
 from liza.verbs.liza_path import liza_path
 
 BOUND = 120.0
@@ -49,7 +48,7 @@ def demo(directory: Path | None) -> int:
     _line("project", f"a small shop in {root}")
     project.make(root)
     _init(root, env)
-    crew = Crew(Paths(root), SystemClock())
+    crew = crew_at(root)
     _be_quick(crew)
     with _interrupted_by_signals():
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -14,6 +15,7 @@ from liza import faults
 from liza.repo import plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
+from liza.rules.paths import Paths
 
 _OWNER = "liza"
 _HOME = "../.."
@@ -46,14 +48,14 @@ def admin_of(slot: Path, common: Path) -> Path | None:
     places = common / "worktrees"
     first = places / slot.name
     others = sorted(places.iterdir()) if places.is_dir() else []
-    return next((place for place in (first, *others) if _points_to(place) == wanted), None)
+    return next((place for place in (first, *others) if points_to(place) == wanted), None)
 
 
 def refuse_links(slot: Path) -> None:
     """Raises GitFailed where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
     for place in (slot.parent.parent, slot.parent, slot):
         if place.is_symlink():
-            raise GitFailed(f"{place} is a link, and work trees are made in the repository itself", f"rm {place}")
+            raise GitFailed(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
 
 
 def half_made(admin: Path) -> bool:
@@ -104,7 +106,7 @@ def below(place: Path, common: Path) -> dict[str, Path]:
     """The git directories of all work trees directly below ``place``, there or not, by the name of the slot."""
     real = place.resolve()
     admins = common / "worktrees"
-    found = ((_points_to(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
+    found = ((points_to(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
     return {path.parent.name: admin for path, admin in found if path is not None and path.parent.parent == real}
 
 
@@ -122,13 +124,14 @@ def remove_half_made(git: Git, slot: Path, admin: Path) -> None:
             shutil.rmtree(left)
 
 
-def link(place: Path, slot: str) -> None:
-    """``.worktrees/<task>``, for people: always there or absent, never half. Raises GitFailed, OSError."""
-    target = f".slots/{slot}"
+def link(paths: Paths, task: str, slot: str) -> None:
+    """Make ``.worktrees/<task>``, for people: always there or absent, never half. Raises GitFailed, OSError."""
+    place, target = paths.link(task), paths.leads_to(slot)
     if place.is_symlink() and str(place.readlink()) == target:
         return
     if place.exists() and not place.is_symlink():
         raise GitFailed(f"{place} is in the way of a link to the slot", f"mv {place} {place}.saved")
+    paths.worktrees.mkdir(exist_ok=True)
     aside = place.with_name(f".{place.name}.{os.getpid()}")
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)
@@ -137,28 +140,43 @@ def link(place: Path, slot: str) -> None:
     faults.point("renamed", "link")
 
 
-def unlink(place: Path, slot: str) -> None:
-    """Take the link away if it leads to ``slot``. Raises OSError."""
-    if place.is_symlink() and str(place.readlink()) == f".slots/{slot}":
+def unlink(paths: Paths, task: str, slot: str) -> None:
+    """Remove the link of a task if it leads to ``slot``. Raises OSError."""
+    place = paths.link(task)
+    if place.is_symlink() and str(place.readlink()) == paths.leads_to(slot):
         place.unlink()
 
 
-def links(worktrees: Path) -> tuple[tuple[Path, str], ...]:
+def links(paths: Paths) -> tuple[tuple[Path, str], ...]:
     """The links to slots, each with the slot that it leads to. Raises OSError."""
-    found = [entry for entry in worktrees.iterdir() if entry.is_symlink()] if worktrees.is_dir() else []
-    led = [(entry, str(entry.readlink())) for entry in found if not entry.name.startswith(".")]
-    return tuple((entry, to.removeprefix(".slots/")) for entry, to in led if to.startswith(".slots/"))
+    return tuple((entry, slot) for entry, slot in _links(paths) if not entry.name.startswith("."))
 
 
-def leave(worktrees: Path, place: Path) -> None:
-    """Take away the links to slots, and the directories that held them if nothing else lies there. Raises OSError."""
-    for found in worktrees.iterdir() if worktrees.is_dir() else ():
-        if found.is_symlink() and str(found.readlink()).startswith(".slots/"):
-            found.unlink()
-    for directory in (place, worktrees):
-        # Whatever else lies there is not ours to remove.
+def leave(paths: Paths) -> None:
+    """Remove the links to slots, and ``.worktrees`` if nothing else is in it. Raises OSError."""
+    for entry, _ in _links(paths):
+        entry.unlink()
+    # Whatever else is there is not ours to remove.
+    for directory in (paths.worktrees / ".slots", paths.worktrees):
         with suppress(OSError):
             directory.rmdir()
+
+
+def relink(paths: Paths, olds: set[Path]) -> None:
+    """Turn the links that lead to slots in one of ``olds`` to the slots of the same name here. Raises OSError."""
+    for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
+        target = entry.readlink() if entry.is_symlink() else None
+        if target is not None and target.parent in olds and not entry.name.startswith("."):
+            link(paths, entry.name, target.name)
+
+
+def _links(paths: Paths) -> Iterator[tuple[Path, str]]:
+    places = {os.path.dirname(paths.leads_to("x")), ".slots"}  # noqa: PTH120 the text of a link, which may be relative
+    for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
+        if entry.is_symlink():
+            place, _, slot = str(entry.readlink()).rpartition("/")
+            if place in places:
+                yield entry, slot
 
 
 def read_owner(admin: Path) -> Owner | None:
@@ -169,6 +187,11 @@ def read_owner(admin: Path) -> Owner | None:
         return None
     except (OSError, ValueError, TypeError, RecursionError, GitFailed) as error:
         raise GitFailed(f"{admin / _OWNER} cannot be read: {error}", "liza doctor --fix") from error
+
+
+def has_owner(admin: Path) -> bool:
+    """Whether the record is of a slot that somebody has: no other worktree has such a file."""
+    return os.path.lexists(admin / _OWNER)
 
 
 def known_owner(admin: Path) -> Owner | None:
@@ -248,7 +271,8 @@ def _owner(words: object) -> Owner:
     )
 
 
-def _points_to(admin: Path) -> Path | None:
+def points_to(admin: Path) -> Path | None:
+    """The ``.git`` of the worktree that a record leads to, there or not; None if the record has no path."""
     try:
         text = (admin / "gitdir").read_text().removesuffix("\n")
     except (FileNotFoundError, NotADirectoryError):

@@ -58,7 +58,7 @@ def asides(paths: Paths, git: Git) -> tuple[str, ...]:
 
 
 def _places(paths: Paths, git: Git) -> tuple[Path, Path]:
-    return paths.slot("x").parent, git_dirs(git)[1]
+    return paths.slots, git_dirs(git)[1]
 
 
 def _entries(place: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from liza.repo import reset, slots
+from liza.repo import places, reset, slots
 from liza.repo.flock import locked
 from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
@@ -63,7 +63,7 @@ class Worktrees:
                 slots.lead_back(path, slots.record_anew(path, self._common, commit))
                 self.slot_git(slot).out("read-tree", "HEAD")
                 return
-            path.parent.mkdir(parents=True, exist_ok=True)
+            places.have(self.paths)
             # Whoever dies, the lock lasts as long as this git: nobody removes what it is still writing.
             git = self.git.holding(held).within(1800)
             git.out("worktree", "add", "--force", "--force", "--quiet", "--detach", str(path), commit)
@@ -113,9 +113,9 @@ class Worktrees:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
             if owner.before is not None and owner.before.task != task:
-                slots.unlink(self.paths.link(owner.before.task), slot)
+                slots.unlink(self.paths, owner.before.task, slot)
             slots.write_owner(admin, replace(owner, done=True, before=None))
-        slots.link(self.paths.link(task), slot)
+        slots.link(self.paths, task, slot)
 
     def finished(self, slot: str, task: str, run: str) -> bool:
         """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
@@ -164,7 +164,7 @@ class Worktrees:
 
         Nothing happens where the slot belongs to another task or is gone; repeatable. Raises GitFailed.
         """
-        slots.unlink(self.paths.link(task), slot)
+        slots.unlink(self.paths, task, slot)
         with self._alone(slot):
             admin = self._admin(slot)
             owner = slots.known_owner(admin) if admin is not None else None
@@ -261,7 +261,8 @@ class Worktrees:
                     slots.remove_half_made(self.git, path, admin)
                 else:
                     self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
-        slots.leave(self.paths.worktrees, self._place)
+        slots.leave(self.paths)
+        places.remove(self.paths)
         return tuple(saved)
 
     def slot_git(self, slot: str) -> Git:
@@ -278,7 +279,7 @@ class Worktrees:
 
     @property
     def _place(self) -> Path:
-        return self.paths.slot("x").parent
+        return self.paths.slots
 
     @cached_property
     def _common(self) -> Path:

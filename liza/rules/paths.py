@@ -68,9 +68,13 @@ def branch_of(task: str) -> str:
 
 @dataclass(frozen=True)
 class Paths:
-    """The places of one crew below ``root``, the top of the person's own checkout."""
+    """The places of one crew: below ``root``, the top of the person's own checkout, but for its slots.
+
+    ``place`` is the directory of the slots; None: inside the repository, where crews of earlier versions have them.
+    """
 
     root: Path
+    place: Path | None = None
 
     @property
     def liza(self) -> Path:
@@ -160,8 +164,22 @@ class Paths:
     def worktrees(self) -> Path:
         return self.root / ".worktrees"
 
+    @property
+    def slots(self) -> Path:
+        return self.place or self.worktrees / ".slots"
+
+    @property
+    def placed(self) -> Path:
+        """The record of where the slots are."""
+        return self.liza / "worktrees.json"
+
     def slot(self, name: str) -> Path:
-        return self.worktrees / ".slots" / name
+        return self.slots / name
+
+    def leads_to(self, slot: str) -> str:
+        """The text of a link ``.worktrees/<task>`` to a slot."""
+        inside = self.slots == self.worktrees / ".slots"
+        return f".slots/{slot}" if inside else str(self.slot(slot))
 
     def link(self, task: str) -> Path:
         return self.worktrees / task

@@ -50,7 +50,7 @@ def run_caller(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path |
 
 def _by_hand(crew: Crew, cwd: Path | None) -> RunCaller:
     here = (cwd or Path.cwd()).resolve()
-    slots = (crew.paths.worktrees / ".slots").resolve()
+    slots = crew.paths.slots.resolve()
     if here.is_relative_to(slots) and here != slots:
         owner = crew.worktrees.owner(here.relative_to(slots).parts[0])
         if owner is not None:

@@ -17,6 +17,7 @@ from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.programs import kept
 from liza.programs.rundir import RunDir
+from liza.repo import places
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
@@ -51,6 +52,8 @@ class Crew:
     paths: Paths
     clock: Clock
     held: tuple[int, ...] = ()
+    moved: str | None = None
+    """Why the slots cannot be used: the repository was moved, and a supervisor still works at the former path."""
 
     def holding(self, lock: Lock) -> Crew:
         """This crew with gits that go on holding a lock of ours: it is free once the last of them is gone."""
@@ -77,6 +80,8 @@ class Crew:
     def worktrees(self) -> Worktrees:
         from liza.repo.worktrees import Worktrees
 
+        if self.moved is not None:
+            raise Refused(self.moved, "liza down")
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
     @contextmanager
@@ -168,12 +173,35 @@ def crew_above(start: Path | None = None, clock: Clock | None = None) -> Crew | 
     """As ``find_crew``; None where there is none, without asking git what is left of one. Raises Refused."""
     named = os.environ.get("LIZA_ROOT")
     if named:
-        return _crew(Path(named), clock)
+        return crew_at(Path(named), clock)
+    root = next((root for here in _wheres(start) if (root := _root_above(here)) is not None), None)
+    return None if root is None else crew_at(root, clock)
+
+
+def _wheres(start: Path | None) -> Iterator[Path]:
+    """Where to look for a crew: the directory, and its name as the shell has it, which a link may lead through: after
+    a move the repository is found above `.worktrees/<task>`, and not yet from the slot that the link leads to."""
     here = (start or _here()).absolute()
+    yield here
+    logical = Path(os.environ.get("PWD", ""))
+    with suppress(OSError):
+        if start is None and logical.is_absolute() and logical.samefile(here):
+            yield logical
+
+
+def _root_above(here: Path) -> Path | None:
+    """The repository of the nearest crew: above the directory, or named by the mark above a slot."""
     for directory in (here, *here.parents):
-        if (directory / ".liza" / "state.yaml").exists() or (directory / ".liza" / "tx" / "seal").exists():
-            return _crew(directory, clock)
+        if _has_board(directory):
+            return directory
+        root = places.root_of(directory)
+        if root is not None and _has_board(root):
+            return root
     return None
+
+
+def _has_board(root: Path) -> bool:
+    return (root / ".liza" / "state.yaml").exists() or (root / ".liza" / "tx" / "seal").exists()
 
 
 def find_lost(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
@@ -214,9 +242,14 @@ def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
 def _of_repository(here: Path, clock: Clock | None) -> Crew | None:
     """The crew that the repository of a directory has, had, or could have. Raises Refused."""
     here = here.absolute()
-    # In a linked work tree, and so in a slot, .git is a file.
-    root = next((directory for directory in (here, *here.parents) if (directory / ".git").is_dir()), None)
-    return None if root is None else _crew(root, clock)
+    for directory in (here, *here.parents):
+        # In a linked work tree, and so in a slot, .git is a file.
+        if (directory / ".git").is_dir():
+            return crew_at(directory, clock)
+        root = places.root_of(directory)
+        if root is not None and (root / ".git").exists():
+            return crew_at(root, clock)
+    return None
 
 
 def _here() -> Path:
@@ -226,10 +259,17 @@ def _here() -> Path:
         raise NoCrew("the directory that this was said in is not there any more", 'cd "$PWD"') from None
 
 
-def _crew(root: Path, clock: Clock | None) -> Crew:
+def crew_at(root: Path, clock: Clock | None = None) -> Crew:
+    """The crew of the repository at ``root``. Raises Refused, LizaError."""
     # By its one real name: sessions are known by the root that they were given.
     paths = Paths(root.resolve())
     for place in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
         if place.is_symlink():
             raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")
-    return Crew(paths, clock or SystemClock())
+    placed = places.read(paths)
+    if placed is not None and placed.root == paths.root:
+        return Crew(replace(paths, place=placed.place), clock or SystemClock())
+    from liza.verbs import moved
+
+    settled, why = moved.settled(paths, placed)
+    return Crew(settled, clock or SystemClock(), moved=why)

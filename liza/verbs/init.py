@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.programs import presets
-from liza.repo import brief_filter, exclude, history
+from liza.repo import brief_filter, exclude, history, places
 from liza.repo.flock import locked
 from liza.repo.pins import Pins
 from liza.repo.runner import Git, Override
@@ -45,6 +45,7 @@ class InitOptions:
     permissions: str = "confined"
     program: str | None = None
     integration_branch: str = "integration"
+    worktrees: Path | None = None
 
 
 def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
@@ -70,7 +71,8 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
         raise Refused(f"{found.root} has a crew already", "liza status")
     if _was_killed(crew):
         commands.end_leftovers(crew.paths.root)
-        take_out(crew, found)
+        left = places.read(crew.paths)
+        take_out(crew if left is None else _in(crew, left.place), found)
         say("left", "by an init that was killed; taken out again")
     _refuse_foreign(crew)
     ground.refuse_survivors(crew)
@@ -79,9 +81,12 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
     # What the repository's own configuration names is not believed before the pins are taken.
     earlier = history.tip(replace(crew.git, pins=Pins.of_person(crew.git)))
     above = earlier[0] if earlier else 0
+    placed = places.choose(crew.paths.root, options.worktrees, os.environ)
+    crew = _in(crew, placed.place)
     crew.paths.liza.mkdir()
     try:
         _marker(crew).touch()
+        places.write(crew.paths, placed)
         _lay_ground(crew, options, tip, say)
         if spec is None:
             spec = ground.GOAL
@@ -100,6 +105,10 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
     record(crew)
     more = {"root": str(found.root), "integration": tip, "tested": bool(command), "revision": above + 1}
     return Answer("changed", None, None, "liza up", more)
+
+
+def _in(crew: Crew, place: Path) -> Crew:
+    return replace(crew, paths=replace(crew.paths, place=place))
 
 
 def fit(directory: Path, pins: Override | None = None) -> Survey:
@@ -209,6 +218,7 @@ def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     brief_filter.install(crew.git)
     Pins.take(crew.git).save(crew.paths.pins)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
+    say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
 
 
 def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str | None, detect.Detected | None]:

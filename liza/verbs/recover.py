@@ -184,7 +184,7 @@ def _leftovers(crew: Crew) -> list[Settled]:
 
 def _mended(crew: Crew) -> list[str]:
     """Slots of which something was destroyed, and that nobody has had use for since: what lies there can be saved."""
-    place = crew.paths.worktrees / ".slots"
+    place = crew.paths.slots
     there = {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
     names = sorted({*there, *crew.worktrees.recorded()})
     tip = tampering.need_integration(crew, crew.board.read())

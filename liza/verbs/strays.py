@@ -36,13 +36,13 @@ def let_go(crew: Crew, slot: str) -> str | None:
 def unlink_strays(crew: Crew) -> tuple[str, ...]:
     """Take away the links ``.worktrees/<task>`` of tasks that do not name the slot; their names. Raises OSError."""
     gone = []
-    for link, slot in slots.links(crew.paths.worktrees):
+    for link, slot in slots.links(crew.paths):
         lock = Lock(crew.paths.task_lock(link.name))
         if not lock.try_acquire():
             continue
         try:
             if not _names(crew.board.read().task(link.name), slot):
-                slots.unlink(link, slot)
+                slots.unlink(crew.paths, link.name, slot)
                 gone.append(link.name)
         finally:
             lock.release()

@@ -25,10 +25,9 @@ from liza.programs.preset import Preset
 from liza.repo.runner import Git
 from liza.rules import toml_text
 from liza.rules.model import Status, Task
-from liza.rules.paths import Paths
 from liza.rules.taking import TOLD_ONLY
 from liza.verbs import init, task
-from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.crew import Crew, crew_at
 from liza.verbs.down import end_sessions
 from liza.verbs.liza_path import liza_path
 
@@ -78,7 +77,10 @@ def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
     ``permissions`` is ``confined`` or ``bypass``, ``limit`` the seconds that it has. Raises LizaError, OSError.
     """
     with _ended_as_by_hand():
-        root = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
+        # The worktrees lie beside the project.
+        top = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
+        root = top / "project"
+        root.mkdir()
         began = time.monotonic()
         try:
             crew = _crew(root, preset, permissions)
@@ -86,7 +88,7 @@ def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
                 in_time = _wait(crew, child, began + limit)
             return _judged(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
         finally:
-            shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(top, ignore_errors=True)
 
 
 @contextmanager
@@ -123,7 +125,7 @@ def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
     git.out("add", "-A")
     git.signed().out("commit", "-q", "-m", "A page")
     init.init(root, init.InitOptions(goal="The proof is there", no_test=True, permissions=permissions, program=None))
-    crew = Crew(Paths(root), SystemClock())
+    crew = crew_at(root)
     (crew.paths.liza / "programs.toml").write_text(row(preset), encoding="utf-8")
     task.add(crew, task.parse_file(json.dumps(_WANTED)))
     return crew

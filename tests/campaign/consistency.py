@@ -72,6 +72,10 @@ def _look(root: Path) -> Found:
     return found
 
 
+def _place(root: Path) -> Path:
+    return Path(json.loads(_text(root / ".liza" / "worktrees.json"))["place"])
+
+
 def _owner(admin: Path) -> dict[str, Any] | None:
     text = _text(admin / "liza")
     return json.loads(text) if text else None
@@ -137,8 +141,13 @@ def _links(found: Found) -> Iterator[str]:
         if not link.is_symlink():
             continue
         target = str(link.readlink())
-        if not holds.get(link.name) or target != f".slots/{holds[link.name]}":
+        if not holds.get(link.name) or not _leads(found.root, target, holds[link.name]):
             yield f"slot: .worktrees/{link.name} leads to {target}, and that task names {holds.get(link.name)}"
+
+
+def _leads(root: Path, target: str, slot: str) -> bool:
+    inside = _place(root) == root / ".worktrees" / ".slots"
+    return target == (f".slots/{slot}" if inside else f"{_place(root)}/{slot}")
 
 
 def _places(found: Found) -> Iterator[str]:
@@ -172,10 +181,10 @@ def _locks(found: Found) -> Iterator[str]:
             yield f"slot: {name} is blocked by {lock.relative_to(found.common)}"
         for left in sorted(slot.admin.glob("liza.*")):
             yield f"slot: {name} has {left.name}, half of an owner file, beside it"
-    place = found.root / ".worktrees" / ".slots"
+    place = _place(found.root)
     for path in sorted(place.iterdir()) if place.is_dir() else ():
-        if path.name not in found.slots:
-            yield f"slot: .worktrees/.slots/{path.name} is there and no work tree of the repository"
+        if path.name not in (*found.slots, ".liza-worktrees.json"):
+            yield f"slot: {path} is there and no work tree of the repository"
     for lock in [*found.common.glob("*.lock"), *(found.common / "refs").rglob("*.lock")]:
         yield f"slot: git is blocked by {lock.relative_to(found.common)}"
 

@@ -74,7 +74,7 @@ class World:
     def __init__(self, at: Path, setting: Setting) -> None:
         self.root, self.notes, self.template = at / "project", at / "notes", at / "template"
         self.setting = setting
-        with started(at, integration_command=f"sh {at}/notes/check") as crew:
+        with started(at, inside=True, integration_command=f"sh {at}/notes/check") as crew:
             (self.notes / "check").write_text(CHECK.replace("NOTES", str(self.notes)))
             for name in ("other.txt", "staged.txt"):
                 (self.root / name).write_text("first\n")

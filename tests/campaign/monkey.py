@@ -489,7 +489,7 @@ def _existing(world: World) -> list[tuple[int, str]]:
 
 
 def _slot(world: World) -> Path:
-    found = sorted((world.root / ".worktrees" / ".slots").glob("*"))
+    found = sorted(path for path in world.crew.paths.slots.glob("*") if path.is_dir())
     if not found:
         raise Passed("no worktree is there")
     return world.chance.choice(found)

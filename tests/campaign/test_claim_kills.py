@@ -89,7 +89,7 @@ def killed_at_each(
 )
 def test_a_claim_killed_at_any_step_is_settled_and_costs_no_work(tmp_path: Path, name: str, stride: int) -> None:
     begun = time.monotonic()
-    with started(tmp_path) as crew:
+    with started(tmp_path, inside=True) as crew:
         scene = SCENES[name](crew)
         scene.keep()
         table, wrong = killed_at_each(scene, lambda: scene.act(scene.root), stride, crew.notes)
@@ -115,7 +115,7 @@ def test_a_doctor_killed_at_any_step_leaves_nothing_that_the_next_one_does_not_s
     tmp_path: Path, name: str, point: str, stride: int
 ) -> None:
     begun = time.monotonic()
-    with started(tmp_path) as crew:
+    with started(tmp_path, inside=True) as crew:
         scene = SCENES[name](crew)
         assert forks.run(lambda: scene.act(scene.root), fault=point, quiet=crew.notes / "said") == KILLED
         scene.keep()

@@ -49,7 +49,7 @@ def owned_once(crew: Crew, state: State, task_id: str, agents: list[str], ends: 
     assert found.worktree == "s1", "a loser took a slot away"
     assert (crew.root / ".git/worktrees/s1/HEAD").read_text() == f"ref: refs/heads/task/{task_id}\n"
     assert (crew.root / ".worktrees" / task_id / "README.md").is_file()
-    assert [path.name for path in (crew.root / ".worktrees/.slots").iterdir()] == ["s1"]
+    assert [path.name for path in crew.paths.slots.iterdir() if path.is_dir()] == ["s1"]
     return winner
 
 

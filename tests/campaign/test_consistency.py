@@ -17,7 +17,7 @@ from tests.journeys.crews import Crew, project, started
 @pytest.fixture
 def crew(tmp_path: Path) -> Iterator[Crew]:
     """One task is merged, one is claimed with a file of work in its worktree, one waits."""
-    with started(tmp_path) as made:
+    with started(tmp_path, inside=True) as made:
         made.work_by_hand("first")
         made.liza("submit", cwd=made.root / ".worktrees" / "first")
         made.liza("verdict", "approve", "fine", "--task", "first")

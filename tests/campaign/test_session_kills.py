@@ -136,7 +136,7 @@ class Lives:
             place = root / ".git" / "info" / name
             if place.exists() and BLOCK in place.read_bytes():
                 found.append(f"a binding is left in info/{name}")
-        there = root / ".worktrees" / ".slots" / "s1"
+        there = self.world.crew.paths.slot("s1")
         if git(there, "status", "--porcelain"):
             found.append(f"the worktree is not clean: {git(there, 'status', '--porcelain')}")
         instructions = there / "AGENTS.md"

@@ -89,7 +89,7 @@ def _hold(world: World, word: Word) -> None:
 
 def _speak(world: World, run: str, task: str | None, slot: str) -> None:
     """Be, for the rest of this fork, what a session of ``run`` says."""
-    os.chdir(world.root / ".worktrees" / ".slots" / slot)
+    os.chdir(world.crew.paths.slot(slot))
     os.environ.update(LIZA_RUN=run, LIZA_AGENT_ID=run.partition(".")[0], LIZA_ROOT=str(world.root))
     if task:
         os.environ["LIZA_TASK"] = task

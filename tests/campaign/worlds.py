@@ -14,7 +14,7 @@ class World:
 
     def __init__(self, at: Path, prepare: Callable[[Crew], None]) -> None:
         self.at, self.root, self.notes, self.template = at, at / "project", at / "notes", at / "template"
-        with started(at) as crew:
+        with started(at, inside=True) as crew:
             self.crew = crew
             prepare(crew)
         shutil.copytree(self.notes, at / "notes-first")

@@ -36,7 +36,7 @@ class Place:
 
     def __init__(self, top: Path) -> None:
         self.top, self.root = top, top / "project"
-        self.slot = self.root / ".worktrees" / ".slots" / "s1"
+        self.slot = top / "project.worktrees" / "s1"
         self.elsewhere = top / "elsewhere"
         self.witnesses = top / "witnesses"
         self.spell = top / "spell"
@@ -116,9 +116,7 @@ def copied(made: Place, top: Path) -> Place:
     """A copy; what names its own place by an absolute path names the new one."""
     shutil.copytree(made.top, top, symlinks=True, dirs_exist_ok=True)
     place = Place(top)
-    lead = [*(place.root / ".git" / "worktrees").glob("*/gitdir"), *place.slot.parent.glob("*/.git"), place.spell]
-    for path in lead:
-        path.write_text(path.read_text().replace(str(made.top), str(top)))
+    place.spell.write_text(place.spell.read_text().replace(str(made.top), str(top)))
     return place
 
 

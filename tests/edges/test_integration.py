@@ -71,8 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def crew(made: Path, tmp_path: Path) -> Crew:
     root = tmp_path / "repo"
     shutil.copytree(made, root, symlinks=True)
-    for path in [*(root / ".git" / "worktrees").glob("*/gitdir"), *(root / ".worktrees" / ".slots").glob("*/.git")]:
-        path.write_text(path.read_text().replace(str(made), str(root)))
+    shutil.copytree(made.with_name("repo.worktrees"), tmp_path / "repo.worktrees", symlinks=True)
     return find_crew(root)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from liza.board import events
 from liza.board.store import Board
+from liza.repo import places
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
 from liza.verbs.crew import SystemClock, find_crew
@@ -48,9 +49,14 @@ class Crew:
 
     def __init__(self, root: Path, notes: Path) -> None:
         self.root, self.notes = root, notes
-        self.paths = Paths(root)
         self.children: list[subprocess.Popen[bytes]] = []
-        self.board = Board(self.paths, SystemClock())
+        self.board = Board(Paths(root), SystemClock())
+
+    @property
+    def paths(self) -> Paths:
+        """With the directory of the slots that the record names by now."""
+        placed = places.read(Paths(self.root))
+        return Paths(self.root, placed.place if placed is not None else None)
 
     def run(self, *words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """``liza`` with these words, as a person types it."""
@@ -301,14 +307,15 @@ def begun(tmp_path: Path) -> Crew:
 
 
 @contextmanager
-def started(tmp_path: Path, **settings: object) -> Iterator[Crew]:
-    """A crew that is initialised, with settings that lose no time, and ended after the test."""
-    made = tmp_path.parent / f"crew-{os.getpid()}"
+def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterator[Crew]:
+    """A crew that is initialised, with settings that lose no time, and ended after the test. ``inside``: with its slots
+    in the repository, for tests that copy it and bring it back as it was."""
+    made = tmp_path.parent / f"crew-{os.getpid()}{'-inside' if inside else ''}"
     if not made.exists():
         aside = tmp_path / "first"
         aside.mkdir()
         first = begun(aside)
-        first.liza("init", "Every file is there", "--no-test")
+        first.liza("init", "Every file is there", "--no-test", *(["--worktrees", ".worktrees"] if inside else []))
         first.configure(**QUICK)
         first.root.rename(made)
     (tmp_path / "notes").mkdir()

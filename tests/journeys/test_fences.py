@@ -54,7 +54,7 @@ def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environme
         try outside sh -c 'cd "$LIZA_ROOT" && {judge}'
         try a-session-of-its-own setsid -w {judge}
         try as-a-reviewer env LIZA_RUN=code-reviewer-9.1 LIZA_TASK=task-0 liza verdict approve mine
-        cd "$LIZA_ROOT/.worktrees/.slots/code-reviewer-9"
+        cd "$LIZA_ROOT.worktrees/code-reviewer-9"
         try in-the-reviewers-worktree {BARE} liza verdict approve mine
         cd "$OLDPWD"
         try claim-a-review {BARE} liza claim task-1 --agent code-reviewer-8

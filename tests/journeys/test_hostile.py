@@ -285,7 +285,7 @@ def test_a_slot_that_was_deleted_and_whose_owner_file_says_nonsense_is_put_right
     with started(tmp_path) as crew:
         crew.work_by_hand("task-1")
         crew.liza("task", "release", "task-1")
-        shutil.rmtree(crew.root / ".worktrees" / ".slots" / "s1")
+        shutil.rmtree(crew.paths.slot("s1"))
         owner = crew.root / ".git" / "worktrees" / "s1" / "liza"
         owner.write_text('{"task": 7}')
         assert "s1" in crew.run("doctor", "--fix").stdout

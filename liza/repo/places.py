@@ -1,0 +1,196 @@
+"""The directory of a crew's slots: the record of it, the mark in it, making and removing it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from liza import faults
+from liza.repo import plain
+from liza.rules import placing
+from liza.rules.errors import GitFailed, Refused
+from liza.rules.paths import Paths
+from liza.rules.placing import MARK, Facts, Mark, Placed
+
+
+def read(paths: Paths) -> Placed | None:
+    """The record of where the slots are; None if there is none, or if it is not a record. Raises OSError."""
+    words = _words(paths.placed)
+    try:
+        return Placed(Path(words["root"]), Path(words["place"]), words["id"], words.get("made") is True)
+    except (KeyError, TypeError):
+        return None
+
+
+def write(paths: Paths, placed: Placed) -> None:
+    """Write the record with one rename. Raises OSError."""
+    words = {"root": str(placed.root), "place": str(placed.place), "id": placed.id, "made": placed.made}
+    _put(paths.placed, words)
+
+
+def mark_of(place: Path) -> Mark | None:
+    """The mark of a directory; None if it has none, or if it is not a mark. Raises OSError."""
+    words = _words(place / MARK)
+    try:
+        return Mark(Path(words["root"]), words["id"])
+    except (KeyError, TypeError):
+        return None
+
+
+def root_of(place: Path) -> Path | None:
+    """The repository whose slots lie in a directory, by the directory's mark; None if it has none that holds.
+
+    A mark of another user, or one whose repository names another crew by now, is no evidence. Raises OSError.
+    """
+    mark = mark_of(place)
+    if mark is None or not _is_own(place / MARK):
+        return None
+    placed = read(Paths(mark.root))
+    return mark.root if placed is None or placed.id == mark.id else None
+
+
+def choose(root: Path, wanted: Path | None, environ: Mapping[str, str]) -> Placed:
+    """The directory for the slots of a new crew: the one that a person wants, or the first that nothing speaks against.
+
+    Nothing is made. Raises Refused, OSError.
+    """
+    if wanted is not None:
+        place = placing.asked_for(root, wanted.resolve())
+        why = placing.objection(root, facts(place))
+        if why is not None:
+            raise Refused(f"the worktrees cannot be in {place}: {why}", "liza init … --worktrees DIR")
+        return fresh(root, place)
+    refused = []
+    for place in placing.proposals(root, _state_home(environ)):
+        why = placing.objection(root, facts(place.resolve()))
+        if why is None:
+            return fresh(root, place.resolve())
+        refused.append(f"{place}: {why}")
+    raise Refused("no directory for the worktrees: " + "; ".join(refused), "liza init … --worktrees DIR")
+
+
+def fresh(root: Path, place: Path) -> Placed:
+    """The record of a crew that has none yet. Raises OSError."""
+    mark = mark_of(place) if place.is_dir() else None
+    if mark is not None:
+        # Left by an earlier crew of this repository.
+        return Placed(root, place, mark.id, made=True)
+    return Placed(root, place, uuid.uuid4().hex, made=not place.exists())
+
+
+def facts(place: Path) -> Facts:
+    """What is found at a directory that is wanted for slots. Raises OSError."""
+    above = next(one for one in (place, *place.parents) if one.exists())
+    entries = {one.name for one in place.iterdir()} if place.is_dir() else set()
+    return Facts(
+        place=place,
+        above=above,
+        directory=above.is_dir(),
+        owned=above.stat().st_uid == os.geteuid(),
+        writable=os.access(above, os.W_OK | os.X_OK),
+        empty=not entries - {MARK},
+        mark=mark_of(place) if place.is_dir() else None,
+        checkout=next((one for one in (place, *place.parents) if (one / ".git").exists()), None),
+    )
+
+
+def have(paths: Paths) -> None:
+    """Make the directory of the slots, for this user only, with its mark. One that is there is left as it is.
+
+    Raises Refused if it bears the mark of another crew, OSError.
+    """
+    placed = read(paths)
+    if placed is None or placed.place != paths.slots:
+        # Without a record nobody chose a place: the slots are inside the repository.
+        paths.slots.mkdir(parents=True, exist_ok=True)
+        return
+    mark = mark_of(placed.place) if placed.place.is_dir() else None
+    if mark is not None and mark.id != placed.id:
+        raise Refused(f"the worktrees directory {placed.place} belongs to the crew of {mark.root}", "liza doctor")
+    if not placed.place.is_dir():
+        placed.place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        placed.place.mkdir(mode=0o700)
+        faults.point("made", "slots")
+    if mark is None or mark.root != placed.root:
+        stamp(placed)
+
+
+def stamp(placed: Placed) -> None:
+    """Write the mark of a slots directory that is there. Raises OSError."""
+    _put(placed.place / MARK, {"root": str(placed.root), "id": placed.id})
+
+
+def remove(paths: Paths) -> tuple[str, ...]:
+    """Remove the directory of the slots, once no slot is in it; what else is in it keeps it: the names. Raises OSError.
+
+    Only a directory that Liza made and that bears this crew's mark is removed.
+    """
+    placed = read(paths)
+    if placed is None or not placed.place.is_dir():
+        return ()
+    mark = mark_of(placed.place)
+    if mark is None or mark.id != placed.id:
+        return ()
+    others = tuple(sorted({one.name for one in placed.place.iterdir()} - {MARK}))
+    (placed.place / MARK).unlink(missing_ok=True)
+    if placed.made and not others:
+        with suppress(OSError):
+            placed.place.rmdir()
+    return tuple(str(placed.place / name) for name in others)
+
+
+def moved_to(paths: Paths, placed: Placed) -> Path | None:
+    """Where the slots of a repository are that was moved since its record was written; None if it has none of its own.
+
+    They stay where they are if only the repository was moved, and are found beside it if both were. Raises OSError.
+    """
+    if placed.place.is_relative_to(placed.root):
+        candidates = [paths.root / placed.place.relative_to(placed.root)]
+    else:
+        beside = Path(os.path.normpath(paths.root / os.path.relpath(placed.place, placed.root)))
+        candidates = [placed.place, beside]
+    for place in candidates:
+        if not place.is_dir() or place.resolve() != place:
+            continue
+        mark = mark_of(place)
+        other = read(Paths(mark.root)) if mark is not None else None
+        if placing.is_ours(placed, mark, other, place):
+            return place
+    return None
+
+
+def _state_home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("XDG_STATE_HOME", "")
+    # A relative path is invalid by the XDG specification, and is ignored.
+    return Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file is this user's or root's. In a container root may look at files of any user."""
+    return os.geteuid() == 0 or path.stat().st_uid in (os.geteuid(), 0)
+
+
+def _words(path: Path) -> dict[str, Any]:
+    try:
+        words = json.loads(plain.read(path))
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, RecursionError, GitFailed):
+        return {}
+    return words if isinstance(words, dict) else {}
+
+
+def _put(path: Path, words: Mapping[str, object]) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        json.dump(words, stream, indent=1)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    faults.point("synced", path.name)
+    aside.replace(path)
+    faults.point("renamed", path.name)

@@ -1,0 +1,109 @@
+"""Where the worktrees of a crew lie: which directories are proposed, which are refused, and whose a directory is.
+
+Pure: facts come in, a decision with its reason goes out. `liza/repo/places.py` gathers the facts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.rules.paths import Paths
+
+MARK = ".liza-worktrees.json"
+"""File in a slots directory that names its crew."""
+_PROPOSED = 9
+"""Names that are tried beside a repository, before the user's state directory is used."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The record ``.liza/worktrees.json``: where the slots of this crew lie.
+
+    ``root`` is where the repository was when the record was written. Another root today means that it was moved or
+    copied. ``made``: Liza made the directory, so a purge may remove it.
+    """
+
+    root: Path
+    place: Path
+    id: str
+    made: bool
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The file ``MARK`` of a slots directory: the repository and the id of the crew that it belongs to."""
+
+    root: Path
+    id: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found at a directory, and around it.
+
+    ``above``: the directory, or the nearest one above it that exists. ``owned``, ``writable``: that one belongs to this
+    user, and takes new entries. ``empty``: nothing but a mark lies in it. ``checkout``: the git checkout it lies in.
+    """
+
+    place: Path
+    above: Path
+    directory: bool
+    owned: bool
+    writable: bool
+    empty: bool
+    mark: Mark | None
+    checkout: Path | None
+
+
+def proposals(root: Path, state_home: Path) -> Iterator[Path]:
+    """Directories for the slots of a repository, the best first: beside it, else below the user's state directory."""
+    for number in range(1, _PROPOSED + 1):
+        yield root.with_name(f"{root.name}.worktrees" + (f"-{number}" if number > 1 else ""))
+    digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    yield state_home / "liza" / "worktrees" / f"{root.name}-{digest}"
+
+
+def asked_for(root: Path, directory: Path) -> Path:
+    """The place that a person named; ``.worktrees`` of the repository itself means the place inside it."""
+    paths = Paths(root)
+    return paths.slots if directory == paths.worktrees else directory
+
+
+def objection(root: Path, facts: Facts) -> str | None:
+    """Why the slots of ``root`` cannot lie at a directory; None if they can."""
+    place = facts.place
+    if "\n" in str(place):
+        return "its path contains a line break"
+    if place != Paths(root).slots:
+        if place.is_relative_to(root):
+            return "it lies in the repository"
+        if root.is_relative_to(place):
+            return "the repository lies in it"
+        if facts.checkout is not None:
+            return f"it lies in the git checkout {facts.checkout}"
+    if facts.above == place:
+        if not facts.directory:
+            return "it is not a directory"
+        if facts.mark is not None and facts.mark.root != root:
+            return f"it belongs to the crew of {facts.mark.root}"
+        if not facts.empty:
+            return "it is not empty"
+        if not facts.owned:
+            return "it belongs to another user"
+    if not facts.writable:
+        return f"{facts.above} is not writable"
+    return None
+
+
+def is_ours(placed: Placed, mark: Mark | None, other: Placed | None, place: Path) -> bool:
+    """Whether a slots directory at ``place`` belongs to the crew of ``placed``, whose repository was moved or copied.
+
+    ``other`` is the record found in the repository that ``mark`` names. A copied repository has the same id as its
+    original; the directory belongs to the one whose record names it and that is still where the mark says.
+    """
+    if mark is None or mark.id != placed.id:
+        return False
+    return other is None or other.id != mark.id or other.root != mark.root or other.place != place

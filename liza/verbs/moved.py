@@ -1,0 +1,94 @@
+"""Where the slots of a crew are: the record of it, also after its repository was renamed, moved or copied."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from liza.board import bell
+from liza.board.lock import Lock
+from liza.repo import places, relocate
+from liza.repo.flock import locked
+from liza.rules.errors import LockTimeout
+from liza.rules.paths import Paths
+from liza.rules.placing import Placed
+
+LEAVE = 5.0
+"""Seconds for the supervisors of a repository that was moved to notice it and leave."""
+
+
+def settled(paths: Paths, placed: Placed | None) -> tuple[Paths, str | None]:
+    """The paths of a crew whose record is missing or names another root, put right; and why they could not be.
+
+    Git's records of the slots, the slots and the links are made to lead to each other again, and the record is
+    written. Nothing is done while supervisors are at work that know the repository by its former path.
+    Raises LizaError, OSError.
+    """
+    if not paths.state.exists() and not paths.seal.exists():
+        return paths, None
+    common = relocate.common_of(paths.root)
+    old = placed or _recovered(paths, common)
+    if old.root != paths.root:
+        agents = _still_there(paths)
+        if agents:
+            return replace(paths, place=old.place), (
+                f"the repository was moved here from {old.root} under a running crew, and of that one "
+                f"{', '.join(agents)} is still at work"
+            )
+    with locked(paths.worktree_lock):
+        now = places.read(paths)
+        if now is not None and now.root == paths.root:
+            # Another process was quicker.
+            return replace(paths, place=now.place), None
+        now = _now(paths, now or old)
+        fresh = replace(paths, place=now.place)
+        relocate.repair(fresh, common, {old.place})
+        if now.place.is_dir():
+            places.stamp(now)
+        places.write(paths, now)
+    return fresh, None
+
+
+def _now(paths: Paths, old: Placed) -> Placed:
+    if old.root == paths.root:
+        return old
+    place = places.moved_to(paths, old)
+    if place is not None:
+        return replace(old, root=paths.root, place=place)
+    # A copy of a repository that is still there, or the directory is gone: nothing of the other one is used.
+    return places.choose(paths.root, None, os.environ)
+
+
+def _recovered(paths: Paths, common: Path) -> Placed:
+    """The record of a crew that has none: slots inside the repository, those that git knows, or a new place."""
+    inside = Paths(paths.root).slots
+    if inside.is_dir():
+        # Crews of earlier versions have them there.
+        return replace(places.fresh(paths.root, inside), made=True)
+    for place in dict.fromkeys(slot.parent for slot in relocate.recorded(common).values()):
+        mark = places.mark_of(place) if place.is_dir() else None
+        if mark is not None and (mark.root == paths.root or places.read(Paths(mark.root)) is None):
+            return Placed(mark.root, place, mark.id, made=True)
+    return places.choose(paths.root, None, os.environ)
+
+
+def _still_there(paths: Paths) -> list[str]:
+    """The agents whose supervisors do not leave, woken by the bell: they see for themselves that they were moved."""
+    end = time.monotonic() + LEAVE
+    found = []
+    for path in sorted(paths.locks.glob("supervisor-*.lock")):
+        lock = Lock(path)
+        if lock.try_acquire():
+            lock.release()
+            continue
+        with suppress(OSError):
+            bell.ring(paths, "moved")
+        try:
+            lock.acquire(timeout=max(0.0, end - time.monotonic()))
+            lock.release()
+        except LockTimeout:
+            found.append(path.name.removeprefix("supervisor-").removesuffix(".lock"))
+    return found
