@@ -14,8 +14,8 @@ def place(paths: Paths) -> Path:
 
 
 def ring(paths: Paths, agent: str) -> None:
-    """Wake everyone who watches. Raises OSError."""
-    place(paths).mkdir(parents=True, exist_ok=True)
+    """Wake everyone who watches. Raises OSError, also if there is no ``.liza``: it may have been moved away."""
+    place(paths).mkdir(exist_ok=True)
     path = place(paths) / agent
     path.touch()
     os.utime(path)

@@ -108,7 +108,8 @@ class Watch:
 
     def _arm(self) -> None:
         directories = [self._paths.liza.resolve(), *self._extra]
-        for path in self._extra:
+        # What was moved away is not made again at its former place.
+        for path in self._extra if self._paths.liza.is_dir() else ():
             path.mkdir(parents=True, exist_ok=True)
         try:
             self._observer = _observing(Observer(), directories, self._told)

@@ -53,6 +53,16 @@ def _aside(directory: Path, data: bytes, mode: int) -> Path:
     return Path(name)
 
 
+def make(root: Path, directory: Path) -> None:
+    """Make a directory of the crew at ``root``, for this user only. Repeatable.
+
+    Raises FileNotFoundError if the repository is not there: what was moved away is not made again at its former path.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root))
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """A file to read. Anybody can put anything in its place: a pipe would be waited for, and a device read, for ever.

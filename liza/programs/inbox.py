@@ -141,7 +141,7 @@ def _locked(paths: Paths, agent: str) -> Iterator[Path]:
 def _made(paths: Paths, agent: str) -> Path:
     place = _place(paths, agent)
     for directory in (paths.runs, place.parent, place, place / "done"):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside.make(paths.root, directory)
         if directory.is_symlink():
             raise LizaError(f"{directory} is a link, and messages are kept in the crew's own", f"rm {directory}")
     return place

@@ -94,7 +94,7 @@ class RunDir:
 
     def create(self, record: Record) -> None:
         """Make the directory, for this user's eyes only, with its record. Repeatable."""
-        _make(self.path.parent.parent, self.path.parent, self.path)
+        _make(self.paths.root, self.path.parent.parent, self.path.parent, self.path)
         self._put("run.json", record)
 
     def exists(self) -> bool:
@@ -286,9 +286,9 @@ def read(path: Path, kind: type[T]) -> T | None:
         raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
 
 
-def _make(*directories: Path) -> None:
+def _make(root: Path, *directories: Path) -> None:
     for directory in directories:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside.make(root, directory)
         _refuse_link(directory)
 
 
@@ -300,7 +300,7 @@ def _refuse_link(directory: Path) -> None:
 def note_left(paths: Paths, agent: str, left: Left) -> None:
     """Keep beside the agent's runs why its supervisor left. Raises OSError, Refused."""
     place = _left(paths, agent)
-    _make(place.parent.parent, place.parent)
+    _make(paths.root, place.parent.parent, place.parent)
     aside.write(place, msgspec.json.encode(left) + b"\n")
 
 
@@ -332,7 +332,7 @@ def note_waits(paths: Paths, agent: str, waits: Waits | None) -> None:
     if waits is None:
         place.unlink(missing_ok=True)
         return
-    _make(place.parent.parent, place.parent)
+    _make(paths.root, place.parent.parent, place.parent)
     aside.write(place, msgspec.json.encode(waits) + b"\n")
 
 

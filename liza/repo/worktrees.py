@@ -25,6 +25,14 @@ from liza.rules.errors import GitFailed, Missing, NotYours, Refused
 from liza.rules.paths import Paths, branch_of
 
 
+def blocked(name: str, branch: str) -> Refused:
+    """The refusal where the branch ``name`` keeps git from having the branch ``branch``."""
+    other = f"{name.replace('/', '-')}-old"
+    return Refused(
+        f"the branch {name} is in the way: git cannot have {branch} beside it", f"git branch -m {name} {other}"
+    )
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What a claim will work on: the branch, the commit it starts from, whether unfinished files will be laid back."""
@@ -76,7 +84,9 @@ class Worktrees:
         Raises GitFailed when something cannot be saved, Refused when a person has the task's branch checked out.
         """
         branch = branch_of(task)
-        known = branches(self.git, branch, self.integration)
+        # The pattern matches one name only, where the plain name would match all that is below it as well.
+        known = branches(self.git, branch, self.integration, "tas[k]")
+        self._refuse_blocked(branch, known)
         self._refuse_foreign_checkout(branch, known)
         base = self._start(known, branch)
         self._have(slot, base)
@@ -354,6 +364,12 @@ class Worktrees:
             # An ignored file lies where the other commit has one of its own: saved, then overwritten.
             save(git, owner.task, owner.run)
             git.out("switch", "--quiet", "--no-guess", "--discard-changes", *where)
+
+    def _refuse_blocked(self, branch: str, known: dict[str, Branch]) -> None:
+        """A ref is a file to git, or a directory of refs: not both."""
+        for name in sorted(known):
+            if name == branch.partition("/")[0] or name.startswith(f"{branch}/"):
+                raise blocked(name, branch)
 
     def _refuse_foreign_checkout(self, branch: str, known: dict[str, Branch]) -> None:
         place = known[branch].checkout if branch in known else None

@@ -6,10 +6,12 @@ Pure: facts come in, a decision with its reason goes out. `liza/repo/places.py` 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.rules.errors import Refused
 from liza.rules.paths import Paths
 
 MARK = ".liza-worktrees.json"
@@ -56,6 +58,14 @@ class Facts:
     empty: bool
     mark: Mark | None
     checkout: Path | None
+
+
+def refuse_line_break(root: Path) -> None:
+    """Raises Refused for the path of a repository that holds a line break: git writes paths as lines of its records."""
+    if "\n" in str(root):
+        typed = str(root).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+        better = shlex.quote(str(root).replace("\n", "-"))
+        raise Refused(f"the path of the repository contains a line break: {str(root)!r}", f"mv $'{typed}' {better}")
 
 
 def proposals(root: Path, state_home: Path) -> Iterator[Path]:

@@ -59,7 +59,7 @@ class Order:
 
 def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
     """Start it in a group of its own; ``post`` hears of its end. Raises OSError when it cannot be started."""
-    order.log.parent.mkdir(parents=True, exist_ok=True)
+    order.log.parent.mkdir(exist_ok=True)
     with order.log.open("wb") as out:
         process = subprocess.Popen(
             list(order.words),

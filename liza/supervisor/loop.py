@@ -22,6 +22,7 @@ from liza.rules.narrate import news
 from liza.rules.secrets import redacted
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
+from liza.supervisor.relocated import Ground
 from liza.supervisor.situation import gather
 from liza.supervisor.steps import Steps
 from liza.verbs import record, recover, tampering
@@ -74,13 +75,17 @@ class Supervisor:
         launcher = Launcher(crew, preset, environ, self._say, terminal=terminal)
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
+        self.ground = Ground(crew, agent)
         self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
 
     def run(self) -> actions.Exit:
-        """Until there is a reason to leave. Raises LizaError for what no retry can mend."""
+        """Until there is a reason to leave. Raises LizaError for what no retry can mend, Missing if the repository was
+        moved."""
         self.watch.put_into(self.events)
         try:
             while True:
+                known = self.memory.session
+                self.ground.check(known.run if known is not None else None, self._say)
                 left = self._turn()
                 if left is not None:
                     return left

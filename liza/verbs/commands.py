@@ -52,7 +52,7 @@ def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> O
 def _run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
     import time
 
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, exist_ok=True)
     began = time.monotonic()
     with kept.fresh(log) as out:
         process = subprocess.Popen(

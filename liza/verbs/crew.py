@@ -18,6 +18,7 @@ from liza.board.store import Board, Transaction
 from liza.programs import kept
 from liza.programs.rundir import RunDir
 from liza.repo import places
+from liza.rules import placing
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
@@ -263,6 +264,7 @@ def crew_at(root: Path, clock: Clock | None = None) -> Crew:
     """The crew of the repository at ``root``. Raises Refused, LizaError."""
     # By its one real name: sessions are known by the root that they were given.
     paths = Paths(root.resolve())
+    placing.refuse_line_break(paths.root)
     for place in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
         if place.is_symlink():
             raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")

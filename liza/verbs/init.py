@@ -17,10 +17,11 @@ from liza.repo.flock import locked
 from liza.repo.pins import Pins
 from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
-from liza.repo.worktrees import Worktrees
+from liza.repo.worktrees import Worktrees, blocked
+from liza.rules import placing
 from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config
-from liza.rules.paths import HISTORY_REF, Paths
+from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.verbs import commands, detect, ground, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.crew import Crew, SystemClock, no_crew
@@ -113,6 +114,8 @@ def _in(crew: Crew, place: Path) -> Crew:
 
 def fit(directory: Path, pins: Override | None = None) -> Survey:
     """The repository, if a crew can work in it. Raises Missing, Refused: the one thing that is wrong."""
+    here = directory.resolve()
+    placing.refuse_line_break(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))
     found = survey(directory, pins)
     if found.bare:
         raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
@@ -129,6 +132,8 @@ def fit(directory: Path, pins: Override | None = None) -> Survey:
         raise Missing(
             f"git {found.git_version} is too old: merges are made aside, with git 2.38 or later", "git --version"
         )
+    if Git(found.root).ok("show-ref", "--verify", "--quiet", "refs/heads/task"):
+        raise blocked("task", branch_of("<id>"))
     if found.head is None:
         raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
     if found.branch is None:

@@ -113,10 +113,11 @@ def commit(there: Path, name: str, text: str) -> None:
 
 
 def copied(made: Place, top: Path) -> Place:
-    """A copy; what names its own place by an absolute path names the new one."""
+    """A copy of the repository and its worktrees; opening its crew has them know their new places."""
     shutil.copytree(made.top, top, symlinks=True, dirs_exist_ok=True)
     place = Place(top)
     place.spell.write_text(place.spell.read_text().replace(str(made.top), str(top)))
+    assert place.crew.paths.slots == place.slot.parent
     return place
 
 

@@ -1,0 +1,68 @@
+"""A repository that is moved or deleted while its supervisors work: they end their sessions and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from liza.programs import processes, rundir, session
+from liza.programs.rundir import RunDir
+from liza.rules.errors import LizaError, Missing
+from liza.rules.model import Left
+from liza.rules.paths import Paths
+from liza.verbs.crew import Crew
+
+
+class Ground:
+    """The directory of the repository as a supervisor found it when it started."""
+
+    def __init__(self, crew: Crew, agent: str) -> None:
+        self.crew, self.agent = crew, agent
+        self.root = crew.paths.root
+        self._id = _id(self.root)
+
+    def check(self, run: str | None, say: Callable[[str], None]) -> None:
+        """Raises Missing if the repository is not where it was; the session ``run`` and its processes are ended first.
+
+        Nothing is written at the former path: it may belong to another repository by now.
+        """
+        if self._id is None or _id(self.root) == self._id:
+            return
+        now = self._now_at()
+        where = "" if now is None else f", it is {now} now"
+        why = f"the repository is not {self.root} any more{where}; it was moved or deleted while its crew worked"
+        if now is not None:
+            self._leave_word(now, run, why)
+        left = processes.kill_all(lambda: processes.each_of_agent(self.agent, self.root))
+        if left:
+            say(f"processes that could not be ended: {', '.join(map(str, left))}")
+        raise Missing(why, "liza up" if now is None else f"cd {now} && liza up")
+
+    def _now_at(self) -> Path | None:
+        """Where the repository is now, if this process was started in it: its own directory moves along."""
+        with suppress(OSError):
+            here = Path.cwd()
+            if _id(here) == self._id and here != self.root:
+                return here
+        return None
+
+    def _leave_word(self, now: Path, run: str | None, why: str) -> None:
+        """Say in the moved directory why the session ended and this supervisor left."""
+        paths, time = Paths(now), self.crew.clock.now()
+        with suppress(OSError, LizaError):
+            rundir.note_left(paths, self.agent, Left(time=time, reason=why))
+        with suppress(OSError, LizaError):
+            if run is not None:
+                directory = RunDir(paths, run)
+                directory.note_stop(time, "stop")
+                session.stop(directory.path, run, self.root, grace=0.0)
+
+
+def _id(root: Path) -> tuple[int, int] | None:
+    """Device and number of a directory; None if it is not there."""
+    try:
+        found = root.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
