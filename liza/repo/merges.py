@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from liza.repo import left_locks, moves
+from liza.repo import away, left_locks, merge_refs, moves
 from liza.repo.moves import Move
-from liza.repo.runner import Git
+from liza.repo.runner import Git, last_words
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, MergeConflict
 
@@ -26,6 +26,10 @@ class Advance:
     files: tuple[str, ...] = ()
     reason: str = ""
     checkout: Path | None = None
+
+
+LEFT = "refs/liza/integration"
+"""Where Liza left integration the last time that it moved it."""
 
 
 def candidate_ref(task: str) -> str:
@@ -56,7 +60,7 @@ def merged(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
     tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
     # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
     if done.code not in (0, 1) or not tree:
-        raise GitFailed(f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {done.stderr[-600:]}")
+        raise GitFailed(f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {last_words(done)}")
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
@@ -73,7 +77,11 @@ def joins(git: Git, made: str, expected: str, commit: str) -> bool:
 
 
 def drop_candidate(git: Git, task: str) -> None:
-    """Let the candidate of a task go; nothing happens where there is none. Raises GitFailed."""
+    """Let the candidate of a task go, after the record that it was tested; nothing happens where there is none.
+
+    Raises GitFailed.
+    """
+    merge_refs.drop_tested(git, task)
     git.out("update-ref", "-d", candidate_ref(task))
 
 
@@ -107,7 +115,10 @@ def branches(git: Git, *names: str) -> dict[str, Branch]:
 
 
 def checkouts(git: Git) -> dict[Path, str | None]:
-    """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed."""
+    """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed.
+
+    A locked one that is absent (git keeps its record, for a portable drive) is left out: see ``away``.
+    """
     found: dict[Path, str | None] = {}
     place = Path()
     for word in git.names("worktree", "list", "--porcelain", "-z"):
@@ -119,14 +130,18 @@ def checkouts(git: Git) -> dict[Path, str | None]:
             found[place] = value.removeprefix("refs/heads/")
         elif kind in ("bare", "prunable"):
             found.pop(place, None)
-    return found
+    return {place: branch for place, branch in found.items() if place.is_dir()}
 
 
 def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     """Move ``branch`` from ``expected`` to ``candidate``: both or nothing, with the checkout of it, if there is one.
 
+    Only for a candidate whose tests passed: where somebody has moved the branch onto it already, that is ``moved``.
     Raises GitFailed when git fails for another reason than those an Advance names.
     """
+    if tip(git, branch) == candidate:
+        return settle_checkout(git, branch, candidate, expected)
+    away.note(git, branch, expected)
     place = _checkout(git, branch)
     if place is not None:
         return _in_checkout(git, place, branch, candidate, expected)
@@ -135,7 +150,7 @@ def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     if done.code != 0:
         now = tip(git, branch)
         if now == expected:
-            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {done.stderr[-600:]}")
+            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}")
         # A git that was killed after its last act has moved it all the same.
         if now != candidate or done.code > 0:
             return Advance("lost")
@@ -157,6 +172,36 @@ def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Adv
     return Advance("moved", checkout=place)
 
 
+def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
+    """Move ``branch`` from a ``candidate`` that no test has passed back to ``expected``; whether that was done.
+
+    Not done where the branch is elsewhere, or where files of a person's checkout are in the way. Raises GitFailed.
+    """
+    if tip(git, branch) != candidate:
+        return False
+    place = _checkout(git, branch)
+    if place is not None:
+        return moves.carry(git.at(place), Move(branch, candidate, expected))[0] == "moved"
+    words = ("update-ref", "-m", f"liza: {candidate[:10]} is not tested", f"refs/heads/{branch}", expected, candidate)
+    return git.run(*words).code == 0
+
+
+def bring_back(git: Git, branch: str) -> None:
+    """Bring along the checkouts of ``branch`` that were absent when it moved, and are there again.
+
+    Raises Refused while a git of the person's is at work there, GitFailed.
+    """
+    for one in away.lagging(git, branch):
+        now = tip(git, branch)
+        if now is None or not one.place.is_dir():
+            continue
+        if away.lags(git, one, now):
+            outcome, _ = moves.catch_up(git.at(one.place), Move(branch, one.left, now, turn_back=False))
+            if outcome != "moved":
+                continue
+        away.forget(git, one)
+
+
 def settle(git: Git, branch: str) -> None:
     """Finish, or take back, what a dead merger left in work trees and beside refs. Only for who holds the merge lock:
     the gits of a merger hold it as well, so they are gone too.
@@ -164,7 +209,10 @@ def settle(git: Git, branch: str) -> None:
     Raises Refused while a git of the person's is in the way, GitFailed.
     """
     kept = candidates(git)
-    left_locks.remove(git, (f"refs/heads/{branch}", *map(candidate_ref, kept)))
+    tasks = {*kept, *merge_refs.tested(git)}
+    refs = [ref(task) for task in tasks for ref in (candidate_ref, merge_refs.tested_ref)]
+    left_locks.remove(git, (f"refs/heads/{branch}", LEFT, *refs))
+    bring_back(git, branch)
     if moves.under_way(git):
         for place in checkouts(git):
             moves.settle(git.at(place))
@@ -186,15 +234,20 @@ def _checkout(git: Git, branch: str) -> Path | None:
 
 def _in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> Advance:
     there = git.at(place)
-    if tip(git, branch) != expected:
-        return Advance("lost")
+    now = tip(git, branch)
+    if now != expected:
+        return settle_checkout(git, branch, candidate, expected) if now == candidate else Advance("lost")
     # git itself would bring back a file that the person has deleted.
     mine = _in_the_way(there, candidate, expected)
     if mine:
         return Advance("waiting", mine, "changed in the checkout", place)
     outcome, reason = moves.carry(there, Move(branch, expected, candidate))
     if outcome == "waiting":
-        return Advance("waiting", _in_the_way(there, candidate, expected), reason, place)
+        files = _in_the_way(there, candidate, expected)
+        if not files:
+            what = f"{branch} is checked out in {place}, and its files could not be brought along"
+            raise GitFailed(f"{what}: {reason}", f"git -C {place} status")
+        return Advance("waiting", files, reason, place)
     return Advance("lost") if outcome == "lost" else Advance("moved", checkout=place)
 
 

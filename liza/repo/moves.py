@@ -19,20 +19,27 @@ from pathlib import Path
 from liza import faults
 from liza.repo import checkout_files
 from liza.repo.pins import git_dirs
-from liza.repo.runner import Git
+from liza.repo.runner import Git, last_words
 from liza.rules.errors import GitFailed, Refused
 
 _INTENT, _ASIDE, _LOCK = "liza-move", "liza-move.index", "index.lock"
+_TIME_LIMIT = 1800.0
+"""Seconds for the files of a checkout, as for those of a slot: a large tree, or git-lfs on a slow line."""
 _PATIENCE = 2.0  # seconds for the person's own git to be done with the index; a status takes milliseconds
 
 
 @dataclass(frozen=True)
 class Move:
-    """``branch`` is to go from the commit ``expected`` to ``candidate``."""
+    """``branch`` is to go from the commit ``expected`` to ``candidate``.
+
+    ``turn_back``: whether the branch goes back to ``expected`` where the person's files are in the way. Not where
+    ``expected`` is merely what an absent checkout was left at: others have merged onto it since.
+    """
 
     branch: str
     expected: str
     candidate: str
+    turn_back: bool = True
 
 
 def carry(there: Git, move: Move) -> tuple[str, str]:
@@ -41,6 +48,7 @@ def carry(there: Git, move: Move) -> tuple[str, str]:
     ``moved``; ``lost`` where the branch was elsewhere by then; ``waiting``, with git's reason, where the person's
     files are in the way. Nothing has changed but for ``moved``. Raises GitFailed.
     """
+    there = _patient(there)
     own = git_dirs(there)[0]
     if not _begin(own, move):
         return "waiting", f"another git holds {own / _LOCK}"
@@ -59,10 +67,12 @@ def carry(there: Git, move: Move) -> tuple[str, str]:
 
 
 def catch_up(there: Git, move: Move) -> tuple[str, str]:
-    """Bring along a work tree in which somebody checked the branch out while it moved; else turn the branch back.
+    """Bring along a work tree in which somebody checked the branch out while it moved; else turn the branch back, if
+    ``move`` allows that.
 
     As ``carry``. Nothing happens where its index has the candidate's files already. Raises GitFailed.
     """
+    there = _patient(there)
     own = git_dirs(there)[0]
     if not checkout_files.behind(there, move.expected, move.candidate):
         return "moved", ""
@@ -75,6 +85,8 @@ def catch_up(there: Git, move: Move) -> tuple[str, str]:
         if not reason:
             _take_index(own)
             return "moved", ""
+        if not move.turn_back:
+            return "waiting", reason
         return ("waiting" if _swap(there, move.branch, move.candidate, move.expected) else "moved"), reason
     finally:
         settle(there)
@@ -92,6 +104,7 @@ def settle(there: Git) -> bool:
     A branch that had moved takes its files along, unless the person has changed one of them since: then it goes back.
     Raises Refused while a git of the person's is at work there, GitFailed.
     """
+    there = _patient(there)
     own = git_dirs(there)[0]
     move = _intent(own)
     if move is None:
@@ -108,9 +121,16 @@ def _complete(there: Git, own: Path, move: Move) -> None:
     ends = (move.expected, move.candidate)
     there_is = there.ok("merge-base", "--is-ancestor", move.candidate, f"refs/heads/{move.branch}")
     if there_is and checkout_files.foreign(there, _fresh(own), *ends):
+        if not move.turn_back:
+            return
         there_is = not _swap(there, move.branch, move.candidate, move.expected)
     checkout_files.bring(there, _fresh(own), *(ends if there_is else ends[::-1]))
     _take_index(own)
+
+
+def _patient(there: Git) -> Git:
+    """git with time enough for the files of a checkout, and never with less than it was given."""
+    return there.within(max(_TIME_LIMIT, there.timeout))
 
 
 def _begin(own: Path, move: Move) -> bool:
@@ -174,7 +194,7 @@ def _files(there: Git, own: Path, move: Move) -> str:
     aside.run("update-index", "-q", "--refresh", codes=(0, 1))
     done = aside.run("read-tree", "-m", "-u", move.expected, move.candidate, codes=(0, 1, 128))
     faults.point("move", "files")
-    return (done.stderr[-600:] or f"git read-tree ended with {done.code}") if done.code else ""
+    return last_words(done) if done.code else ""
 
 
 def _fresh(own: Path) -> Path:
@@ -192,7 +212,7 @@ def _swap(there: Git, branch: str, old: str, new: str) -> bool:
     faults.point("move", "branch")
     tip = there.out("rev-parse", "-q", "--verify", f"refs/heads/{branch}")
     if done.code != 0 and tip == old:
-        raise GitFailed(f"{branch} could not be moved to {new[:10]}: {done.stderr[-600:]}")
+        raise GitFailed(f"{branch} could not be moved to {new[:10]}: {last_words(done)}")
     return tip == new
 
 

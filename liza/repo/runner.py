@@ -47,6 +47,8 @@ _FIXED = (
     ("i18n.commitEncoding", "UTF-8"),
     ("i18n.logOutputEncoding", "UTF-8"),
     ("protocol.ext.allow", "never"),
+    # GIT_GRAFT_FILE below makes git advise on grafts in six lines, which would push out the cause of a failure.
+    ("advice.graftFileDeprecated", "false"),
 )
 
 _ENVIRONMENT = {
@@ -173,7 +175,7 @@ class Git:
         done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
         faults.point("git", next(word for word in args if not word.startswith("-")))
         if codes is not None and done.code not in codes:
-            raise GitFailed(f"git {args[0]} failed in {self.directory} ({done.code}): {_last_words(done)}")
+            raise GitFailed(f"git {args[0]} failed in {self.directory} ({done.code}): {last_words(done)}")
         return done
 
     def identity(self) -> tuple[str, str]:
@@ -342,8 +344,8 @@ def _bytes(text: str | bytes | None) -> bytes | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
-def _last_words(done: Done) -> str:
-    """The end of what git said, its own lines of failure first."""
+def last_words(done: Done) -> str:
+    """The end of what git said: its own lines of failure, where there are any."""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     return " · ".join(telling[-3:])[:600] or "it said nothing"

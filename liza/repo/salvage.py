@@ -68,6 +68,13 @@ def save(git: Git, task: str, run: str) -> str:
     return _save(git.within(_TIME_LIMIT), task, run, _DEPTH)
 
 
+def keep_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
+    """Keep the commit at HEAD as a salvage if it is in none of the refs or commits ``kept_in``. Raises GitFailed."""
+    head = head_of(git)
+    if head is not None and not any(_is_in(git, head, place) for place in kept_in):
+        _keep(git, salvage_ref(task, run), head)
+
+
 def show_hidden_changes(git: Git) -> None:
     """Take marks off the index that make git overlook changed files (``--assume-unchanged`` and the like)."""
     rows = git.names("ls-files", "-v", "-z")

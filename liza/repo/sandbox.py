@@ -14,6 +14,7 @@ from liza.rules.errors import Refused, Usage
 
 _NEVER = {".git", ".liza", ".worktrees"}
 _MARK = "liza-setup"
+_UNPROVED = "liza-unproved"
 
 
 def copy(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
@@ -57,6 +58,44 @@ def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
     aside = place.with_name(f"{_MARK}.{os.getpid()}")
     aside.write_text(_digest(git.directory, command, files))
     aside.replace(place)
+
+
+def forget_setup(git: Git) -> None:
+    """The set-up has to run again: what it made is gone. Raises GitFailed, OSError."""
+    _mark(git).unlink(missing_ok=True)
+
+
+def note_unproved(git: Git) -> None:
+    """Note, so that it outlives this process, that tests begin in the slot and have not passed. Raises GitFailed,
+    OSError."""
+    place = _unproved(git)
+    with place.open("w") as stream:
+        stream.write("tests began here and have not passed\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def note_passed(git: Git) -> None:
+    """The tests that began in the slot passed. Raises GitFailed, OSError."""
+    _unproved(git).unlink(missing_ok=True)
+
+
+def clean_due(git: Git, when: str) -> bool:
+    """Whether ignored files have to go before tests: ``when`` is ``config.merge_clean``. Raises GitFailed."""
+    return when == "always" or (when == "after_red" and _unproved(git).exists())
+
+
+def clean(git: Git, keep: Sequence[str]) -> None:
+    """Remove untracked and ignored files of a slot, but for names that match ``keep``, as in ``.gitignore``.
+
+    Raises GitFailed.
+    """
+    git.within(600).out("clean", "-ffdx", "--quiet", *(word for pattern in keep for word in ("-e", pattern)))
+    forget_setup(git)
+
+
+def _unproved(git: Git) -> Path:
+    return git_dirs(git)[0] / _UNPROVED
 
 
 def _matches(root: Path, pattern: str) -> Iterator[str]:

@@ -7,22 +7,26 @@ that nothing an agent puts at ``.git`` leads a reset somewhere else.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
-from liza.repo import places, reset, slots
+from liza.repo import places, reset, sandbox, slots, stuck
 from liza.repo.flock import locked
 from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.salvage import salvage, salvage_again, save
+from liza.repo.salvage import keep_head, salvage, salvage_again, save
 from liza.repo.slots import Owner
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, Missing, NotYours, Refused
 from liza.rules.paths import Paths, branch_of
+
+T = TypeVar("T")
 
 
 def blocked(name: str, branch: str) -> Refused:
@@ -94,7 +98,8 @@ class Worktrees:
             admin, owner = self._owned(slot)
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return Prepared(branch, owner.commit or base, owner.salvage is not None)
-            ref = self._save(slot, owner, task, salvage_as)
+            ref = self._unstuck(slot, lambda: self._save(slot, owner, task, salvage_as))
+            admin = self._owned(slot)[0]
             files = self._to_lay_back(owner, task, ref)
             before = None if owner is None else replace(owner, before=None)
             slots.write_owner(admin, Owner(task, run, base, files, before=before))
@@ -112,13 +117,8 @@ class Worktrees:
                 f"slot {slot} belongs to {owner.run if owner else 'nobody'}, not to {run}", f"liza task show {task}"
             )
         if not owner.done:
-            branch = branch_of(task)
-            known = branches(self.git, branch, self.integration)
-            self._free_branch(slot, branch, known)
-            self._empty_prepared(slot, admin, owner)
-            start = () if branch in known else ("--no-track", "--create")
-            end = () if branch in known else (owner.commit or self._start(known, branch),)
-            self._checkout(slot, owner, *start, branch, *end)
+            self._unstuck(slot, lambda: self._lay_out(slot, task, owner))
+            admin = self._owned(slot)[0]
             if owner.salvage is not None:
                 lay_back(self.slot_git(slot), owner.salvage)
                 note_laid_back(self.git, task, owner.salvage)
@@ -126,6 +126,16 @@ class Worktrees:
                 slots.unlink(self.paths, owner.before.task, slot)
             slots.write_owner(admin, replace(owner, done=True, before=None))
         slots.link(self.paths, task, slot)
+
+    def _lay_out(self, slot: str, task: str, owner: Owner) -> None:
+        """Empty a prepared slot, and switch it to the branch of the task."""
+        branch = branch_of(task)
+        known = branches(self.git, branch, self.integration)
+        self._free_branch(slot, branch, known)
+        self._empty_prepared(slot, self._owned(slot)[0], owner)
+        start = () if branch in known else ("--no-track", "--create")
+        end = () if branch in known else (owner.commit or self._start(known, branch),)
+        self._checkout(slot, owner, *start, branch, *end)
 
     def finished(self, slot: str, task: str, run: str) -> bool:
         """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
@@ -148,7 +158,13 @@ class Worktrees:
         """
         whole = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
         with self._alone(slot):
-            self._detach(slot, whole, run)
+            self._unstuck(slot, lambda: self._detach(slot, whole, run))
+
+    def clean(self, slot: str, when: str, keep: Sequence[str]) -> None:
+        """Remove the ignored files of a slot that ``config.merge_clean`` wants removed. Raises GitFailed, OSError."""
+        with self._alone(slot):
+            if sandbox.clean_due(self.slot_git(slot), when):
+                self._unstuck(slot, lambda: sandbox.clean(self.slot_git(slot), keep))
 
     def detach_once(self, slot: str, commit: str, run: str) -> bool:
         """``detach``, unless it was carried through for this run already: then its agent may be at work there.
@@ -158,7 +174,7 @@ class Worktrees:
         with self._alone(slot):
             if self.finished(slot, slot, run):
                 return False
-            self._detach(slot, commit, run)
+            self._unstuck(slot, lambda: self._detach(slot, commit, run))
             return True
 
     def _detach(self, slot: str, commit: str, run: str) -> None:
@@ -181,12 +197,51 @@ class Worktrees:
             if admin is None or owner is None or owner.task != task:
                 return
             if self.paths.slot(slot).is_dir():
-                self._owned(slot)
-                self._empty(slot, admin, owner)
-                self._checkout(slot, owner, "--detach", "HEAD")
+                self._unstuck(slot, lambda: self._leave(slot, owner))
+                admin = self._owned(slot)[0]
             else:
                 self._let_branch_go(admin)
             slots.write_owner(admin, None)
+
+    def _leave(self, slot: str, owner: Owner) -> None:
+        """Empty a slot whose task is over, and let its branch go."""
+        self._empty(slot, self._owned(slot)[0], owner)
+        self._checkout(slot, owner, "--detach", "HEAD")
+
+    def set_aside(self) -> tuple[Path, ...]:
+        """The slots that could not be emptied, and were replaced. Raises OSError."""
+        return stuck.kept(self._place)
+
+    def _unstuck(self, slot: str, work: Callable[[], T]) -> T:
+        """Carry out ``work``, which empties a slot. Where permissions are in its way they are loosened; where that is
+        not enough the slot is set aside, with all that is in it, and another one is made in its place.
+
+        Raises what ``work`` raises for any other reason.
+        """
+        path = self.paths.slot(slot)
+        try:
+            return work()
+        except (GitFailed, OSError):
+            if not path.is_dir() or path.is_symlink() or not (stuck.loosen(path) or stuck.is_stuck(path)):
+                raise
+        try:
+            return work()
+        except (GitFailed, OSError):
+            if not stuck.is_stuck(path):
+                raise
+        self._replace(slot)
+        return work()
+
+    def _replace(self, slot: str) -> None:
+        """Set a slot aside and make another one, at the same commit and with the same owner. Raises GitFailed."""
+        _, owner = self._owned(slot)
+        git = self.slot_git(slot)
+        head = git.out("rev-parse", "--verify", "HEAD^{commit}")
+        if owner is not None:
+            keep_head(git, owner.task, owner.run, self._kept_in(slot, owner))
+        stuck.set_aside(self.paths.slot(slot))
+        self.add(slot, head)
+        slots.write_owner(self._owned(slot)[0], owner)
 
     def head(self, slot: str) -> str:
         """The commit the slot stands at. Raises GitFailed."""

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import invariants, planning, settings, transitions
+from liza.rules import invariants, merge_alarms, planning, settings, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
+from liza.rules.merge_alarms import Alarm as Alarm
+from liza.rules.merge_alarms import Away
 from liza.rules.model import FINAL, Left, State, Status, Task
 from liza.rules.starting import starting
 from liza.rules.taking import HELD_UP
@@ -25,21 +27,13 @@ MOST_HELD_UP = 3
 """How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
 
 
-class Alarm(msgspec.Struct, frozen=True):
-    """``kind`` is a word for programs, ``about`` the entry, ``next`` one command."""
-
-    kind: str
-    about: str
-    message: str
-    next: str
-
-
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; and how integration was moved, where it was, with the merged tasks
-    that are not in it any more and the ways on."""
+    for another commit, and was not there at init; the checkouts that integration was moved without; and how integration
+    was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
 
     planted: tuple[str, ...] = ()
+    away: tuple[Away, ...] = ()
     moved: str | None = None
     lost: tuple[str, ...] = ()
     ways: str = ""
@@ -49,7 +43,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
 
     ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
-    a supervisor had begun a session, and whose supervisor is gone.
+    a supervisor had begun a session, and whose supervisor is gone. ``aside``: directories of slots that could not be
+    emptied and were replaced.
     """
 
     evidence: Evidence = Evidence()
@@ -58,12 +53,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
     repository: Repository = Repository()
+    aside: tuple[str, ...] = ()
 
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
     found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(seen)]
-    found += [*_left(state, seen), *_alone(state, now, seen)]
+    found += [*_left(state, seen), *_alone(state, now, seen), *merge_alarms.slots(seen.aside)]
     hopeless = never_claimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
@@ -203,6 +199,7 @@ def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[A
             f"{task.id} is tested and waits for files of your checkout: {task.merging.waiting}",
             "git status",
         )
+    yield from merge_alarms.set_aside(task)
 
 
 def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -291,6 +288,7 @@ def _repository(state: State, seen: Repository) -> Iterable[Alarm]:
         yield Alarm(
             "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
         )
+    yield from merge_alarms.away(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
         yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")

@@ -118,7 +118,18 @@ class Situation:
 
 
 def decide(at: Situation) -> Action:
-    """The next action of the supervisor of ``at.agent``: ABORT before leaving before the session before new work."""
+    """The next action of the supervisor of ``at.agent``: ABORT before leaving before the session before new work.
+
+    A wait ends when the pause of a merge that was set aside is over: no event tells of that.
+    """
+    action = _decide(at)
+    due = merging.seconds_to_next_try(at.state, at.now) if isinstance(action, Wait) else None
+    if due is None or not isinstance(action, Wait):
+        return action
+    return Wait(action.why, due if action.seconds is None else min(action.seconds, due))
+
+
+def _decide(at: Situation) -> Action:
     leaving = at.leaving or "ABORT" in at.signals
     if at.session is not None and at.session.standing is Standing.OVER:
         return Settle(at.session.run)
@@ -284,7 +295,7 @@ def _look_for_work(at: Situation) -> Action:
 
 def _merge(at: Situation) -> Merge | None:
     """A merger is a child, so the supervisor of an agent at work can start one as well as an idle one."""
-    ripe = merging.next_to_merge(at.state)
+    ripe = merging.next_to_merge(at.state, at.now)
     if ripe is not None and at.merge_lock_free:
         return Merge(ripe.id)
     return None if at.offered is None else Merge(at.offered)

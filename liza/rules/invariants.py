@@ -15,6 +15,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
 SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
 AGENT_STATUSES = ("STARTING", "IDLE", "WORKING", "REVIEWING", "WAITING", "HANDOFF", "OFFLINE")
+MERGE_CLEAN = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
 
@@ -92,6 +93,10 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         yield Violation(
             entry=key, field="merging", found=task.merging.candidate, wanted=f"none, because it is {task.status}"
         )
+    if task.set_aside is not None and task.status is not S.APPROVED:
+        yield Violation(
+            entry=key, field="set_aside", found=task.set_aside.kind, wanted=f"none, because it is {task.status}"
+        )
     if task.approved_by is not None and task.approved_by == task.assigned_to:
         yield Violation(entry=key, field="approved_by", found=task.approved_by, wanted="somebody else than its author")
     if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
@@ -162,6 +167,9 @@ def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterat
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
+    if config.merge_clean not in MERGE_CLEAN:
+        wanted = f"one of {', '.join(MERGE_CLEAN)}"
+        yield Violation(entry=key, field="merge_clean", found=config.merge_clean, wanted=wanted)
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
         # In this way round, for what is no number (nan) is no limit either.

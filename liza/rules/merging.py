@@ -1,21 +1,68 @@
-"""Merging: which APPROVED task is next, and what the board says at each step."""
+"""Merging: which APPROVED task is next, what the board says at each step, and what becomes of a merge that failed."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 
 from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.choose import unmet_dependencies
 from liza.rules.errors import Refused
-from liza.rules.model import Merging, State, Status, Task
+from liza.rules.model import Merging, SetAside, State, Status, Task
 from liza.rules.taking import find
 from liza.rules.transitions import Said, move
 
 S = Status
+LONGEST_PAUSE = 900.0  # seconds
+MOST_ROUNDS = 3
+"""How many candidates one merger makes for a task while integration moves during the tests."""
+MOST_DEATHS = 3
+"""How many mergers in a row may die during the tests of a task before it goes back to its coder."""
 
 
-def next_to_merge(state: State) -> Task | None:
-    """The best APPROVED task whose dependencies are met and that waits for no files of a person."""
+class Kind(StrEnum):
+    """Why a merge failed, where neither a conflict nor a red test is the reason."""
+
+    UNRELATED = "unrelated history"
+    GONE = "commit gone"
+    MOVING = "integration moves"
+    DIED = "merger died"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A merge that failed: its kind, and the words of git or of the system."""
+
+    kind: Kind
+    words: str
+
+
+def kind_of(*, commit_exists: bool, related: bool) -> Kind:
+    """The kind of a failure, from what the repository says of the reviewed commit afterwards."""
+    if not commit_exists:
+        return Kind.GONE
+    return Kind.FAILED if related else Kind.UNRELATED
+
+
+def goes_back(kind: Kind, tries: int) -> bool:
+    """Whether only the task's coder can resolve this kind of failure. Otherwise the merge is retried."""
+    return kind in (Kind.UNRELATED, Kind.GONE) or (kind is Kind.DIED and tries >= MOST_DEATHS)
+
+
+def pause(kind: Kind, tries: int, first: float) -> float:
+    """Seconds until the next automatic try: doubling from ``first``. One dead merger alone is no reason to wait."""
+    if kind is Kind.DIED:
+        tries -= 1
+    return 0.0 if tries < 1 else min(first * 2.0 ** min(tries - 1, 60), LONGEST_PAUSE)
+
+
+def next_to_merge(state: State, now: datetime) -> Task | None:
+    """The best APPROVED task whose dependencies are met, that waits for no files of a person, and is not set aside."""
     able = [
         task
         for task in state.tasks
@@ -23,8 +70,20 @@ def next_to_merge(state: State) -> Task | None:
         and hindrance(state, task) is None
         and not unmet_dependencies(state, task)
         and not (task.merging and task.merging.waiting)
+        and not is_paused(task, now)
     ]
     return min(able, key=lambda task: (task.priority, task.history[-1].time, task.id), default=None)
+
+
+def is_paused(task: Task, now: datetime) -> bool:
+    """Whether the merge of the task failed, and its next try is not due."""
+    return task.set_aside is not None and task.set_aside.until is not None and task.set_aside.until > now
+
+
+def seconds_to_next_try(state: State, now: datetime) -> float | None:
+    """Seconds until the first pause of a task that was set aside is over; None without one."""
+    ends = [task.set_aside.until for task in state.tasks if task.set_aside and is_paused(task, now)]
+    return min(((end - now).total_seconds() for end in ends if end is not None), default=None)
 
 
 def hindrance(state: State, task: Task) -> str | None:
@@ -55,12 +114,21 @@ def begin(state: State, task_id: str, merging: Merging) -> State:
     return state.with_task(replace(task, merging=merging))
 
 
+def passed(state: State, task_id: str, tested: bool) -> State:
+    """The candidate may be published: its tests passed, or ``tested`` is False and there are none. Raises Refused."""
+    task = approved(state, task_id)
+    if task.merging is None:
+        raise Refused(f"{task_id} has no candidate", f"liza merge {task_id}")
+    return state.with_task(replace(task, merging=replace(task.merging, tested=tested)))
+
+
 def waiting(state: State, task_id: str, files: tuple[str, ...]) -> State:
     """The candidate is tested, and changed files of a person's checkout are in its way."""
     task = approved(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate that could wait", f"liza merge {task_id}")
-    return state.with_task(replace(task, merging=replace(task.merging, waiting=", ".join(files) or "files")))
+    waits = replace(task.merging, waiting=", ".join(files) or "files")
+    return state.with_task(replace(task, merging=waits, set_aside=None))
 
 
 def dropped(state: State, task_id: str) -> State:
@@ -82,3 +150,54 @@ def failed(state: State, task_id: str, said: Said) -> State:
     """A conflict with integration, or red on the candidate: its coder mends it. Raises Refused."""
     back = move(approved(state, task_id), "merge failed", said, merging=None, approved_by=None)
     return state.with_task(back)
+
+
+def troubled(state: State, task_id: str, trouble: Trouble, said: Said) -> State:
+    """The merge failed: the task goes back to its coder, or is set aside and tried again after a growing pause.
+
+    A candidate that passed its tests is kept for the next try. Raises Refused.
+    """
+    task = approved(state, task_id)
+    before = task.set_aside
+    tries = before.tries + 1 if before is not None and before.kind == trouble.kind else 1
+    if goes_back(trouble.kind, tries):
+        return failed(state, task_id, replace_detail(said, trouble.words))
+    seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
+    until = said.now + timedelta(seconds=max(seconds, 1.0)) if seconds else None
+    aside = SetAside(kind=trouble.kind, reason=trouble.words, tries=tries, until=until)
+    keeps = task.merging is not None and task.merging.tested is not None
+    return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
+
+
+def replace_detail(said: Said, detail: str) -> Said:
+    """The same caller and time, with other words."""
+    return Said(now=said.now, by=said.by, run=said.run, commit=said.commit, detail=detail)
+
+
+@dataclass(frozen=True)
+class RefChange:
+    """A ref that changed while tests ran. ``built_on``: it now holds the candidate; ``rewound``: it lost commits."""
+
+    name: str
+    built_on: bool = False
+    gone: bool = False
+    rewound: bool = False
+
+
+def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
+    """The refs that tests moved, among those that changed while they ran.
+
+    Only the tests have the candidate checked out. Agents commit on their task branches and people on theirs meanwhile:
+    a branch that merely went on is theirs. Nobody else writes Liza's refs about the merge while the merge lock is held.
+    """
+    return tuple(
+        change.name
+        for change in changes
+        if change.built_on
+        or change.name.startswith(_OF_THE_MERGE)
+        or (not change.name.startswith(_OF_OTHERS) and (change.gone or change.rewound))
+    )
+
+
+_OF_THE_MERGE = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/integration")
+_OF_OTHERS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")

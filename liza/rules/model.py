@@ -81,11 +81,29 @@ class Reservation(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Merging(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration."""
+    """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration.
+
+    ``tested`` is None until the candidate may be published: True when its tests passed, False where no test command is
+    configured. ``waiting`` names the files of a person's checkout that the merge waits for.
+    """
 
     candidate: str
     expected: str
     waiting: str | None = None
+    tested: bool | None = None
+
+
+class SetAside(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A merge that failed and is tried again.
+
+    ``kind`` is one of ``merging.Kind``, ``reason`` the words of git or of the system, ``tries`` how many times in a row
+    it failed like this. No automatic try before ``until``; None: at once.
+    """
+
+    kind: str
+    reason: str
+    tries: int = 1
+    until: Moment | None = None
 
 
 class Answer(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,6 +151,7 @@ class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
     review_lease_expires: datetime | None = None
     approved_by: str | None = None
     merging: Merging | None = None
+    set_aside: SetAside | None = None
     merge_commit: str | None = None
     tested: bool | None = None
     rejection_reason: str | None = None
@@ -310,6 +329,8 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     sandbox_setup: str | None = None
     sandbox_setup_files: tuple[str, ...] = ()
     sandbox_copy: tuple[str, ...] = ()
+    sandbox_keep: tuple[str, ...] = ()
+    merge_clean: str = "after_red"
     programs: dict[str, str] = {}
     permissions: str = "confined"
     budget: Budget = Budget()

@@ -106,6 +106,8 @@ def move(task: Task, verb: str, said: Said, **changes: Any) -> Task:
         )
     if arrow.target in FINAL:
         changes["worktree"] = None
+    if arrow.target is not S.APPROVED:
+        changes["set_aside"] = None
     return replace(remark(task, verb, said), status=arrow.target, **changes)
 
 

@@ -45,13 +45,17 @@ _NEEDED_DETAILS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What the worktree looks like when a coder submits; ``branch`` is None where HEAD is on none."""
+    """What the worktree looks like when a coder submits; ``branch`` is None where HEAD is on none.
+
+    ``related``: whether HEAD has a merge base with integration.
+    """
 
     head: str
     ahead: bool
     branch: str | None = None
     dirty: tuple[str, ...] = ()
     stray: tuple[str, ...] = ()
+    related: bool = True
 
 
 def submit(state: State, task_id: str, run: str, work: Work, now: datetime) -> State:
@@ -103,6 +107,11 @@ def _refuse_unfinished(task: Task, work: Work) -> None:
     if work.dirty:
         names = ", ".join(work.dirty[:5]) + (f" and {len(work.dirty) - 5} more" if len(work.dirty) > 5 else "")
         raise Refused(f"the worktree has changes that are not committed: {names}", 'git add -A && git commit -m "…"')
+    if not work.related:
+        raise Refused(
+            f"HEAD {work.head[:12]} has no commit in common with integration, so it can never be merged",
+            f"git rebase --onto {(task.base_commit or 'integration')[:12]} --root",
+        )
     if not work.ahead:
         raise Refused(
             f"HEAD {work.head[:12]} has no commit beyond the base {(task.base_commit or '?')[:12]}",

@@ -68,6 +68,9 @@ class Memory:
     ledger: tuple[object, tuple[Spent, ...]] = (None, ())
     """The ledger as it was last read, behind what its file looked like then."""
     merge_tried: tuple[int, str] | None = None
+    merges_failed: int = 0
+    """Mergers in a row that failed and left no mark on a task: the disk, the board or git was in the way."""
+    merge_rest_until: float = 0.0
 
     def crashed(self, steady: float) -> None:
         """Count a crash, and forget those that no window holds any more."""

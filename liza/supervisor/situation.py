@@ -141,7 +141,9 @@ def mail(crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: Wat
 
 def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether a merger is worth starting: nobody merges now, and this one was not refused at this very revision."""
-    ripe = merging.next_to_merge(state)
+    ripe = merging.next_to_merge(state, crew.clock.now())
+    if crew.clock.monotonic() < memory.merge_rest_until:
+        return False
     if ripe is None or memory.job is not None or memory.merge_tried == (state.revision, ripe.id):
         return False
     lock = Lock(crew.paths.merge_lock)

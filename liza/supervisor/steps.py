@@ -262,5 +262,19 @@ class Steps:
                 return
             held = holding(self.crew.board.read(), self.agent)
             self._crash(held.run if held else self.agent, f"set-up failed with exit {event.code}: {job.tail(300)}")
-        elif event.code not in (0, 1):
+            return
+        if event.code not in (0, 1):
             self.say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")
+        self._rest_after_merge(job.name.removeprefix("merge "), failed=event.code not in (0, 1))
+
+    def _rest_after_merge(self, task_id: str, *, failed: bool) -> None:
+        """Try again later, and ever more rarely, what failed and left no mark on its task."""
+        task = self.crew.board.read().task(task_id)
+        if not failed or (task is not None and task.set_aside is not None):
+            self.memory.merges_failed = 0
+            return
+        self.memory.merges_failed += 1
+        self.memory.merge_tried = None
+        first = self.crew.board.read().config.restart_after_crash
+        pause = backoff(self.memory.merges_failed, first)
+        self.memory.merge_rest_until = self.crew.clock.monotonic() + pause

@@ -40,15 +40,19 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
         from liza.verbs.review import claim_review
 
         return claim_review(crew, agent, task_id)
-    done = take(crew, agent, task_id)
+    done = take(crew, agent, task_id, give_back=True)
     until = f"{done.lease:%H:%M:%SZ}" if done.lease else "its end"
     step = f"cd {crew.paths.link(done.task)}; liza submit when it is committed"
     more = {"run": done.run, "worktree": str(crew.paths.slot(done.slot)), "lease_expires": _stamp(done.lease)}
     return Answer("changed", done.task, "CLAIMED", f"{step} (lease until {until})", more)
 
 
-def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
-    """Reserve, prepare, confirm, and lay the worktree out. Raises Refused; what bears this run is undone then."""
+def take(crew: Crew, agent: str, task_id: str | None = None, *, give_back: bool = False) -> Claimed:
+    """Reserve, prepare, confirm, and lay the worktree out. Raises Refused; what bears this run is undone then.
+
+    A confirmed claim whose worktree cannot be laid out is tried again by the agent's supervisor. Where there is none,
+    ``give_back`` makes the task UNCLAIMED again.
+    """
     if task_id is not None:
         checked_task_id(task_id)
     run, task, slot, evidence = _reserve(crew, agent, task_id)
@@ -62,8 +66,8 @@ def take(crew: Crew, agent: str, task_id: str | None = None) -> Claimed:
             faults.point("claim", "confirmed")
             held.worktrees.finish(slot, task, run)
             faults.point("claim", "finished")
-    except BaseException:
-        _undo(crew, agent, Claimed(task, run, slot, None))
+    except BaseException as error:
+        _undo(crew, agent, Claimed(task, run, slot, None), give_back=give_back and isinstance(error, Exception))
         raise
     return done
 
@@ -103,10 +107,13 @@ def _prepare_and_confirm(crew: Crew, at: Claimed, evidence: Evidence) -> Claimed
     return Claimed(at.task, at.run, at.slot, taking.find(tx.state, at.task).lease_expires)
 
 
-def _undo(crew: Crew, agent: str, at: Claimed) -> None:
+def _undo(crew: Crew, agent: str, at: Claimed, *, give_back: bool) -> None:
     with crew.change(agent, "undo", at.task) as tx:
         tx.state = taking.undo(tx.state, at.task, at.run)
         confirmed = taking.find(tx.state, at.task).run == at.run
+        if confirmed and give_back:
+            tx.state = taking.release(tx.state, at.task, crew.clock.now(), agent)
+            confirmed = False
     if not confirmed:
         crew.worktrees.undo(at.slot, at.task, at.run)
         let_go(crew, at.slot)

@@ -31,7 +31,7 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit(crew.git, task)
-        old = crew.git.out("merge-base", tampering.need_integration(crew, state), new)
+        old = _base(crew.git, tampering.need_integration(crew, state), new)
     text = crew.git.out("diff", *_SHOWN, *form, old, new, "--")
     return _told(task, old, new, text)
 
@@ -40,10 +40,18 @@ def _at_work(crew: Crew, task: Task, integration: str, form: tuple[str, ...]) ->
     assert task.worktree is not None
     there = crew.worktrees.slot_git(task.worktree)
     head = there.out("rev-parse", "HEAD")
-    base = there.out("merge-base", integration, head)
+    base = _base(there, integration, head)
     text = there.out("diff", *_SHOWN, *form, base, "--")
     untracked = there.out("ls-files", "-z", "--others", "--exclude-standard").split("\0")
     return _told(task, base, head, text, [name for name in untracked if name], str(crew.paths.link(task.id)))
+
+
+def _base(git: Git, integration: str, commit: str) -> str:
+    """Where ``commit`` left integration. Raises Refused where they have no commit in common, GitFailed."""
+    found = git.run("merge-base", integration, commit, codes=(0, 1)).stdout.decode().strip()
+    if not found:
+        raise Refused(f"{commit[:12]} has no commit in common with integration", f"git show {commit[:12]}")
+    return found
 
 
 def _commit(git: Git, task: Task) -> str:

@@ -130,7 +130,8 @@ def _purge(crew: Crew) -> Purged:
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
     gone, kept = _branches(crew, made, found.branch)
-    _refs(crew, "refs/liza/candidates")
+    for place in ("candidates", "tested", "review"):
+        _refs(crew, f"refs/liza/{place}")
     _refs(crew, "refs/liza/laid-back")
     if specs.saved:
         kept.append(kept_specs.SPECS_REF)

@@ -10,7 +10,7 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.repo import history, moves
 from liza.repo.pins import Pins
-from liza.rules import choose, settings
+from liza.rules import choose, merge_alarms, settings
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import HISTORY_REF, run_id
@@ -46,6 +46,8 @@ def findings(crew: Crew, state: State) -> Iterator[Finding]:
 def _integration(crew: Crew, state: State) -> Iterator[Finding]:
     seen = tampering.look(crew, state)
     tip = tampering.need_integration(crew, state)
+    for alarm in merge_alarms.away(seen.away):
+        yield Finding("branch", alarm.message, True, alarm.next)
     if seen.moved is not None:
         yield Finding("branch", seen.moved, not seen.lost, seen.ways)
     else:
@@ -84,10 +86,17 @@ def _merges(crew: Crew, state: State) -> Iterator[Finding]:
         if moves.under_way(crew.git):
             yield Finding("merge", "a merge that was killed has left the files of a checkout half moved", True, FIX)
         for task in state.tasks:
-            if task.merging is not None and not task.merging.waiting:
+            if task.merging is not None and task.merging.tested is None and not task.merging.waiting:
                 yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX)
+            for alarm in merge_alarms.set_aside(task):
+                yield Finding("merge", alarm.message, False, alarm.next)
     finally:
         lock.release()
+
+
+def _slots(crew: Crew, state: State) -> Iterator[Finding]:
+    for alarm in merge_alarms.slots([str(path) for path in crew.worktrees.set_aside()]):
+        yield Finding("worktree", alarm.message, True, alarm.next)
 
 
 def _supervisors(crew: Crew, state: State) -> Iterator[Finding]:
@@ -151,6 +160,7 @@ _LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("board", _config),
     ("claim", _claims),
     ("merge", _merges),
+    ("worktree", _slots),
     ("agents", _supervisors),
     ("inbox", _inboxes),
     ("history", _history),

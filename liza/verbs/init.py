@@ -24,8 +24,8 @@ from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.verbs import commands, detect, ground, tampering
 from liza.verbs.answer import Answer
+from liza.verbs.candidate import SLOT
 from liza.verbs.crew import Crew, SystemClock, no_crew
-from liza.verbs.merge import SLOT
 from liza.verbs.record import record
 
 Say = Callable[[str, str], None]

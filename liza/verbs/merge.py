@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
 
 from liza import faults
 from liza.board.lock import Lock
-from liza.repo import merges, sandbox
+from liza.repo import merge_refs, merges
 from liza.rules import merging, taking
-from liza.rules.errors import MergeConflict, Refused
+from liza.rules.errors import LizaError, MergeConflict, Refused
+from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
-from liza.rules.transitions import Said
-from liza.verbs import commands, tampering
+from liza.verbs import candidate, merge_marks, tampering
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-
-SLOT = "merge"
-
-
-@dataclass(frozen=True)
-class Red:
-    """The candidate does not stand: a conflict, or the tests. ``detail`` is what its coder must know."""
-
-    detail: str
+from liza.verbs.dead_mergers import settle_dead_merger
 
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Answer:
     """Merge the named, or the best, APPROVED task, for a person or for the supervisor of that agent.
 
-    Raises Refused, GitFailed.
+    A failure leaves a mark on its task, which then goes back to its coder or is tried again later; others are merged
+    meanwhile. Raises Refused, GitFailed, OSError.
     """
     person = human_or(crew, planner=False)
     by = agent_id(supervisor) if supervisor else person
@@ -45,17 +38,32 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
     tampering.need_integration(crew, crew.board.read())
-    settle_dead_merger(crew, by)
+    try:
+        settle_dead_merger(crew, by)
+    except merge_marks.FAILURES as error:
+        _mark_next(crew, by, task_id, error)
+        raise
     start = crew.board.read()
-    offer_again(crew, by)
+    offer_again(crew, by, task_id)
     before = crew.board.read()
     if task_id is not None and taking.find(before, task_id).status is Status.MERGED:
         return _told(start, before, task_id)
-    task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before)
+    task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before, crew.clock.now())
     if task is None:
-        raise Refused("no task is approved and waits to be merged", "liza task list")
-    _merge_one(crew, by, task)
+        raise Refused(*_nothing(before))
+    if task.merging is not None:
+        # It was offered just now, and waits for files of a person.
+        return _told(start, before, task.id)
+    _attempt(crew, by, task)
     return _told(before, crew.board.read(), task.id)
+
+
+def _nothing(state: State) -> tuple[str, str]:
+    """Why nothing is merged now, and one command."""
+    aside = [task.id for task in state.tasks if task.status is Status.APPROVED and task.set_aside is not None]
+    if not aside:
+        return "no task is approved and waits to be merged", "liza task list"
+    return f"no task is approved and waits to be merged; set aside: {', '.join(aside)}", f"liza merge {aside[0]}"
 
 
 def _told(before: State, after: State, task_id: str) -> Answer:
@@ -69,126 +77,119 @@ def _told(before: State, after: State, task_id: str) -> Answer:
     return answer(before, after, task_id, step, merge_commit=task.merge_commit, tested=task.tested)
 
 
-def settle_dead_merger(crew: Crew, by: str) -> None:
-    """What a merger left that died: its candidate is in integration, so the task is MERGED, or its attempt is dropped.
+def _mark_next(crew: Crew, by: str, task_id: str | None, error: BaseException) -> None:
+    """No merge could even begin: that is marked on the task that would have been merged."""
+    state = crew.board.read()
+    task = state.task(task_id) if task_id else merging.next_to_merge(state, crew.clock.now())
+    if task is not None and merge_marks.is_of_a_task(error):
+        with suppress(Refused):
+            merge_marks.troubled(crew, by, task, merge_marks.trouble_of(crew, task, error))
 
-    The merge lock is held by the caller, and ``crew`` by ``holding``: whoever began those merges is gone, and so are
-    its gits.
+
+def offer_again(crew: Crew, by: str, task_id: str | None = None) -> None:
+    """Candidates that were recorded as tested and not published: the same candidate, nothing tested again.
+
+    One that fails is marked, and the others are offered all the same. One that is set aside is offered when its pause
+    is over, or when it is the named one.
     """
-    commands.end_leftovers(crew.paths.root)
-    merges.settle(crew.git, _branch(crew))
-    state = crew.board.read()
-    for task in state.tasks:
-        if task.merging is None:
-            continue
-        ours = _is_ours(crew, state, task, task.merging)
-        if ours and merges.contains(crew.git, _branch(crew), task.merging.candidate):
-            _merged(crew, by, task, task.merging)
-        elif not (ours and task.merging.waiting):
-            with crew.change(by, "merging", task.id) as tx:
-                tx.state = merging.dropped(tx.state, task.id)
-    _let_candidates_go(crew, by)
-
-
-def _is_ours(crew: Crew, state: State, task: Task, made: Merging) -> bool:
-    """Whether the candidate is what was approved, merged, and nothing else: everybody can write onto the board."""
-    if task.status is not Status.APPROVED or merging.hindrance(state, task) or task.review_commit is None:
-        return False
-    return merges.joins(crew.git, made.candidate, made.expected, task.review_commit)
-
-
-def _let_candidates_go(crew: Crew, by: str) -> None:
-    """The candidates that nothing waits for: their ref is what a merger takes away last."""
-    state = crew.board.read()
-    for name in merges.candidates(crew.git):
-        task = state.task(name)
-        if task is not None and task.merging is not None:
-            continue
-        if task is not None and task.status is Status.MERGED:
-            for slot in crew.worktrees.names():
-                owner = crew.worktrees.owner(slot)
-                if owner is not None and owner[0] == name:
-                    crew.worktrees.clear(slot, name, task.run or by)
-        merges.drop_candidate(crew.git, name)
-
-
-def offer_again(crew: Crew, by: str) -> None:
-    """Tested candidates that waited for a person's files: the same candidate, nothing tested again."""
     for task in crew.board.read().tasks:
-        if task.merging is not None and task.merging.waiting:
+        if task.merging is None or (task.id != task_id and merging.is_paused(task, crew.clock.now())):
+            continue
+        try:
             _advance(crew, by, task, task.merging)
+        except merge_marks.FAILURES as error:
+            if not _is_marked(crew, by, task, error) or task.id == task_id:
+                raise
+
+
+def _attempt(crew: Crew, by: str, task: Task) -> None:
+    """Merge one task; a failure of it is marked. Raises what keeps the task from being merged by a later try."""
+    try:
+        _merge_one(crew, by, task)
+    except merge_marks.FAILURES as error:
+        if not _is_marked(crew, by, task, error):
+            raise
+        after = taking.find(crew.board.read(), task.id)
+        if after.status is Status.APPROVED:
+            raise
+    except (SystemExit, KeyboardInterrupt):
+        # Stopped on purpose: that is no merger that died.
+        with suppress(*merge_marks.FAILURES), crew.change(by, "merging", task.id) as tx:
+            tx.state = merging.dropped(tx.state, task.id)
+        raise
+
+
+def _is_marked(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> bool:
+    """Mark the task whose merge failed; whether that was the thing to do, and it could be done."""
+    if not merge_marks.is_of_a_task(error):
+        return False
+    trouble = error.trouble if isinstance(error, _Moving) else merge_marks.trouble_of(crew, task, error)
+    with suppress(Refused):
+        merge_marks.troubled(crew, by, task, trouble)
+        return True
+    return False
+
+
+class _Moving(Refused):
+    """Integration moved each time while tests ran."""
+
+    def __init__(self, task: Task, branch: str, tips: list[str]) -> None:
+        way = " → ".join(tip[:10] for tip in tips)
+        words = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({way})"
+        super().__init__(words, f"liza merge {task.id}")
+        self.trouble = Trouble(Kind.MOVING, words)
 
 
 def _merge_one(crew: Crew, by: str, task: Task) -> None:
-    while True:
-        expected = crew.git.out("rev-parse", "--verify", f"refs/heads/{_branch(crew)}")
+    tips = []
+    for _ in range(merging.MOST_ROUNDS):
+        tips.append(_tip(crew))
+        made = _tested(crew, by, task, tips[-1])
+        if made is None or _advance(crew, by, task, made):
+            return
+    raise _Moving(task, _branch(crew), [*tips, _tip(crew)])
+
+
+def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
+    """A candidate on top of ``expected`` that may be published, recorded as that; None where it failed."""
+    try:
         made = _candidate(crew, task, expected)
-        if isinstance(made, Red):
-            _failed(crew, by, task, made)
-            return
-        faults.point("merge", "candidate")
-        with crew.change(by, "merging", task.id) as tx:
-            tx.state = merging.begin(tx.state, task.id, made)
-        faults.point("merge", "begun")
-        red = _test(crew, task, made)
-        faults.point("merge", "tested")
-        if red is not None:
-            _failed(crew, by, task, red)
-            return
-        if _advance(crew, by, task, made):
-            return
+    except MergeConflict as conflict:
+        merge_marks.failed(crew, by, task, f"conflict with {_branch(crew)} in {', '.join(conflict.files)}")
+        return None
+    faults.point("merge", "candidate")
+    with crew.change(by, "merging", task.id) as tx:
+        tx.state = merging.begin(tx.state, task.id, made)
+    faults.point("merge", "begun")
+    result = candidate.test(crew, task.id, made.candidate, _branch(crew))
+    faults.point("merge", "tested")
+    merge_marks.report_moved(crew, by, task, result.moved)
+    if result.red is not None:
+        merge_marks.put_back(crew, task, made)
+        merge_marks.failed(crew, by, task, result.red)
+        return None
+    # Both records before the branch moves: whoever settles a dead merger believes nothing less.
+    merge_refs.note_tested(crew.git, task.id, made.candidate)
+    faults.point("merge", "noted")
+    with crew.change(by, "merging", task.id) as tx:
+        tx.state = merging.passed(tx.state, task.id, result.tested)
+    faults.point("merge", "passed")
+    return taking.find(tx.state, task.id).merging
 
 
-def _candidate(crew: Crew, task: Task, expected: str) -> Merging | Red:
+def _candidate(crew: Crew, task: Task, expected: str) -> Merging:
     assert task.review_commit is not None
     title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
-    try:
-        candidate = merges.candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
-    except MergeConflict as conflict:
-        return Red(f"conflict with {_branch(crew)} in {', '.join(conflict.files)}")
-    return Merging(candidate=candidate, expected=expected)
-
-
-def _test(crew: Crew, task: Task, made: Merging) -> Red | None:
-    """None when the candidate is green, or no command is configured."""
-    config = crew.board.read().config
-    if not config.integration_command:
-        return None
-    crew.worktrees.detach(SLOT, made.candidate, f"merge-{task.id}")
-    red = set_up(crew, SLOT)
-    if red:
-        return Red(red)
-    log = crew.paths.logs / f"merge-{task.id}.log"
-    done = commands.run(
-        config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root
-    )
-    if done.green:
-        return None
-    how = "did not end in time" if done.code is None else f"exit {done.code}"
-    return Red(f"{config.integration_command}: {how} on the merge with {_branch(crew)}\n{done.tail(12)}")
-
-
-def set_up(crew: Crew, slot: str) -> str | None:
-    """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
-    config = crew.board.read().config
-    place, there = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
-    sandbox.copy(crew.paths.root, there, config.sandbox_copy)
-    if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
-        return None
-    log = crew.paths.logs / f"setup-{slot}.log"
-    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root)
-    if not done.green:
-        return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
-    sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
-    return None
+    made = merges.candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
+    return Merging(candidate=made, expected=expected)
 
 
 def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
-    """Offer the candidate to integration; whether this attempt is at its end."""
+    """Offer a tested candidate to integration; whether this attempt is at its end."""
     done = merges.advance(crew.git, _branch(crew), made.candidate, made.expected)
     faults.point("merge", "advanced")
     if done.outcome == "moved":
-        _merged(crew, by, task, made)
+        merge_marks.merged(crew, by, task, made)
         return True
     waiting = done.outcome == "waiting"
     with crew.change(by, "merging", task.id) as tx:
@@ -199,24 +200,8 @@ def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
     return waiting
 
 
-def _merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
-    tested = bool(crew.board.read().config.integration_command)
-    with crew.change(by, "merge", task.id) as tx:
-        tx.state = merging.merged(tx.state, task.id, Said(now=crew.clock.now(), by=by, commit=made.candidate), tested)
-    faults.point("merge", "merged")
-    told = tampering.note_merged(crew, task, made.expected, made.candidate)
-    if told:
-        crew.write_down([told])
-    if task.worktree:
-        crew.worktrees.clear(task.worktree, task.id, task.run or by)
-    merges.drop_candidate(crew.git, task.id)
-
-
-def _failed(crew: Crew, by: str, task: Task, red: Red) -> None:
-    with crew.change(by, "merge failed", task.id) as tx:
-        said = Said(now=crew.clock.now(), by=by, commit=task.review_commit, detail=red.detail)
-        tx.state = merging.failed(tx.state, task.id, said)
-    merges.drop_candidate(crew.git, task.id)
+def _tip(crew: Crew) -> str:
+    return crew.git.out("rev-parse", "--verify", f"refs/heads/{_branch(crew)}")
 
 
 def _branch(crew: Crew) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from liza.board import bell
 from liza.board.lock import Lock, holder_pid
 from liza.programs import processes
-from liza.repo import sweep
+from liza.repo import merge_refs, stuck, sweep
 from liza.rules import taking
 from liza.rules.errors import LizaError, LockTimeout, Refused
-from liza.rules.model import Identity, Reservation, Status, Task
+from liza.rules.model import FINAL, Identity, Reservation, Status, Task
 from liza.verbs import tampering
 from liza.verbs.crew import Crew
-from liza.verbs.merge import settle_dead_merger
+from liza.verbs.dead_mergers import settle_dead_merger
 from liza.verbs.record import record
 from liza.verbs.strays import let_go, unlink_strays
 
@@ -40,6 +40,7 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
         *settle_reservations(crew),
         *_worktrees(crew, by),
         *_reviews(crew, by),
+        *_kept(crew),
         *_merges(crew, by),
         *_leftovers(crew),
     ]
@@ -186,6 +187,7 @@ def _mended(crew: Crew) -> list[str]:
     """Slots of which something was destroyed, and that nobody has had use for since: what lies there can be saved."""
     place = crew.paths.slots
     there = {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
+    there = {name for name in there if not stuck.is_aside(name)}
     names = sorted({*there, *crew.worktrees.recorded()})
     tip = tampering.need_integration(crew, crew.board.read())
     return [name for name in names if crew.worktrees.mend(name, tip)]
@@ -202,8 +204,26 @@ def _laid_out(crew: Crew, task: Task) -> bool:
         return False
 
 
+def _kept(crew: Crew) -> list[Settled]:
+    """Refs that keep commits under review: made for open tasks that have none, taken away from closed ones."""
+    kept, found = merge_refs.reviewed(crew.git), []
+    for task in crew.board.read().tasks:
+        wanted = None if task.status in FINAL else task.review_commit
+        if task.id in kept and task.status in FINAL:
+            merge_refs.drop_reviewed(crew.git, task.id)
+        elif wanted and kept.get(task.id) != wanted and merge_refs.exists(crew.git, wanted):
+            merge_refs.keep_reviewed(crew.git, task.id, wanted)
+            found.append(Settled(f"{task.id}: its commit {wanted[:12]} is kept for the review by a ref"))
+    return found
+
+
+def _is_half_done(task: Task) -> bool:
+    """Whether a merge was begun and its candidate not recorded as tested: such a one is offered again by a merge."""
+    return task.merging is not None and task.merging.tested is None and not task.merging.waiting
+
+
 def _merges(crew: Crew, by: str) -> list[Settled]:
-    open_merges = [task.id for task in crew.board.read().tasks if task.merging and not task.merging.waiting]
+    open_merges = [task.id for task in crew.board.read().tasks if _is_half_done(task)]
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
         return []

@@ -69,8 +69,19 @@ def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, .
         repository=_repository(crew, state),
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
         alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
+        aside=_aside(crew),
     )
     return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+
+
+def _aside(crew: Crew) -> tuple[str, ...]:
+    """The slots that were set aside; none where that cannot be looked at, which `liza doctor` says."""
+    from liza.repo import stuck
+
+    try:
+        return tuple(str(path) for path in stuck.kept(crew.paths.slot("x").parent))
+    except OSError:
+        return ()
 
 
 def _repository(crew: Crew, state: State) -> Repository:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.repo import brief_filter
+from liza.repo import brief_filter, merge_refs
 from liza.repo.runner import Git
 from liza.rules import taking, working
 from liza.rules.errors import NotYours
@@ -32,9 +32,16 @@ def submit(crew: Crew) -> Answer:
     )
     with crew.change(caller.run, "submit", task_id) as tx:
         tx.state = working.submit(tx.state, task_id, caller.run, work, crew.clock.now())
+    _keep_reviewed(crew, taking.find(tx.state, task_id))
     said_last(crew, caller.run, "0")
     step = NEXT if crew.run_dir(caller.run).exists() else BY_HAND.format(task=task_id)
     return answer(tx.before, tx.state, task_id, step, commit=work.head)
+
+
+def _keep_reviewed(crew: Crew, task: Task) -> None:
+    """Keep the commit under review with a ref. It is at HEAD until then, and recovery does the same after a crash."""
+    if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None:
+        merge_refs.keep_reviewed(crew.git, task.id, task.review_commit)
 
 
 _OPEN = (Status.CLAIMED, Status.READY_FOR_REVIEW)
@@ -52,6 +59,7 @@ def look(crew: Crew, task: Task) -> Work:
         ahead=git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
         dirty=crew.worktrees.dirty(task.worktree),
         stray=_strays(git),
+        related=merge_refs.related(git, head, f"refs/heads/{crew.board.read().config.integration_branch}"),
     )
 
 

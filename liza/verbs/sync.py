@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from liza.board.lock import Lock
-from liza.repo import merges
+from liza.repo import merge_refs, merges
+from liza.rules import merging
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.verbs import commands, tampering
+from liza.verbs import candidate, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.merge import SLOT, set_up, settle_dead_merger
+from liza.verbs.dead_mergers import settle_dead_merger
 from liza.verbs.tampering import Moved
 
 _CANDIDATE = "main.sync"
@@ -70,7 +71,7 @@ def _checked_out(crew: Crew, into: str) -> str:
 
 def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
     source, commit, into = wish.source, wish.commit, wish.into
-    while True:
+    for _ in range(merging.MOST_ROUNDS):
         moved = _accepted(crew, wish)
         expected = moved.tip if moved else tampering.need_integration(crew, crew.board.read())
         if merges.contains(crew.git, into, commit):
@@ -96,6 +97,7 @@ def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
             how = "its tests pass" if tested else "untested"
             told = f"{source} is in {into} as {made[:10]}, {how}"
             return _told(crew, Answer("changed", None, None, f"git log --first-parent {into}", more, told), moved, by)
+    raise Refused(f"{into} moved {merging.MOST_ROUNDS} times while the tests of the merge ran", wish.said)
 
 
 def _had_it(crew: Crew, wish: _Wish, moved: Moved | None, by: str) -> Answer:
@@ -130,22 +132,13 @@ def _told(crew: Crew, done: Answer, moved: Moved | None, by: str) -> Answer:
     return replace(done, more={**done.more, "accepted": more}, told="\n".join(filter(None, (done.told, line))))
 
 
-def _test(crew: Crew, candidate: str, into: str) -> bool:
-    """Whether there was a test to pass. Raises Refused when the candidate is red."""
-    config = crew.board.read().config
-    if not config.integration_command:
-        return False
-    crew.worktrees.detach(SLOT, candidate, "merge-sync")
-    red = set_up(crew, SLOT)
-    if red:
-        raise Refused(red, "liza doctor")
-    log = crew.paths.logs / "merge-sync.log"
-    done = commands.run(
-        config.integration_command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root
-    )
-    if not done.green:
-        how = "did not end in time" if done.code is None else f"exit {done.code}"
-        raise Refused(
-            f"the merge with {into} is red: {config.integration_command}: {how}\n{done.tail(12)}", f"less {log}"
-        )
-    return True
+def _test(crew: Crew, made: str, into: str) -> bool:
+    """Whether there was a test to pass; that it passed is recorded. Raises Refused when the candidate is red."""
+    result = candidate.test(crew, "sync", made, into)
+    if result.moved:
+        names = ", ".join(result.moved)
+        crew.write_down([f"tests_moved_refs  the tests of the merge with {into} moved {names}. Next: git reflog"])
+    if result.red is not None:
+        raise Refused(f"the merge with {into} is red: {result.red}", f"less {crew.paths.logs / 'merge-sync.log'}")
+    merge_refs.note_tested(crew.git, _CANDIDATE, made)
+    return result.tested

@@ -13,18 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from liza.repo import merges
+from liza.repo import away, merge_refs, merges
 from liza.repo.pins import Pins, config_files, git_dirs
 from liza.repo.runner import Git
 from liza.rules.alarms import Repository
 from liza.rules.errors import DiskRefused, Missing
+from liza.rules.merge_alarms import Away
 from liza.rules.model import State, Status, Task
 from liza.verbs import last_look
 from liza.verbs.crew import Crew
 from liza.verbs.last_look import LastLook, Stamp
 
-LEFT = "refs/liza/integration"
-"""Where Liza left integration the last time that it moved it."""
+LEFT = merges.LEFT
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -95,7 +95,8 @@ def stamp(crew: Crew, state: State) -> Stamp:
         "hooks", "packed-refs", "refs/replace", f"refs/heads/{branch}", LEFT, "reftable/tables.list", "shallow",
         "info/grafts", "objects/info/alternates", "commondir",
     )  # fmt: skip
-    return [_stat(path) for path in (*config_files(plain), *(common / name for name in names), crew.paths.pins)]
+    left = sorted(common.glob(f"worktrees/*/{away.LEFT}"))
+    return [_stat(path) for path in (*config_files(plain), *(common / name for name in names), crew.paths.pins, *left)]
 
 
 def need_integration(crew: Crew, state: State) -> str:
@@ -166,10 +167,12 @@ def _of_integration(crew: Crew, state: State, planted: tuple[str, ...]) -> Repos
     if merges.tip(crew.git, state.config.integration_branch) is None:
         gone = _gone(crew, state)
         return Repository(planted=planted, moved=gone.message, ways=gone.hint)
+    branch = state.config.integration_branch
+    absent = tuple(Away(str(one.place), one.left, branch) for one in away.lagging(crew.git, branch))
     found = moved(crew)
     if found is None:
-        return Repository(planted=planted)
-    return Repository(planted=planted, moved=found.told, lost=found.lost, ways=ways(crew, found))
+        return Repository(planted=planted, away=absent)
+    return Repository(planted=planted, away=absent, moved=found.told, lost=found.lost, ways=ways(crew, found))
 
 
 def _gone(crew: Crew, state: State) -> Missing:
@@ -201,10 +204,9 @@ def _lost(state: State, gone: Iterable[str]) -> tuple[str, ...]:
 
 
 def _own(crew: Crew, state: State) -> set[str]:
-    """The commits that a merge of Liza's has put on integration, or is about to."""
-    begun = {task.merging.candidate for task in state.tasks if task.merging}
+    """The commits that a merge of Liza's has put on integration, or is about to: only those that were tested."""
     ended = {task.merge_commit for task in state.tasks if task.merge_commit}
-    return begun | ended | set(merges.candidates(crew.git).values())
+    return ended | set(merge_refs.tested(crew.git).values())
 
 
 def _back(crew: Crew, found: Moved) -> str:

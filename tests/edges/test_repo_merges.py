@@ -76,7 +76,10 @@ def test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost(
     candidate = made(repo, work)
     assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("moved")
     assert merges.contains(Git(repo), "integration", work[1])
-    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("lost")
+    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("moved")
+    other = merges.candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
+    assert merges.advance(Git(repo), "integration", other, work[0]) == Advance("lost")
+    assert git(repo, "rev-parse", "integration") == candidate
     assert git(repo, "status", "--porcelain") == ""
 
 

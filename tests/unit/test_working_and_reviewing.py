@@ -261,10 +261,10 @@ def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
 def test_a_candidate_that_waits_for_files_is_not_next_and_blocks_nobody() -> None:
     state, _, review = under_review(board(task(), task("task-2")))
     state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    assert merging.next_to_merge(state) is not None
+    assert merging.next_to_merge(state, NOW) is not None
     state = merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
     state = merging.waiting(state, "task-1", ("a.py",))
-    assert merging.next_to_merge(state) is None
+    assert merging.next_to_merge(state, NOW) is None
     shaping.supersede(state, "task-1", (), ("task-2",), Asked(replace_said("cause"), frozenset()))
 
 
@@ -353,7 +353,7 @@ def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
 def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged() -> None:
     state, _ = submitted(board(task()))
     forged = state.with_task(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"))
-    assert merging.next_to_merge(forged) is None
+    assert merging.next_to_merge(forged, NOW) is None
     with pytest.raises(Refused, match="its history has no verdict on"):
         merging.approved(forged, "task-1")
     unsaid = state.with_task(replace(state.tasks[0], status=S.APPROVED))
@@ -364,9 +364,9 @@ def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged(
 def test_a_verdict_on_another_commit_lets_nothing_be_merged() -> None:
     state, _, review = under_review(board(task()))
     state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    assert merging.next_to_merge(state) is not None
+    assert merging.next_to_merge(state, NOW) is not None
     swapped = state.with_task(replace(state.tasks[0], review_commit=OTHER))
-    assert merging.next_to_merge(swapped) is None
+    assert merging.next_to_merge(swapped, NOW) is None
 
 
 def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:

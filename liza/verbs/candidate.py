@@ -1,0 +1,67 @@
+"""Testing a candidate in the merger's slot: clean, set up, and with an eye on the refs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from liza.repo import merge_refs, sandbox
+from liza.rules import merging
+from liza.verbs import commands
+from liza.verbs.crew import Crew
+
+SLOT = "merge"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tests said of a candidate. ``red`` is what its coder must know, None where it may be published;
+    ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved."""
+
+    red: str | None
+    tested: bool
+    moved: tuple[str, ...] = ()
+
+
+def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
+    """Run set-up and tests on the candidate of ``name``, a merge with the branch ``onto``. Raises GitFailed, OSError.
+
+    Until they pass the slot is marked: what a red or killed candidate leaves there is removed before the next one.
+    """
+    config = crew.board.read().config
+    if not config.integration_command:
+        return Result(None, False)
+    crew.worktrees.detach(SLOT, candidate, f"merge-{name}")
+    crew.worktrees.clean(SLOT, config.merge_clean, config.sandbox_keep)
+    sandbox.note_unproved(crew.worktrees.slot_git(SLOT))
+    before = merge_refs.snapshot(crew.git)
+    red = set_up(crew, SLOT) or _red(crew, name, onto)
+    moved = merging.moved_by_tests(merge_refs.changes(crew.git, before, candidate))
+    if red is None:
+        sandbox.note_passed(crew.worktrees.slot_git(SLOT))
+    return Result(red, True, moved)
+
+
+def _red(crew: Crew, name: str, onto: str) -> str | None:
+    """Run the tests in the slot: what is wrong, or None."""
+    config = crew.board.read().config
+    command, log = str(config.integration_command), crew.paths.logs / f"merge-{name}.log"
+    done = commands.run(command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root)
+    if done.green:
+        return None
+    how = "did not end in time" if done.code is None else f"exit {done.code}"
+    return f"{command}: {how} on the merge with {onto}\n{done.tail(12)}"
+
+
+def set_up(crew: Crew, slot: str) -> str | None:
+    """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
+    config = crew.board.read().config
+    place, there = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
+    sandbox.copy(crew.paths.root, there, config.sandbox_copy)
+    if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
+        return None
+    log = crew.paths.logs / f"setup-{slot}.log"
+    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root)
+    if not done.green:
+        return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
+    sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
+    return None

@@ -1,0 +1,121 @@
+"""What a merger leaves on the board: merged, failed, set aside. And what it leaves to be tidied up after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from liza import faults
+from liza.repo import merge_refs, merges
+from liza.rules import merging
+from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing
+from liza.rules.merging import Kind, Trouble
+from liza.rules.model import Merging, Status, Task
+from liza.rules.transitions import Said, remark
+from liza.verbs import tampering
+from liza.verbs.crew import Crew
+
+FAILURES = (LizaError, OSError)
+_NOT_OF_A_TASK = (BoardInconsistent, LockTimeout, Missing)
+"""What keeps every merge from its end, and is reported by other ways: the board, its lock, the disk, git itself."""
+
+
+def merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
+    """Integration holds the candidate. What cannot be tidied up is reported, and left to recovery."""
+    said = Said(now=crew.clock.now(), by=by, commit=made.candidate)
+    with crew.change(by, "merge", task.id) as tx:
+        tx.state = merging.merged(tx.state, task.id, said, bool(made.tested))
+    faults.point("merge", "merged")
+
+    def note() -> None:
+        told = tampering.note_merged(crew, task, made.expected, made.candidate)
+        if told:
+            crew.write_down([told])
+
+    def clear() -> None:
+        if task.worktree:
+            crew.worktrees.clear(task.worktree, task.id, task.run or by)
+
+    steps: tuple[Callable[[], None], ...] = (
+        note,
+        clear,
+        lambda: merges.drop_candidate(crew.git, task.id),
+        lambda: merge_refs.drop_reviewed(crew.git, task.id),
+    )
+    for step in steps:
+        try:
+            step()
+        except FAILURES as error:
+            crew.write_down([f"after_merge  {task.id} is merged; {_words(error)}. Next: liza doctor --fix"])
+
+
+def failed(crew: Crew, by: str, task: Task, detail: str) -> None:
+    """A conflict, or red tests: the task goes back to its coder."""
+    with crew.change(by, "merge failed", task.id) as tx:
+        said = Said(now=crew.clock.now(), by=by, commit=task.review_commit, detail=detail)
+        tx.state = merging.failed(tx.state, task.id, said)
+    merges.drop_candidate(crew.git, task.id)
+
+
+def is_of_a_task(error: BaseException) -> bool:
+    """Whether a failure may be due to the task that was merged, so that others may succeed."""
+    return isinstance(error, FAILURES) and not isinstance(error, _NOT_OF_A_TASK)
+
+
+def troubled(crew: Crew, by: str, task: Task, trouble: Trouble) -> bool:
+    """Mark a task whose merge failed; whether it went back to its coder, who alone can resolve it. Raises Refused."""
+    with crew.change(by, "merge failed", task.id) as tx:
+        said = Said(now=crew.clock.now(), by=by, commit=task.review_commit)
+        tx.state = merging.troubled(tx.state, task.id, trouble, said)
+    after = tx.state.task(task.id)
+    return after is not None and after.status is Status.INTEGRATION_FAILED
+
+
+def trouble_of(crew: Crew, task: Task, error: BaseException) -> Trouble:
+    """The kind of a failure, from what the repository says of the reviewed commit now."""
+    commit, words = task.review_commit, _words(error)
+    try:
+        there = commit is not None and merge_refs.exists(crew.git, commit)
+        branch = crew.board.read().config.integration_branch
+        related = not there or merge_refs.related(crew.git, str(commit), f"refs/heads/{branch}")
+    except FAILURES:
+        return Trouble(Kind.FAILED, words)
+    kind = merging.kind_of(commit_exists=there, related=related)
+    return Trouble(kind, f"{_CAUSES[kind].format(commit=str(commit)[:12])}{words}")
+
+
+_CAUSES = {
+    Kind.GONE: "the reviewed commit {commit} is not in the repository any more: ",
+    Kind.UNRELATED: "the reviewed commit {commit} has no commit in common with integration: ",
+    Kind.FAILED: "",
+}
+
+
+def report_moved(crew: Crew, by: str, task: Task, moved: tuple[str, ...]) -> None:
+    """Report the refs that the tests of a candidate moved: in the task's history and in the alerts."""
+    if not moved:
+        return
+    names = ", ".join(moved)
+    with crew.change(by, "merging", task.id) as tx:
+        found = tx.state.task(task.id)
+        if found is not None:
+            said = Said(now=crew.clock.now(), by=by, detail=names)
+            tx.state = tx.state.with_task(remark(found, "tests moved refs", said))
+    crew.write_down([f"tests_moved_refs  the tests of {task.id} moved {names}. Next: liza task show {task.id}"])
+
+
+def put_back(crew: Crew, task: Task, made: Merging) -> str:
+    """Take integration back from a candidate that no test has passed; what is to be said of that, or nothing."""
+    branch = crew.board.read().config.integration_branch
+    if not merges.contains(crew.git, branch, made.candidate):
+        return ""
+    what = f"{branch} was moved onto {made.candidate[:10]}, the candidate of {task.id}, which no test has passed"
+    if merges.put_back(crew.git, branch, made.candidate, made.expected):
+        told = f"{what}; it was put back to {made.expected[:10]}"
+    else:
+        told = f"{what}, and it could not be put back"
+    crew.write_down([f"untested_integration  {told}. Next: liza task show {task.id}"])
+    return told
+
+
+def _words(error: BaseException) -> str:
+    return error.message if isinstance(error, LizaError) else f"{error}"

@@ -1,0 +1,107 @@
+"""A crew whose tasks are approved in a moment, for tests of merges; what its test command is to do is a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from liza.rules.errors import LizaError
+from liza.rules.model import Task
+from liza.rules.shaping import Wanted
+from liza.verbs.claim import claim
+from liza.verbs.crew import Crew, find_crew
+from liza.verbs.merge import merge
+from liza.verbs.status import found_alarms
+from liza.verbs.submit import submit
+from liza.verbs.task import add
+from liza.verbs.verdict import verdict
+from tests.conftest import git
+
+
+class Merges:
+    """A crew, its root, and the script ``check`` outside of the repository that stands for the project's tests."""
+
+    def __init__(self, root: Path, notes: Path) -> None:
+        self.root, self.check = root, notes / "check"
+        self.tests("exit 0")
+        self.configure(integration_command=f"sh {self.check}", restart_after_crash=30.0)
+
+    @property
+    def crew(self) -> Crew:
+        return find_crew(self.root)
+
+    def configure(self, **settings: object) -> None:
+        with self.crew.change("human:test", "edit") as tx:
+            tx.state = replace(tx.state, config=replace(tx.state.config, **settings))
+
+    def tests(self, script: str) -> None:
+        """What the tests do from now on; HERE is the project, and they run in the merger's slot."""
+        self.check.write_text(f'HERE="{self.root}"\n{script}\n')
+
+    def claimed(self, task: str, agent: str = "coder-1") -> Path:
+        """A task with its file committed on its branch; its worktree."""
+        add(self.crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
+        claim(self.crew, agent, task)
+        there = self.crew.paths.link(task).resolve()
+        (there / f"{task}.txt").write_text(f"{task}\n")
+        git(there, "add", "-A")
+        git(there, "commit", "-q", "-m", f"work on {task}")
+        return there
+
+    def submitted(self, there: Path) -> None:
+        with chdir(there):
+            submit(self.crew)
+
+    def approved(self, *tasks: str, work: Callable[[Path], None] | None = None) -> Path:
+        """Approved tasks; the worktree of the last one. ``work`` is done there before it is submitted."""
+        there = self.root
+        for number, task in enumerate(tasks):
+            there = self.claimed(task, f"coder-{number + 1}")
+            if work is not None:
+                work(there)
+            self.submitted(there)
+            verdict(self.crew, "approve", "fine", task_id=task)
+        return there
+
+    def merge(self, task: str | None = None) -> str:
+        """``liza merge``; what it failed with, or nothing."""
+        try:
+            merge(self.crew, task)
+        except LizaError as error:
+            return error.message
+        return ""
+
+    def task(self, name: str) -> Task:
+        found = self.crew.board.read().task(name)
+        assert found is not None
+        return found
+
+    def status(self, name: str) -> str:
+        return self.task(name).status.value
+
+    def failure(self, name: str) -> str:
+        """What the history says of the last merge that failed."""
+        return next((one.detail or "" for one in reversed(self.task(name).history) if one.event == "merge failed"), "")
+
+    def alarms(self) -> dict[str, str]:
+        """What `status`, `watch` and the alerts show: kind to message."""
+        state = self.crew.board.read()
+        found = found_alarms(self.crew, state, self.crew.evidence(state))
+        return {one.kind: f"{one.message} → {one.next}" for one in found}
+
+    def alerts(self) -> str:
+        place = self.crew.paths.alerts
+        return place.read_text() if place.exists() else ""
+
+    def tip(self, name: str = "integration") -> str:
+        return git(self.root, "rev-parse", name)
+
+    def clone_is_green(self, at: Path) -> bool:
+        """Whether the tests pass on a clean clone of integration."""
+        import subprocess
+
+        git(at.parent, "clone", "-q", "-b", "integration", str(self.root), str(at))
+        return subprocess.run(["sh", str(self.check)], cwd=at, check=False).returncode == 0

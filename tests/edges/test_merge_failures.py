@@ -1,0 +1,489 @@
+"""A merge that fails leaves a mark on its task, is reported, and keeps no other task from being merged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from liza.repo import merge_refs, merges
+from liza.repo.runner import Git
+from liza.rules.errors import LizaError, Refused
+from liza.verbs.diff import diff
+from liza.verbs.doctor import doctor
+from liza.verbs.init import InitOptions, init
+from liza.verbs.merge import merge
+from liza.verbs.recover import recover
+from tests.campaign import forks
+from tests.conftest import GIT_CONFIG, git
+from tests.edges.merge_crew import Merges
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a crew, made once and copied for each test."""
+    root, home = tmp_path_factory.mktemp("made") / "repo", tmp_path_factory.mktemp("home")
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+        root.mkdir()
+        git(root, "init", "-q", "-b", "main")
+        (root / "README.md").write_text("# A project\n")
+        (root / ".gitignore").write_text("generated/\ncache/\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", "first")
+        init(root, InitOptions(goal="Everything is there", no_test=True))
+    return root
+
+
+@pytest.fixture
+def crew(made: Path, tmp_path: Path) -> Merges:
+    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    (tmp_path / "notes").mkdir()
+    return Merges(tmp_path / "repo", tmp_path / "notes")
+
+
+def squash(there: Path) -> None:
+    """What an agent does that squashes with an orphan branch."""
+    name = git(there, "symbolic-ref", "--short", "HEAD")
+    git(there, "checkout", "-q", "--orphan", "squashed")
+    git(there, "commit", "-q", "-m", "squashed")
+    git(there, "branch", "-q", "-M", "squashed", name)
+
+
+def collect(root: Path) -> None:
+    git(root, "reflog", "expire", "--expire=now", "--all")
+    git(root, "gc", "-q", "--prune=now")
+
+
+def test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on(
+    crew: Merges,
+) -> None:
+    there = crew.claimed("a")
+    squash(there)
+    with pytest.raises(Refused, match="no commit in common with integration") as refused:
+        crew.submitted(there)
+    git(there, *refused.value.hint.split()[1:])
+    crew.submitted(there)
+    assert crew.status("a") == "READY_FOR_REVIEW"
+
+
+def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        # As on a board that was written before submit asked for that.
+        patch.setattr(merge_refs, "related", lambda *words: True)
+        crew.approved("a", work=squash)
+    crew.approved("b")
+    assert crew.merge() == ""
+    assert crew.status("a") == "INTEGRATION_FAILED"
+    assert "no commit in common with integration" in crew.failure("a")
+    assert "unrelated histories" in crew.failure("a")
+    assert "a does not merge" in crew.alarms()["integration_failed"]
+    assert crew.merge() == ""
+    assert crew.status("b") == "MERGED"
+    with pytest.raises(LizaError, match="no commit in common"):
+        diff(crew.crew, "a")
+
+
+def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed(crew: Merges) -> None:
+    there = crew.approved("a")
+    commit = crew.task("a").review_commit
+    git(there, "commit", "-q", "--amend", "-m", "again")
+    collect(crew.root)
+    assert merge_refs.reviewed(crew.crew.git) == {"a": commit}
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
+    assert merge_refs.reviewed(crew.crew.git) == {}
+
+
+def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_them(crew: Merges) -> None:
+    crew.approved("a")
+    git(crew.root, "update-ref", "-d", merge_refs.review_ref("a"))
+    recover(crew.crew, "doctor")
+    assert merge_refs.reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
+
+
+def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged(crew: Merges) -> None:
+    there = crew.approved("a")
+    crew.approved("b")
+    git(there, "commit", "-q", "--amend", "-m", "again")
+    git(crew.root, "update-ref", "-d", merge_refs.review_ref("a"))
+    collect(crew.root)
+    assert crew.merge() == ""
+    assert crew.status("a") == "INTEGRATION_FAILED"
+    assert "is not in the repository any more" in crew.failure("a")
+    assert crew.merge() == ""
+    assert crew.status("b") == "MERGED"
+
+
+def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_tests_nothing_again(
+    crew: Merges, tmp_path: Path
+) -> None:
+    """git-lfs without its server, for one: the files of the checkout cannot be brought along."""
+    count, broken = tmp_path / "count", tmp_path / "broken"
+    crew.tests(f"echo x >> {count}")
+    smudge = f'test "$PWD" != {crew.root} -o ! -e {broken} && cat'
+    git(crew.root, "config", "filter.slow.smudge", smudge)
+    git(crew.root, "config", "filter.slow.clean", "cat")
+    git(crew.root, "config", "filter.slow.required", "true")
+    from liza.repo.pins import Pins
+
+    Pins.take(Git(crew.root)).save(crew.crew.paths.pins)
+    git(crew.root, "switch", "-q", "integration")
+    broken.touch()
+
+    def big(there: Path) -> None:
+        (there / ".gitattributes").write_text("*.big filter=slow\n")
+        (there / "x.big").write_text("large\n")
+        git(there, "add", "-A")
+        git(there, "commit", "-q", "-m", "large")
+
+    crew.approved("a", work=big)
+    crew.approved("b")
+    assert "could not be brought along" in crew.merge()
+    aside = crew.task("a").set_aside
+    assert aside is not None
+    assert aside.until is not None
+    assert (crew.status("a"), aside.tries, aside.kind) == ("APPROVED", 1, "failed")
+    told = crew.alarms()["merge_set_aside"]
+    assert "x.big" in told
+    assert told.endswith("→ liza merge a")
+    assert any("could not be merged" in one.text and not one.ok for one in doctor(crew.root).findings)
+
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+    assert "set aside: a" in crew.merge()
+    assert "could not be brought along" in crew.merge("a")
+    assert crew.task("a").set_aside.tries == 2  # type: ignore[union-attr]
+    broken.unlink()
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
+    assert (crew.root / "x.big").read_text() == "large\n"
+    assert git(crew.root, "status", "--porcelain") == ""
+    # a on the first integration, b, and a again on that with b: the repeated tries tested nothing.
+    assert len(count.read_text().split()) == 3
+
+
+def test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back(
+    crew: Merges, tmp_path: Path
+) -> None:
+    drive, away = tmp_path / "usb", tmp_path / "away"
+    git(crew.root, "worktree", "add", "-q", str(drive), "integration")
+    git(crew.root, "worktree", "lock", str(drive))
+    before = crew.tip()
+    drive.rename(away)
+    crew.approved("a", "b")
+    assert crew.merge() == ""
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("MERGED", "MERGED")
+    told = crew.alarms()["checkout_away"]
+    assert told.endswith(f"→ git -C {drive} read-tree -m -u {before[:12]} HEAD")
+    away.rename(drive)
+    (drive / "mine.txt").write_text("mine\n")
+    assert git(drive, "status", "--porcelain") == "D  a.txt\nD  b.txt\n?? mine.txt"
+    crew.approved("c")
+    assert crew.merge() == ""
+    assert git(drive, "status", "--porcelain") == "?? mine.txt"
+    assert {"a.txt", "b.txt", "c.txt", "mine.txt"} <= {path.name for path in drive.iterdir()}
+    assert "checkout_away" not in crew.alarms()
+
+
+def test_a_checkout_that_is_back_with_changes_of_the_person_never_turns_integration_back(
+    crew: Merges, tmp_path: Path
+) -> None:
+    drive, away = tmp_path / "usb", tmp_path / "away"
+    git(crew.root, "worktree", "add", "-q", str(drive), "integration")
+    git(crew.root, "worktree", "lock", str(drive))
+    drive.rename(away)
+    crew.approved(
+        "a", work=lambda there: (there / "README.md").write_text("by a\n") and git(there, "commit", "-qam", "m")
+    )
+    assert crew.merge() == ""
+    tip = crew.tip()
+    away.rename(drive)
+    (drive / "README.md").write_text("mine\n")
+    recover(crew.crew, "doctor")
+    assert crew.tip() == tip
+    assert (drive / "README.md").read_text() == "mine\n"
+    assert "checkout_away" in crew.alarms()
+
+
+def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """``liza`` for whom permissions count, also where root runs the tests."""
+    liza = Path(sys.executable).parent / "liza"
+    less = ("-dac_override", "-dac_read_search", "-fowner")
+    drop = ["setpriv", "--bounding-set", ",".join(less), "--inh-caps", "-all"] if os.geteuid() == 0 else []
+    return subprocess.run([*drop, str(liza), *words], cwd=root, capture_output=True, text=True, check=False, timeout=90)
+
+
+needs_setpriv = pytest.mark.skipif(
+    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root, and no setpriv: permissions do not count"
+)
+
+
+@needs_setpriv
+def test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate(
+    crew: Merges,
+) -> None:
+    crew.tests("mkdir -p mod/x && touch mod/x/f && chmod -R a-w mod")
+    crew.approved("a", "b")
+    for task in ("a", "b"):
+        done = unprivileged(crew.root, "merge", task)
+        assert (done.returncode, crew.status(task)) == (0, "MERGED"), done.stderr
+    assert crew.crew.worktrees.set_aside() == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can make another's files")
+@pytest.mark.parametrize("slot", ["merge", "s1"])
+def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merges, slot: str) -> None:
+    crew.approved("a", "b")
+    assert unprivileged(crew.root, "merge", "a").returncode == 0
+    foreign = crew.crew.paths.slot(slot) / "of-docker"
+    foreign.mkdir()
+    (foreign / "f").write_text("x\n")
+    os.chown(foreign, 65534, 65534)
+    foreign.chmod(0o755)
+    if slot == "merge":
+        done = unprivileged(crew.root, "merge", "b")
+        assert (done.returncode, crew.status("b")) == (0, "MERGED"), done.stderr
+    else:
+        done = unprivileged(crew.root, "task", "add", "--id", "c", "--desc", "c", "--done", "c", "--scope", "c",
+                            "--spec", "README.md")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        done = unprivileged(crew.root, "claim", "c", "--agent", "coder-1")
+        assert (done.returncode, crew.status("c")) == (0, "CLAIMED"), done.stderr
+        assert git(crew.root / ".worktrees" / "c", "symbolic-ref", "--short", "HEAD") == "task/c"
+    kept = crew.crew.worktrees.set_aside()
+    assert [(path / "of-docker" / "f").read_text() for path in kept] == ["x\n"]
+    assert str(kept[0]) in crew.alarms()["slot_set_aside"]
+    assert any(str(kept[0]) in one.text for one in doctor(crew.root).findings)
+    assert recover(crew.crew, "doctor") == ()
+
+
+KILLS = 'kill -9 $(cut -d" " -f1 "$HERE/.liza/merge.lock")'
+
+
+def killed(crew: Merges, task: str) -> bool:
+    return forks.run(lambda: merge(crew.crew, task), quiet=crew.check.with_name("said")) == -signal.SIGKILL
+
+
+def test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged(
+    crew: Merges,
+) -> None:
+    crew.tests(f"[ -f a.txt ] || exit 0; git update-ref refs/heads/integration HEAD; {KILLS}; exit 1")
+    crew.approved("a")
+    start = crew.tip()
+    for death in (1, 2, 3):
+        assert killed(crew, "a")
+        assert crew.tip() != start
+        recover(crew.crew, "doctor")
+        assert crew.tip() == start
+        assert crew.task("a").tested is None
+        assert ("merge_set_aside" in crew.alarms()) == (death == 2)
+    assert crew.status("a") == "INTEGRATION_FAILED"
+    assert "its merger died before the tests" in crew.failure("a")
+    assert f"it was put back to {start[:10]}" in crew.failure("a")
+    assert crew.alerts().count("untested_integration") == 3
+    crew.approved("b")
+    assert crew.merge("b") == ""
+    assert crew.status("b") == "MERGED"
+
+
+@pytest.mark.parametrize("forged", ["on the board", "as a ref"])
+def test_a_green_result_that_stands_in_one_place_only_merges_nothing(crew: Merges, forged: str) -> None:
+    crew.tests(f"[ -f a.txt ] || exit 0; {KILLS}; exit 1")
+    crew.approved("a")
+    assert killed(crew, "a")
+    made = crew.task("a").merging
+    assert made is not None
+    if forged == "as a ref":
+        merge_refs.note_tested(crew.crew.git, "a", made.candidate)
+    else:
+        from msgspec.structs import replace
+
+        with crew.crew.change("human:somebody", "edit") as tx:
+            tx.state = tx.state.with_task(replace(crew.task("a"), merging=replace(made, tested=True)))
+    git(crew.root, "update-ref", "refs/heads/integration", made.candidate)
+    crew.tests("[ ! -f a.txt ]")
+    crew.merge("a")
+    assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", made.expected)
+
+
+def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered(
+    crew: Merges,
+) -> None:
+    from msgspec.structs import replace
+
+    from liza.rules.model import Merging
+
+    crew.tests("exit 1")
+    crew.approved("a")
+    commit, tip = crew.task("a").review_commit, crew.tip()
+    forged = merges.candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
+    with crew.crew.change("human:somebody", "edit") as tx:
+        waits = Merging(candidate=forged, expected=tip, waiting="README.md", tested=True)
+        tx.state = tx.state.with_task(replace(crew.task("a"), merging=waits))
+    crew.merge("a")
+    assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", tip)
+
+
+@pytest.mark.parametrize("point", ["merge.noted", "merge.passed", "merge.advanced"])
+def test_a_merger_that_dies_after_green_has_its_candidate_published_and_not_tested_again_once_that_is_recorded(
+    crew: Merges, tmp_path: Path, point: str
+) -> None:
+    count = tmp_path / "count"
+    crew.tests(f"echo x >> {count}")
+    crew.approved("a")
+    assert forks.run(lambda: merge(crew.crew, "a"), point) == -signal.SIGKILL
+    assert crew.merge("a") == ""
+    task = crew.task("a")
+    assert (task.status, task.tested, task.merge_commit) == ("MERGED", True, crew.tip())
+    assert len(count.read_text().split()) == (2 if point == "merge.noted" else 1)
+
+
+def test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported(crew: Merges) -> None:
+    crew.tests("[ ! -f a.txt ] || git update-ref refs/heads/integration HEAD; git tag -f tested > /dev/null")
+    crew.approved("a")
+    start = crew.tip()
+    assert crew.merge("a") == ""
+    assert (crew.status("a"), crew.task("a").tested) == ("MERGED", True)
+    assert git(crew.root, "rev-list", "--count", "--merges", f"{start}..integration") == "1"
+    assert "the tests of a moved refs/heads/integration, refs/tags/tested" in crew.alerts()
+    told = [one.detail for one in crew.task("a").history if one.event == "tests moved refs"]
+    assert told == ["refs/heads/integration, refs/tags/tested"]
+    assert "integration_moved" not in crew.alarms()
+
+
+def test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back(
+    crew: Merges,
+) -> None:
+    crew.tests("[ ! -f a.txt ] || { git update-ref refs/heads/integration HEAD; exit 1; }")
+    crew.approved("a")
+    crew.approved("b")
+    start = crew.tip()
+    assert crew.merge("a") == ""
+    assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", start)
+    assert "the tests of a moved refs/heads/integration" in crew.alerts()
+    assert crew.merge("b") == ""
+    assert crew.status("b") == "MERGED"
+
+
+def test_what_agents_and_people_do_while_tests_run_is_not_said_to_be_the_tests(crew: Merges) -> None:
+    crew.claimed("other", "coder-2")
+    mine = 'git -C "$HERE" commit -q --allow-empty -m mine; git -C "$HERE/.worktrees/other" commit -q --amend -m again'
+    crew.tests(mine)
+    crew.approved("a")
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
+    assert "tests_moved_refs" not in crew.alerts()
+
+
+MOVES = """\
+cd "$HERE"
+git update-ref refs/heads/integration "$(git commit-tree -m mine -p integration 'integration^{tree}')"
+"""
+
+
+def test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told(crew: Merges) -> None:
+    crew.tests(f"[ ! -f a.txt ] || {{ {MOVES} }}")
+    crew.approved("a")
+    crew.approved("b")
+    assert "integration moved 3 times while the tests of a ran" in crew.merge()
+    assert crew.alarms()["merge_set_aside"].endswith("→ liza merge a")
+    assert crew.task("a").set_aside.kind == "integration moves"  # type: ignore[union-attr]
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+    crew.tests("exit 0")
+    assert crew.merge("a") == ""
+    assert (crew.status("a"), crew.task("a").set_aside) == ("MERGED", None)
+
+
+DIRTY = """\
+[ ! -f bad.txt ] || { mkdir -p generated cache; touch generated/flag cache/kept; exit 1; }
+[ ! -f needs.txt ] || test -f generated/flag
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({}, "INTEGRATION_FAILED"),
+        ({"merge_clean": "always"}, "INTEGRATION_FAILED"),
+        ({"merge_clean": "never"}, "MERGED"),
+        ({"sandbox_keep": ("cache",)}, "INTEGRATION_FAILED"),
+    ],
+)
+def test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone(
+    crew: Merges, tmp_path: Path, settings: dict[str, object], status: str
+) -> None:
+    crew.configure(**settings)
+    crew.tests(DIRTY)
+    crew.approved("bad", "needs")
+    crew.merge("bad")
+    crew.merge("needs")
+    assert (crew.status("bad"), crew.status("needs")) == ("INTEGRATION_FAILED", status)
+    assert crew.clone_is_green(tmp_path / "clone") == (status != "MERGED")
+    kept = crew.crew.paths.slot("merge") / "cache" / "kept"
+    assert kept.exists() == ("sandbox_keep" in settings or status == "MERGED")
+
+
+def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_the_set_up_runs_again_then(
+    crew: Merges, tmp_path: Path
+) -> None:
+    count = tmp_path / "set-ups"
+    crew.configure(merge_clean="after_red", sandbox_setup=f"mkdir generated && echo x >> {count}")
+    crew.tests("[ ! -f a.txt ] || touch generated/by-a; test -d generated")
+    crew.approved("a", "b", "c")
+    for task in ("a", "b"):
+        assert crew.merge(task) == ""
+    assert (crew.crew.paths.slot("merge") / "generated" / "by-a").exists()
+    assert len(count.read_text().split()) == 1
+    crew.configure(merge_clean="always")
+    assert crew.merge("c") == ""
+    assert [crew.status(task) for task in ("a", "b", "c")] == ["MERGED"] * 3
+    assert len(count.read_text().split()) == 2
+
+
+def test_locks_that_a_killed_git_left_beside_refs_of_the_merge_are_settled_by_the_next_merger(crew: Merges) -> None:
+    there = crew.approved("a")
+    place = crew.root / ".git" / "refs" / "liza"
+    (place / "tested").mkdir()
+    (place / "integration.lock").touch()
+    for lock in (place / "integration.lock",):
+        os.utime(lock, (0, 0))
+    assert crew.merge("a") == ""
+    assert (crew.status("a"), crew.crew.worktrees.owner(there.name)) == ("MERGED", None)
+    assert list(place.rglob("*.lock")) == []
+
+
+def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
+    (repo / ".git" / "info").mkdir(exist_ok=True)
+    (repo / ".git" / "info" / "grafts").write_text("")
+    done = Git(repo).run("rev-parse", "--verify", "nowhere")
+    assert done.stderr.splitlines() == ["fatal: Needed a single revision"]
+
+
+def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
+    from liza.rules.shaping import Wanted
+    from liza.verbs.claim import claim
+    from liza.verbs.task import add
+
+    add(crew.crew, [Wanted("a", "Write", "it is there", "a.txt", "README.md")])
+    # No branch task/… can be made beside a branch of that name.
+    git(crew.root, "branch", "task")
+    with pytest.raises(LizaError, match="task"):
+        claim(crew.crew, "coder-1", "a")
+    assert crew.status("a") == "UNCLAIMED"
+    git(crew.root, "branch", "-D", "task")
+    claim(crew.crew, "coder-1", "a")
+    assert crew.status("a") == "CLAIMED"
