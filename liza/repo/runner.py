@@ -345,7 +345,9 @@ def _bytes(text: str | bytes | None) -> bytes | None:
 
 
 def last_words(done: Done) -> str:
-    """The end of what git said: its own lines of failure, where there are any."""
+    """What git said at its end: the line that ended it first, then other failures, else its last lines."""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    return " · ".join(telling[-3:])[:600] or "it said nothing"
+    fatal = [line for line in lines if line.startswith("fatal:")]
+    errors = [line for line in lines if line.startswith("error:")]
+    telling = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]
+    return " · ".join(telling[:3])[:600] or "it said nothing"
