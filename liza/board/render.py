@@ -8,7 +8,7 @@ from typing import Any, Final
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PROSE: Final = re.compile(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")
-_WORD_KEYS: Final = frozenset(("status", "role", "type", "severity", "urgency", "event", "permissions")) | {
+_WORD_KEYS: Final = frozenset(("status", "role", "type", "severity", "urgency", "event", "permissions", "outcome")) | {
     "trigger",
     "integration_branch",
     "current_trigger",
@@ -25,6 +25,7 @@ _PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", 
     "retrospective",
     "integration_command",
     "sandbox_setup",
+    "why",
 }
 _ONE_LINE_KEYS: Final = frozenset(("history", "reservation", "merging", "metrics"))
 _WIDEST: Final = 240

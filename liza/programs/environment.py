@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 
 from liza.programs.preset import Preset
+from liza.rules import environ
 from liza.rules.paths import agent_of
 
 ALLOWED = (
@@ -42,15 +44,18 @@ def compose(
     root: Path,
     liza: Path,
     identity: Mapping[str, str] = MappingProxyType({}),
+    keep: str | None = None,
 ) -> dict[str, str]:
     """The environment of one session. ``liza`` is the absolute path of the command: its directory comes first on PATH.
 
     Nobody sits at a session, so nothing in it may ask or page. Keys that the row does not name stay outside.
     ``identity`` is who commits, in git's own variables, for a program that keeps the person's git configuration from
-    its tools; what the person has set in these variables counts more.
+    its tools; what the person has set in these variables counts more. Nothing of ``outside`` that leads to the person's
+    checkout gets in; ``keep`` is the environment that may be used all the same (``config.environment``).
     """
     patterns = (*ALLOWED, *preset.env_allow)
-    env = {**identity, **{name: value for name, value in outside.items() if _any(name, patterns)}}
+    clean = environ.cleaned(outside, str(root), keep, os.path.realpath).variables
+    env = {**identity, **{name: value for name, value in clean.items() if _any(name, patterns)}}
     env.update(UNATTENDED)
     env.update(preset.env)
     env["PATH"] = f"{liza.parent}:{env['PATH']}" if env.get("PATH") else f"{liza.parent}:/usr/local/bin:/usr/bin:/bin"

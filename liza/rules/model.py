@@ -307,6 +307,19 @@ class Delivery(Entry, frozen=True, kw_only=True, omit_defaults=True):
     acknowledgment_patterns: tuple[str, ...] = (r"ACK:\s*context received",)
 
 
+class TestProof(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the test command was shown to test the checkout that it runs in, and with which set-up.
+
+    ``outcome`` is ``proved``, ``unproved``, ``elsewhere`` (it tests another checkout) or ``skipped`` (a person wanted
+    no proof); empty before the first proof. ``why`` is the reason where it is not ``proved``.
+    """
+
+    outcome: str = ""
+    command: str = ""
+    setup: str = ""
+    why: str = ""
+
+
 class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes."""
 
@@ -331,6 +344,8 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     sandbox_copy: tuple[str, ...] = ()
     sandbox_keep: tuple[str, ...] = ()
     merge_clean: str = "after_red"
+    environment: str | None = None
+    proof: TestProof = TestProof()
     programs: dict[str, str] = {}
     permissions: str = "confined"
     budget: Budget = Budget()

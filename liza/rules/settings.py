@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from liza.rules.model import Budget, Config, Delivery
+from liza.rules.model import Budget, Config, Delivery, TestProof
 
-NESTED: Final = {"budget": Budget, "delivery": Delivery}
+NESTED: Final = {"budget": Budget, "delivery": Delivery, "proof": TestProof}
 """The settings that are mappings of settings."""
 
 

@@ -212,6 +212,7 @@ class Launcher:
             root=self.crew.paths.root,
             liza=liza_path(),
             identity=self._identity(),
+            keep=self.crew.board.read().config.environment,
         )
 
     def _identity(self) -> dict[str, str]:
@@ -228,5 +229,11 @@ class Launcher:
     def tool_environment(self, run: str) -> dict[str, str]:
         """The environment of the set-up: the session's, so that what it starts can be found and ended."""
         return environment.compose(
-            self.preset, self.environ, run=run, task=None, root=self.crew.paths.root, liza=liza_path()
+            self.preset,
+            self.environ,
+            run=run,
+            task=None,
+            root=self.crew.paths.root,
+            liza=liza_path(),
+            keep=self.crew.board.read().config.environment,
         )

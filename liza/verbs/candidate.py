@@ -45,7 +45,9 @@ def _red(crew: Crew, name: str, onto: str) -> str | None:
     """Run the tests in the slot: what is wrong, or None."""
     config = crew.board.read().config
     command, log = str(config.integration_command), crew.paths.logs / f"merge-{name}.log"
-    done = commands.run(command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root)
+    done = commands.run(
+        command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root, config.environment
+    )
     if done.green:
         return None
     how = "did not end in time" if done.code is None else f"exit {done.code}"
@@ -60,7 +62,9 @@ def set_up(crew: Crew, slot: str) -> str | None:
     if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
         return None
     log = crew.paths.logs / f"setup-{slot}.log"
-    done = commands.run(config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root)
+    done = commands.run(
+        config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root, config.environment
+    )
     if not done.green:
         return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
     sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)

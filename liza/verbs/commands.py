@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from liza import faults
 from liza.programs import kept, processes
+from liza.rules import environ
 from liza.rules.secrets import redacted
 
 
@@ -39,17 +41,29 @@ MARK = "merge"
 """The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
 
 
-def run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
+def run(
+    command: str,
+    directory: Path,
+    log: Path,
+    limit: float,
+    root: Path,
+    keep: str | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
     """Run a shell command in ``directory``, its output to ``log``; at the limit its whole group is ended.
+
+    Its environment has nothing that leads to the person's checkout, but for ``keep`` (``config.environment``), and
+    the variables of ``more``.
 
     One that somebody killed said neither green nor red: it is run once more. Raises OSError where the log cannot be
     written.
     """
-    done = _run(command, directory, log, limit, root)
-    return _run(command, directory, log, limit, root) if done.code in FROM_OUTSIDE else done
+    env = {**environment(root, keep), **more}
+    done = _run(command, directory, log, limit, env)
+    return _run(command, directory, log, limit, env) if done.code in FROM_OUTSIDE else done
 
 
-def _run(command: str, directory: Path, log: Path, limit: float, root: Path) -> Outcome:
+def _run(command: str, directory: Path, log: Path, limit: float, env: Mapping[str, str]) -> Outcome:
     import time
 
     log.parent.mkdir(mode=0o700, exist_ok=True)
@@ -61,7 +75,7 @@ def _run(command: str, directory: Path, log: Path, limit: float, root: Path) -> 
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=_environment(root),
+            env=env,
             start_new_session=True,
         )
         faults.point("spawned", "command")
@@ -111,10 +125,12 @@ def end_leftovers(root: Path) -> None:
     processes.kill_run(MARK, root)
 
 
-def _environment(root: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LIZA_", "GIT_"))}
+def environment(root: Path, keep: str | None = None) -> dict[str, str]:
+    """The environment of the project's own commands; ``keep`` is ``config.environment``."""
+    outside = environ.cleaned(os.environ, str(root), keep, os.path.realpath).variables
+    own = {name: value for name, value in outside.items() if not name.startswith(("LIZA_", "GIT_"))}
     # What is tested is the commit itself, not what a ref says instead of it.
-    return {**kept, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": MARK, "LIZA_ROOT": str(root)}
+    return {**own, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": MARK, "LIZA_ROOT": str(root)}
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,129 @@
+"""Environment variables for tests, set-up and sessions: nothing in them may lead to the person's checkout. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+ALWAYS = (
+    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
+    "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "UV_PROJECT_ENVIRONMENT", "POETRY_ACTIVE", "PIPENV_ACTIVE",
+)  # fmt: skip
+"""Variables that select an environment or add to where modules are found: removed whatever their value is."""
+SEARCH_PATHS = (
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH",
+    "PERL5LIB", "RUBYLIB", "CLASSPATH", "GOPATH", "GOWORK", "CARGO_TARGET_DIR", "BUNDLE_GEMFILE",
+)  # fmt: skip
+"""Variables from which only the entries below the checkout are removed."""
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+_SYSTEM = frozenset(("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"))
+"""Directories of the machine: they stay on PATH, also where a container names /usr/local as its environment."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """One variable, or one entry of a search path, that was removed, and why."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Clean:
+    """The variables that are left, and what was removed from them."""
+
+    variables: dict[str, str]
+    removed: tuple[Removed, ...] = ()
+
+
+def activated(variables: Mapping[str, str]) -> str | None:
+    """Return the directory of the activated environment, or None. Its ``bin`` directory is on PATH."""
+    entries = {posixpath.normpath(entry) for entry in variables.get("PATH", "").split(":") if entry}
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        place = variables.get(name)
+        if place and place.startswith("/") and posixpath.normpath(f"{place}/bin") in entries:
+            return posixpath.normpath(place)
+    return None
+
+
+def cleaned(
+    variables: Mapping[str, str],
+    root: str,
+    keep: str | None = None,
+    resolve: Callable[[str], str] = posixpath.normpath,
+) -> Clean:
+    """Remove what selects an environment, and each search path entry that is relative or below ``root``.
+
+    ``keep`` is the directory of an environment that may be used (``config.environment``): its ``bin`` directory comes
+    first on PATH. ``resolve`` follows symbolic links; without it only the text of a path counts.
+    """
+    left = dict(variables)
+    removed: list[Removed] = []
+    for name in ALWAYS:
+        if left.get(name):
+            removed.append(Removed(name, left.pop(name), "it selects where modules are found"))
+        left.pop(name, None)
+    for name in sorted(left):
+        if name.startswith("CONDA_PREFIX_"):
+            removed.append(Removed(name, left.pop(name), "it selects where modules are found"))
+    for name in SEARCH_PATHS:
+        if name in left:
+            _without(left, name, list(_below(left[name], name, root, resolve)), removed)
+    if "PATH" in left:
+        wrong = list(_wrong_programs(left["PATH"], root, _bin(activated(variables)), _bin(keep), resolve))
+        _without(left, "PATH", wrong, removed)
+    if keep is not None:
+        first = _bin(keep)
+        others = [entry for entry in left.get("PATH", DEFAULT_PATH).split(":") if posixpath.normpath(entry) != first]
+        left["PATH"] = ":".join([str(first), *others])
+    return Clean(left, tuple(removed))
+
+
+def _bin(environment: str | None) -> str | None:
+    return None if environment is None else posixpath.normpath(f"{environment}/bin")
+
+
+def _wrong_programs(
+    path: str, root: str, active: str | None, keep: str | None, resolve: Callable[[str], str]
+) -> Iterator[Removed]:
+    for entry in path.split(":"):
+        if not entry.startswith("/"):
+            yield Removed("PATH", entry, "it is relative: in a worktree it leads to files of an agent")
+        elif posixpath.normpath(entry) == keep or posixpath.normpath(entry) in _SYSTEM:
+            continue
+        elif _lies_in(entry, root, resolve):
+            yield Removed("PATH", entry, "it lies in your checkout")
+        elif posixpath.normpath(entry) == active:
+            yield Removed("PATH", entry, "it belongs to the activated environment")
+
+
+def _below(path: str, name: str, root: str, resolve: Callable[[str], str]) -> Iterator[Removed]:
+    for entry in path.split(":"):
+        if entry.startswith("/") and _lies_in(entry, root, resolve):
+            yield Removed(name, entry, "it lies in your checkout")
+
+
+def _lies_in(entry: str, root: str, resolve: Callable[[str], str]) -> bool:
+    """Whether a path is ``root`` or below it, as it is written or with its symbolic links followed."""
+    tops = {posixpath.normpath(root), resolve(root)}
+    return any(
+        place == top or place.startswith(f"{top}/")
+        for place in (posixpath.normpath(entry), resolve(entry))
+        for top in tops
+    )
+
+
+def _without(left: dict[str, str], name: str, wrong: list[Removed], removed: list[Removed]) -> None:
+    if not wrong:
+        return
+    gone = {one.value for one in wrong}
+    entries = [entry for entry in left[name].split(":") if entry not in gone]
+    if entries:
+        left[name] = ":".join(entries)
+    elif name == "PATH":
+        left[name] = DEFAULT_PATH
+    else:
+        del left[name]
+    removed.extend(wrong)
