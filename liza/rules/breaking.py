@@ -1,0 +1,82 @@
+"""How a source file is made to fail, for the proof that the tests test the checkout they run in. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+MARK = "liza: this source was made to fail, to see whether the tests notice"
+_PYTHON = f'raise RuntimeError("{MARK}")\n'
+_THROW = f'throw new Error("{MARK}");\n'
+_SHELL = f"echo '{MARK}' >&2\nexit 97\n"
+_DIE = f'die "{MARK}";\n'
+_RAISE = f'raise "{MARK}"\n'
+_PLAIN = f"{MARK}\n"
+_BY_SUFFIX = {
+    **dict.fromkeys((".py", ".pyx"), _PYTHON),
+    **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _THROW),
+    **dict.fromkeys((".sh", ".bash", ".zsh"), _SHELL),
+    **dict.fromkeys((".pl", ".pm"), _DIE),
+    **dict.fromkeys((".rb", ".ex", ".exs"), _RAISE),
+    ".php": f"<?php throw new Exception('{MARK}');\n",
+    ".lua": f'error("{MARK}")\n',
+    ".rs": f'compile_error!("{MARK}");\n',
+    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".m"), f"#error {MARK}\n"),
+    **dict.fromkeys((".go", ".java", ".kt", ".scala", ".cs", ".swift", ".zig", ".hs", ".ml", ".dart"), _PLAIN),
+}
+_BY_PROGRAM = {
+    **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _SHELL),
+    **dict.fromkeys(("python", "python2", "python3"), _PYTHON),
+    **dict.fromkeys(("node", "bun"), _THROW),
+    **dict.fromkeys(("perl",), _DIE),
+    **dict.fromkeys(("ruby",), _RAISE),
+}
+_COMPILED = (_PLAIN, _BY_SUFFIX[".rs"], _BY_SUFFIX[".c"])
+_TEST_DIRECTORIES = frozenset(
+    ("test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures", "__mocks__")
+    + ("__fixtures__", "node_modules")
+)
+_TEST = re.compile(
+    r"tests?\.\w+|conftest\.py|test[_-].*|run[_-]?tests?.*|.*_(test|tests|spec)\.\w+|.*\.(test|spec|tests|cy|stories)\.\w+"
+    r"|.*Tests?\.(java|kt|cs|swift|php|scala)"
+)
+_TOOL = re.compile(
+    r"setup\.py|noxfile\.py|fabfile\.py|manage\.py|build\.rs|(Gruntfile|gulpfile|Jakefile|webpack.*)\.\w+"
+    r"|.*\.(config|conf|setup|d)\.[cm]?[jt]s|.*rc\.[cm]?js"
+)
+
+
+def is_test(name: str) -> bool:
+    """Return whether a tracked file is a test, its data, or a file that only tools read: it stays as it is."""
+    path = PurePosixPath(name)
+    if any(part in _TEST_DIRECTORIES or part.startswith(".") for part in path.parts[:-1]) or path.name.startswith("."):
+        return True
+    return _TEST.fullmatch(path.name) is not None or _TOOL.fullmatch(path.name) is not None or name == "docs/conf.py"
+
+
+def failing(name: str, first_line: str, mentioned: str = "") -> str | None:
+    """Return the text that a tracked source is replaced with, or None where it is no source or none that is known.
+
+    ``first_line`` tells what a file without a known suffix is. ``mentioned`` is the text that starts the tests: a
+    script that it names is a part of the tests.
+    """
+    if is_test(name):
+        return None
+    text = _BY_SUFFIX.get(PurePosixPath(name).suffix)
+    if text is None and first_line.startswith("#!"):
+        text = _BY_PROGRAM.get(_program(first_line))
+    if text is None or (text not in _COMPILED and _mentions(mentioned, name)):
+        return None
+    return f"{first_line}\n{text}" if first_line.startswith("#!") else text
+
+
+def _program(first_line: str) -> str:
+    """``python3`` of ``#!/usr/bin/env -S python3 -u``."""
+    words = first_line.removeprefix("#!").split()
+    if words and PurePosixPath(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return re.sub(r"[\d.]+$", "", PurePosixPath(words[0]).name) if words else ""
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w/.-])(\./)?{re.escape(name)}(?![\w/-])", text) is not None

@@ -1,0 +1,124 @@
+"""Whether the tests test the checkout that they run in: the judgement of one run with failing sources. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from liza.rules.model import Config, TestProof
+
+
+@dataclass(frozen=True)
+class Proved:
+    """The tests fail when the sources of the checkout that they run in fail."""
+
+
+@dataclass(frozen=True)
+class NotProved:
+    """Nothing speaks against the tests, and nothing shows what they test."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class TestsAnotherCheckout:
+    """The tests use files of another checkout, or of an installed copy. ``where`` names them, ``cure`` is a command."""
+
+    where: tuple[str, ...]
+    cure: str
+
+
+Outcome = Proved | NotProved | TestsAnotherCheckout
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen when the tests ran in a slot whose sources fail.
+
+    ``code`` is None at the time limit. ``broken`` are the names of the sources that were made to fail. ``checkout`` are
+    those of them that the tests loaded from the person's checkout, ``copies`` the paths of the project's modules that
+    they loaded from elsewhere outside the slot, ``programs`` the interpreters that loaded them. ``naming`` are tracked
+    lines, or the command, that contain the path of the person's checkout.
+    """
+
+    code: int | None
+    broken: tuple[str, ...] = ()
+    checkout: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    naming: tuple[str, ...] = ()
+
+
+def judge(seen: Observed, root: str, cure: str) -> Outcome:
+    """Return what a run with failing sources shows. Only positive evidence says that another checkout is tested.
+
+    A source that was loaded from the person's checkout is such evidence whatever the tests said; an installed copy and
+    a line that names the checkout are such evidence only where the tests stayed green.
+    """
+    if not seen.broken:
+        return NotProved("the repository has no source of a kind that can be made to fail")
+    by = f" (by {', '.join(seen.programs)})" if seen.programs else ""
+    if seen.checkout:
+        return TestsAnotherCheckout((f"{_few(seen.checkout)} in your checkout {root}{by}",), cure)
+    if seen.code is None:
+        return NotProved("the tests did not end in time when the sources were made to fail")
+    if seen.code != 0:
+        return Proved()
+    if seen.copies:
+        return TestsAnotherCheckout((f"the installed {_few(seen.copies)}{by}",), cure)
+    if seen.naming:
+        return TestsAnotherCheckout((f"{root}, which is named in {_few(seen.naming)}",), cure)
+    number = len(seen.broken)
+    sources = "the only source file was" if number == 1 else f"{number} source files were"
+    return NotProved(f"{sources} made to fail and the tests stayed green: they do not run them")
+
+
+def noted(outcome: Outcome, command: str, setup: str | None) -> TestProof:
+    """Return what the board keeps of an outcome."""
+    match outcome:
+        case Proved():
+            return TestProof(outcome="proved", command=command, setup=setup or "")
+        case NotProved(reason):
+            return TestProof(outcome="unproved", command=command, setup=setup or "", why=reason)
+        case TestsAnotherCheckout(where):
+            return TestProof(outcome="elsewhere", command=command, setup=setup or "", why="; ".join(where))
+        case _:
+            assert_never(outcome)
+
+
+def due(config: Config) -> bool:
+    """Return whether the proof has to run: the test command or the set-up is not the one that it was run for.
+
+    A person who wanted no proof is not asked again.
+    """
+    if not config.integration_command or config.proof.outcome == "skipped":
+        return False
+    return not _is_current(config)
+
+
+def elsewhere(config: Config) -> str | None:
+    """Return what the tests use instead of the checkout they run in, if that was shown: nothing is tested then."""
+    shown = config.proof.outcome == "elsewhere" and bool(config.integration_command) and _is_current(config)
+    return (config.proof.why or "another checkout") if shown else None
+
+
+def doubt(config: Config) -> str | None:
+    """Return why nobody knows that the tests test their own checkout; None where that is proved, or there are none."""
+    if not config.integration_command or (config.proof.outcome == "proved" and _is_current(config)):
+        return None
+    if config.proof.outcome == "skipped":
+        return "no proof was wanted (--no-proof)"
+    if not _is_current(config):
+        return "the proof has not run for this command"
+    return config.proof.why or "no reason is noted"
+
+
+def _is_current(config: Config) -> bool:
+    return (config.proof.command, config.proof.setup) == (config.integration_command, config.sandbox_setup or "")
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    rest = len(listed) - 3
+    return ", ".join(listed[:3]) + (f" and {rest} more" if rest > 0 else "")

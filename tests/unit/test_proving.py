@@ -1,0 +1,106 @@
+"""The proof that tests test the checkout they run in: which sources are made to fail, and what a run shows."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import proving
+from liza.rules.breaking import MARK, failing
+from liza.rules.model import Config, TestProof
+from liza.rules.proving import NotProved, Observed, Outcome, Proved, doubt, due, judge, noted
+
+SOURCES = ("src/invo/__init__.py", "src/invo/sums.py")
+SEEN = Observed(code=0, broken=SOURCES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "src/invo/sums.py",
+        "lib/a.mjs",
+        "web/App.tsx",
+        "bin/deploy.sh",
+        "cmd/x/main.go",
+        "src/lib.rs",
+        "a.c",
+        "latest.py",
+    ],
+)
+def test_a_source_is_replaced_by_one_that_fails(name: str) -> None:
+    assert MARK in str(failing(name, ""))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/helpers.py", "src/invo/test_sums.py", "conftest.py", "web/App.test.tsx", "x/__tests__/a.js", "a_test.go",
+        "setup.py", "jest.config.js", "types/x.d.ts", ".github/x.py", "test.js", "README.md", "data.yaml", "LICENSE",
+    ],
+)  # fmt: skip
+def test_tests_settings_of_tools_and_texts_stay_as_they_are(name: str) -> None:
+    assert failing(name, "") is None
+
+
+def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
+    assert failing("bin/tool", "#!/usr/bin/env -S python3.11 -u") == (
+        f'#!/usr/bin/env -S python3.11 -u\nraise RuntimeError("{MARK}")\n'
+    )
+    assert str(failing("bin/tool", "#! /bin/sh")).endswith("exit 97\n")
+    assert failing("bin/tool", "ELF") is None
+
+
+def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_is_not() -> None:
+    assert failing("check.sh", "#!/bin/sh", "./check.sh --all") is None
+    assert failing("ci/check.sh", "#!/bin/sh", "sh check.sh") is not None
+    assert failing("main.c", "", "cc main.c && ./a.out") is not None
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        (Observed(code=1, broken=SOURCES), Proved()),
+        (Observed(code=1, broken=SOURCES, copies=("/site/invo/__init__.py",), naming=("Makefile:3",)), Proved()),
+        (Observed(code=0), NotProved("the repository has no source of a kind that can be made to fail")),
+        (
+            SEEN,
+            NotProved("2 source files were made to fail and the tests stayed green: they do not run them"),
+        ),
+        (
+            Observed(code=None, broken=SOURCES),
+            NotProved("the tests did not end in time when the sources were made to fail"),
+        ),
+        (
+            Observed(code=1, broken=SOURCES, checkout=SOURCES[:1], programs=("/v/bin/python",)),
+            proving.TestsAnotherCheckout(
+                ("src/invo/__init__.py in your checkout /me/invo (by /v/bin/python)",), "cure"
+            ),
+        ),
+        (
+            Observed(code=0, broken=SOURCES, copies=("/site/invo/__init__.py",)),
+            proving.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
+        ),
+        (
+            Observed(code=0, broken=SOURCES, naming=("Makefile:3",)),
+            proving.TestsAnotherCheckout(("/me/invo, which is named in Makefile:3",), "cure"),
+        ),
+    ],
+)
+def test_only_positive_evidence_says_that_another_checkout_is_tested(seen: Observed, outcome: Outcome) -> None:
+    assert judge(seen, "/me/invo", "cure") == outcome
+
+
+def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is_not_asked_again() -> None:
+    config = Config(integration_command="pytest", sandbox_setup="uv sync")
+    assert due(config)
+    assert doubt(config) == "the proof has not run for this command"
+    proved = replace(config, proof=noted(Proved(), "pytest", "uv sync"))
+    assert (due(proved), doubt(proved), proving.elsewhere(proved)) == (False, None, None)
+    assert due(replace(proved, integration_command="tox"))
+    assert due(replace(proved, sandbox_setup=None))
+    skipped = replace(config, proof=TestProof(outcome="skipped"))
+    assert (due(skipped), doubt(skipped)) == (False, "no proof was wanted (--no-proof)")
+    wrong = replace(config, proof=noted(proving.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync"))
+    assert (due(wrong), proving.elsewhere(wrong)) == (False, "/me/invo")
+    assert proving.elsewhere(replace(wrong, integration_command="uv run pytest")) is None
+    assert (due(Config()), doubt(Config())) == (False, None)
