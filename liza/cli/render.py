@@ -44,6 +44,8 @@ def status(found: Row, colour: bool) -> str:
     parts = [f"{goal}   {_counts(found)}    {_cost(found['cost'])}"]
     if found["goal"]["status"] != "IN_PROGRESS":
         parts.append(f"the goal is {found['goal']['status']}")
+    if found["tests"]["not_proved"] and not any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"]):
+        parts.append(f"tests not proved: {_line(found['tests']['not_proved'], 200)}: liza doctor --tests")
     for name in found["signals"]:
         parts.append(paint(_standing(name, found["reasons"][name]), "yellow", colour))
     if found["tasks"]:

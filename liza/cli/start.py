@@ -29,6 +29,9 @@ def init(
     test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: found out.")] = None,
     no_test: Annotated[bool, typer.Option("--no-test", help="Merge without testing; recorded as untested.")] = False,
     setup: Annotated[str | None, typer.Option("--setup", help="What runs once in a fresh worktree.")] = None,
+    no_proof: Annotated[
+        bool, typer.Option("--no-proof", help="Do not prove that the tests test the worktree they run in.")
+    ] = False,
     accept_red: Annotated[bool, typer.Option("--accept-red", help="Go on although the tests fail as it is.")] = False,
     budget: Annotated[float | None, typer.Option("--budget", help="Dollars that a sprint may cost.")] = None,
     permissions: Annotated[str | None, typer.Option("--permissions", help="confined, or bypass.")] = None,
@@ -56,6 +59,7 @@ def init(
         no_test=no_test,
         setup=setup,
         accept_red=accept_red,
+        no_proof=no_proof,
         budget=budget,
         permissions=permissions or _consent(program, as_json),
         program=program,
@@ -101,12 +105,13 @@ def demo(
 @say(app, "doctor", "liza doctor --fix")
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Settle what dead processes left.")] = False,
+    tests: Annotated[bool, typer.Option("--tests", help="Run the tests, and prove what they test.")] = False,
     as_json: Json = False,
 ) -> int:
     """Look at git, the programs, the project and the crew; say what stands in the way."""
     from liza.verbs.doctor import doctor as verb
 
-    report = verb(Path.cwd(), fix=fix)
+    report = verb(Path.cwd(), fix=fix, tests=tests)
     if as_json:
         tell.json({"ok": report.ok, "findings": report.findings, "settled": report.settled})
         return 0 if report.ok else 5

@@ -26,6 +26,8 @@ from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, Missing, NotYours, Refused
 from liza.rules.paths import Paths, branch_of
 
+THROW_AWAY = "proof"
+"""The slot of which nothing is ever kept: in it sources are made to fail on purpose."""
 T = TypeVar("T")
 
 
@@ -185,6 +187,13 @@ class Worktrees:
         self._checkout(slot, here, "--detach", commit)
         slots.write_owner(admin, Owner(slot, run, commit, done=True))
 
+    def discard(self, slot: str) -> None:
+        """Remove a slot of which nothing is kept. Repeatable. Raises GitFailed, LockTimeout, OSError."""
+        with locked(self.paths.worktree_lock):
+            admin, path = self._admin(slot), self.paths.slot(slot)
+            if admin is not None or path.is_dir():
+                slots.remove_half_made(self.git.within(600), path, admin or path)
+
     def clear(self, slot: str, task: str, run: str) -> None:
         """After a final status: save what is left, let the branch go, take the link away; the slot is free.
 
@@ -316,6 +325,9 @@ class Worktrees:
         saved: list[str] = []
         for slot, admin in slots.below(self._place, self._common).items():
             path = self.paths.slot(slot)
+            if slot == THROW_AWAY:
+                self.discard(slot)
+                continue
             if path.is_dir() and not slots.half_made(admin):
                 admin, owner = self._owned(slot)
                 branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)

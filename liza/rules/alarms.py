@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import invariants, merge_alarms, planning, settings, transitions
+from liza.rules import invariants, merge_alarms, planning, proving, settings, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.merge_alarms import Alarm as Alarm
@@ -328,6 +328,11 @@ def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
 
 
 def _untested(state: State) -> Iterator[Alarm]:
+    where = proving.elsewhere(state.config)
+    if where is not None:
+        command = state.config.integration_command
+        message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"
+        yield Alarm("tests_elsewhere", "config", message, "liza edit, then: liza doctor --tests")
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")

@@ -34,7 +34,6 @@ _BY_PROGRAM = {
 _COMPILED = (_PLAIN, _BY_SUFFIX[".rs"], _BY_SUFFIX[".c"])
 _TEST_DIRECTORIES = frozenset(
     ("test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures", "__mocks__")
-    + ("__fixtures__", "node_modules")
 )
 _TEST = re.compile(
     r"tests?\.\w+|conftest\.py|test[_-].*|run[_-]?tests?.*|.*_(test|tests|spec)\.\w+|.*\.(test|spec|tests|cy|stories)\.\w+"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from liza.rules import invariants
+from liza.rules import invariants, proving
 from liza.rules.choose import unmet_dependencies
 from liza.rules.errors import Refused
 from liza.rules.model import Merging, SetAside, State, Status, Task
@@ -62,7 +62,12 @@ def pause(kind: Kind, tries: int, first: float) -> float:
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
-    """The best APPROVED task whose dependencies are met, that waits for no files of a person, and is not set aside."""
+    """The best APPROVED task whose dependencies are met, that waits for no files of a person, and is not set aside.
+
+    None while the tests are known to test another checkout: nothing would be tested.
+    """
+    if proving.elsewhere(state.config) is not None:
+        return None
     able = [
         task
         for task in state.tasks

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import assert_never
 
 from liza.rules.model import Config, TestProof
+
+_BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+_FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,24 @@ class Observed:
     copies: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     naming: tuple[str, ...] = ()
+
+
+def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
+    """Return how the files of the project's Python packages end where they are installed: ``invo/__init__.py``.
+
+    Packages lie at the top or in ``src``, of the repository or of a directory with a build file. A module that is no
+    part of a package is left out: its name alone says too little.
+    """
+    files = [PurePosixPath(name) for name in tracked]
+    projects = {PurePosixPath(), *(path.parent for path in files if path.name in _BUILD_FILES)}
+    roots = {place for project in projects for place in (project, project / "src")}
+    tails = (
+        path.relative_to(root)
+        for path in map(PurePosixPath, sources)
+        if path.suffix == ".py"
+        for root in roots.intersection(path.parents)
+    )
+    return frozenset(str(tail) for tail in tails if len(tail.parts) > 1 and tail.parts[0] not in ("src", *_FOREIGN))
 
 
 def judge(seen: Observed, root: str, cure: str) -> Outcome:

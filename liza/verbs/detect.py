@@ -1,79 +1,81 @@
-"""What a project's own files say about how it is tested and set up."""
+"""Read what a project's own files say about how it is tested and set up."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from liza.repo.runner import Git
+from liza.rules import projects
 from liza.rules.errors import LizaError
+from liza.rules.projects import REQUIREMENTS, Facts, Project
+
+_TEXTS = (*REQUIREMENTS, "setup.cfg", "tox.ini")
+_MATTER = (
+    "package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock",
+    "pyproject.toml", "setup.py", "pytest.ini", "conftest.py", "tests/conftest.py", "uv.lock", "poetry.lock",
+    "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_TEXTS,
+)  # fmt: skip
+_GROUPS = ("packages", "apps", "services", "libs")
+"""Directories of a monorepo whose own directories are its parts."""
+_MOST_PARTS = 8
 
 
-@dataclass(frozen=True)
-class Detected:
-    """A command, and the files that made us think so."""
-
-    command: str
-    because: tuple[str, ...]
-
-
-def tests(root: Path) -> Detected | None:
-    """The project's test command, or None where nothing tells."""
-    if _package_script(root, "test"):
-        return Detected("npm test", ("package.json",))
-    if _make_target(root, "test"):
-        return Detected("make test", ("Makefile",))
-    if (root / "pytest.ini").is_file() or _mentions(root / "pyproject.toml", "pytest"):
-        return Detected("python3 -m pytest -q", ("pyproject.toml",))
-    if any((root / "tests").glob("test_*.py")):
-        return Detected("python3 -m unittest discover -s tests -q", ("tests/",))
-    for name, command in (("Cargo.toml", "cargo test"), ("go.mod", "go test ./..."), ("pom.xml", "mvn -q test")):
-        if (root / name).is_file():
-            return Detected(command, (name,))
-    return None
+def project(root: Path, git: Git) -> Project:
+    """How the project is tested and set up. Raises LizaError for a file that cannot be understood, GitFailed."""
+    facts = _facts(root, git)
+    project = projects.understood(facts)
+    if project.test is not None:
+        return project
+    parts = {str(place.relative_to(root)): _facts(place, git) for place in _parts(root, git)}
+    return projects.understood(facts, parts)
 
 
-def set_up(root: Path) -> Detected | None:
-    """What must run once in a fresh checkout, or None."""
-    for lock, command in (
-        ("package-lock.json", "npm ci"),
-        ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
-        ("yarn.lock", "yarn install --frozen-lockfile"),
-        ("uv.lock", "uv sync"),
-        ("poetry.lock", "poetry install"),
-    ):
-        if (root / lock).is_file():
-            return Detected(command, (lock,))
-    return None
+def submodules(git: Git) -> tuple[str, ...]:
+    """The paths of the submodules that the commit at HEAD has. Raises GitFailed."""
+    lines = git.names("ls-files", "-s", "-z")
+    return tuple(line.partition("\t")[2] for line in lines if line.startswith("160000 "))
 
 
-def _package_script(root: Path, name: str) -> bool:
-    path = root / "package.json"
-    if not path.is_file():
-        return False
+def _facts(root: Path, git: Git) -> Facts:
+    files = frozenset(name for name in _MATTER if (root / name).is_file())
+    at_top = root == git.directory
+    return Facts(
+        files=files,
+        package=_package(root / "package.json") if "package.json" in files else {},
+        pyproject=_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
+        makefile=(root / "Makefile").read_text(errors="replace") if "Makefile" in files else "",
+        needs="\n".join((root / name).read_text(errors="replace") for name in _TEXTS if name in files),
+        python_tests=any((root / "tests").glob("test_*.py")),
+        submodules=submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
+        ignored_venv=git.ok("check-ignore", "-q", str(root / ".venv" / "x")),
+    )
+
+
+def _parts(root: Path, git: Git) -> Iterator[Path]:
+    """Directories with files of git in them, one level down, or two below those that monorepos group their parts in."""
+    names = {Path(name) for name in git.names("ls-files", "-z")}
+    ones = {name.parts[0] for name in names if len(name.parts) > 1}
+    twos = {"/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _GROUPS}
+    places = sorted(one for one in (*ones, *twos) if not one.startswith(".") and one not in _GROUPS)
+    found = (root / place for place in places if any((root / place / name).is_file() for name in _MATTER))
+    yield from list(found)[:_MOST_PARTS]
+
+
+def _package(path: Path) -> Mapping[str, Any]:
     try:
-        scripts = json.loads(path.read_text(encoding="utf-8")).get("scripts", {})
+        found = json.loads(path.read_text(encoding="utf-8"))
+        found.get("scripts", {})
     except (ValueError, AttributeError, UnicodeDecodeError) as wrong:
         raise LizaError(f"package.json cannot be read: {wrong}", "npm pkg fix") from wrong
-    # What `npm init` writes is no test.
-    return name in scripts and "no test specified" not in str(scripts[name])
+    return dict(found)
 
 
-def _make_target(root: Path, name: str) -> bool:
-    path = root / "Makefile"
-    return path.is_file() and any(line.startswith(f"{name}:") for line in path.read_text(errors="replace").splitlines())
-
-
-def _mentions(path: Path, tool: str) -> bool:
-    if not path.is_file():
-        return False
+def _pyproject(path: Path) -> Mapping[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise LizaError(f"{path.name} cannot be read: {wrong}", f"python3 -m tomllib {path.name}") from wrong
-    return (
-        tool in str(found.get("tool", {}).keys())
-        or tool in str(found.get("project", {}))
-        or tool in str(found.get("dependency-groups", {}))
-    )

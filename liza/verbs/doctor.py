@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from liza.programs import presets
@@ -15,7 +15,7 @@ from liza.rules import invariants
 from liza.rules.errors import LizaError, Missing, NoCrew
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
-from liza.verbs import detect, sessions
+from liza.verbs import project, proof_again, sessions
 from liza.verbs.crew import Crew, find_crew
 from liza.verbs.findings import BY, Finding, findings
 from liza.verbs.init import fit
@@ -34,10 +34,11 @@ class Report:
         return all(one.ok for one in self.findings)
 
 
-def doctor(directory: Path, *, fix: bool = False) -> Report:
+def doctor(directory: Path, *, fix: bool = False, tests: bool = False) -> Report:
     """Look at the repository, the programs, the project and, where there is one, the crew.
 
-    With ``fix`` what the dead left is settled first. Raises LizaError for what can be neither settled nor left.
+    With ``fix`` what the dead left is settled first; with ``tests`` the tests run and are proved once more. Raises
+    LizaError for what can be neither settled nor left.
     """
     found: list[Finding] = []
     settled: tuple[str, ...] = ()
@@ -54,10 +55,25 @@ def doctor(directory: Path, *, fix: bool = False) -> Report:
     if place is not None:
         # Of a board that cannot be read nobody knows what its crew runs, and how it tests.
         if crew is None:
-            found += [*_programs(place.root, Config(), {}), *_project(place.root, Config())]
+            git = replace(Git(place.root), pins=Pins.of_person(Git(place.root)))
+            found += [*_programs(place.root, Config(), {}), *project.findings(Paths(place.root), git, Config())]
         elif state is not None:
-            found += [*_programs(place.root, state.config, _ran(crew, state)), *_project(place.root, state.config)]
+            found += _tests(crew) if tests else []
+            config = crew.board.read().config
+            found += [
+                *_programs(place.root, config, _ran(crew, state)),
+                *project.findings(crew.paths, crew.git, config),
+            ]
     return Report(tuple(found), settled)
+
+
+def _tests(crew: Crew) -> list[Finding]:
+    """Run the proof once more. What it shows goes onto the board and is told from there; what kept it is told here."""
+    try:
+        proof_again.on_demand(crew, BY)
+    except LizaError as wrong:
+        return [Finding("tests", wrong.message, False, wrong.hint)]
+    return []
 
 
 def _settled(crew: Crew) -> tuple[str, ...]:
@@ -167,17 +183,6 @@ def _lacking(table: presets.Presets, spec: str, used: str) -> Finding | None:
         return None
     hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
     return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)
-
-
-def _project(root: Path, config: Config) -> list[Finding]:
-    if config.integration_command:
-        return [Finding("tests", f"{config.integration_command} (config.integration_command; `liza edit` changes it)")]
-    tests, setup = detect.tests(root), detect.set_up(root)
-    told = f"{tests.command} ({', '.join(tests.because)})" if tests else "none found; `liza init --test CMD` names one"
-    found = [Finding("tests", told)]
-    if setup is not None:
-        found.append(Finding("set-up", f"{setup.command} ({', '.join(setup.because)})"))
-    return found
 
 
 def _many(number: int, one: str, more: str) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 from liza.programs import presets
 from liza.repo import brief_filter, exclude, history, places
 from liza.repo.flock import locked
@@ -22,9 +24,9 @@ from liza.rules import placing
 from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
-from liza.verbs import commands, detect, ground, tampering
+from liza.verbs import commands, ground, tampering
 from liza.verbs.answer import Answer
-from liza.verbs.candidate import SLOT
+from liza.verbs.baseline import Baseline, Wish, baseline
 from liza.verbs.crew import Crew, SystemClock, no_crew
 from liza.verbs.record import record
 
@@ -47,6 +49,7 @@ class InitOptions:
     program: str | None = None
     integration_branch: str = "integration"
     worktrees: Path | None = None
+    no_proof: bool = False
 
 
 def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
@@ -93,10 +96,11 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
             spec = ground.GOAL
             (crew.paths.root / spec).write_text(ground.goal_page(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
-        command, setup = _baseline(crew, options, tip, say)
+        wish = Wish(options.test, options.setup, options.no_test, options.no_proof, options.accept_red)
+        tested = baseline(crew, Worktrees(crew.paths, crew.git, options.integration_branch), wish, tip, say)
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
         # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
-        crew.board.create(_board(goal, spec, options, command, setup, crew.clock.now()), above)
+        crew.board.create(_board(goal, spec, options, tested, crew.clock.now()), above)
         _marker(crew).unlink()
         if earlier:
             say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")
@@ -104,7 +108,7 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
         take_out(crew, found)
         raise
     record(crew)
-    more = {"root": str(found.root), "integration": tip, "tested": bool(command), "revision": above + 1}
+    more = {"root": str(found.root), "integration": tip, "tested": bool(tested.command), "revision": above + 1}
     return Answer("changed", None, None, "liza up", more)
 
 
@@ -226,39 +230,7 @@ def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
 
 
-def _baseline(crew: Crew, options: InitOptions, tip: str, say: Say) -> tuple[str | None, detect.Detected | None]:
-    """Set-up and tests, once, on integration as it is. Raises Refused when they are red."""
-    found = detect.tests(crew.paths.root)
-    command = None if options.no_test else options.test or (found.command if found else None)
-    setup = detect.Detected(options.setup, ()) if options.setup else detect.set_up(crew.paths.root)
-    if command is None:
-        why = "as you said, without tests" if options.no_test else "no test command known; --test CMD says one"
-        say("baseline", f"{why}: merges will be recorded as untested")
-        return None, setup
-    Worktrees(crew.paths, crew.git, options.integration_branch).detach(SLOT, tip, "merge-baseline")
-    place = crew.paths.slot(SLOT)
-    if setup is not None:
-        done = commands.run(setup.command, place, crew.paths.logs / "baseline-setup.log", 1800, crew.paths.root)
-        if not done.green:
-            raise Refused(f"set-up fails on integration: {setup.command}\n{done.tail()}", "liza init … --setup CMD")
-        say("set-up", f"{setup.command}: {done.seconds:.0f} s ok")
-    done = commands.run(command, place, crew.paths.logs / "baseline-tests.log", 1800, crew.paths.root)
-    if not done.green and not options.accept_red:
-        raise Refused(
-            f"the tests are red on integration: {command}\n{done.tail()}", "mend them, or: liza init … --accept-red"
-        )
-    say("baseline", f"{command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
-    return command, setup
-
-
-def _board(
-    goal: str,
-    spec: str,
-    options: InitOptions,
-    command: str | None,
-    setup: detect.Detected | None,
-    now: datetime,
-) -> str:
+def _board(goal: str, spec: str, options: InitOptions, tested: Baseline, now: datetime) -> str:
     """The first board. JSON strings are YAML strings, so whatever a person said is quoted safely."""
     lines = [
         "# The board of this crew. People and agents may edit it while they hold the lock:",
@@ -292,12 +264,18 @@ def _board(
         "  heartbeat_interval: 60    # seconds",
         "  lease_duration: 300       # seconds",
         f"  integration_branch: {json.dumps(options.integration_branch)}",
-        f"  integration_command: {json.dumps(command, ensure_ascii=False)}",
+        f"  integration_command: {json.dumps(tested.command, ensure_ascii=False)}",
         f"  permissions: {options.permissions}",
     ]
-    if setup is not None:
-        lines.append(f"  sandbox_setup: {json.dumps(setup.command, ensure_ascii=False)}")
-        lines.append(f"  sandbox_setup_files: {json.dumps(list(setup.because))}")
+    if tested.setup is not None:
+        lines.append(f"  sandbox_setup: {json.dumps(tested.setup.text, ensure_ascii=False)}")
+        lines.append(f"  sandbox_setup_files: {json.dumps(list(tested.setup.because))}")
+    if tested.environment is not None:
+        lines.append(f"  environment: {json.dumps(tested.environment, ensure_ascii=False)}    # first on PATH")
+    if tested.proof.outcome:
+        lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
+        fields = msgspec.structs.asdict(tested.proof)
+        lines += [f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in fields.items() if text]
     if options.program is not None:
         lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
     if options.budget is not None:

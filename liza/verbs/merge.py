@@ -12,7 +12,7 @@ from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
-from liza.verbs import candidate, merge_marks, tampering
+from liza.verbs import candidate, merge_marks, proof_again, tampering
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -54,6 +54,7 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
     if task.merging is not None:
         # It was offered just now, and waits for files of a person.
         return _told(start, before, task.id)
+    proof_again.need(crew, by)
     _attempt(crew, by, task)
     return _told(before, crew.board.read(), task.id)
 

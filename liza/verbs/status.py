@@ -14,7 +14,7 @@ from msgspec.structs import asdict as fields_of
 from liza.board import journal, signals
 from liza.programs import rundir, session, tmux, trouble
 from liza.programs.wording import line
-from liza.rules import alarms, choose, planning
+from liza.rules import alarms, choose, planning, proving
 from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import holding
@@ -50,6 +50,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "goal": fields_of(state.goal),
         "sprint": fields_of(state.sprint),
         "integration_branch": state.config.integration_branch,
+        "tests": _tests(state),
         "signals": list(standing),
         "reasons": {name: redacted(signals.why(crew.paths, name)) for name in standing},
         "tasks": [fields_of(task) for task in state.tasks],
@@ -57,6 +58,11 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence)],
         "cost": spent.cost(crew, state),
     }
+
+
+def _tests(state: State) -> dict[str, Any]:
+    """The test command, and why nobody knows that it tests the worktree that it runs in; null where that is proved."""
+    return {"command": state.config.integration_command, "not_proved": proving.doubt(state.config)}
 
 
 def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, ...]:

@@ -104,3 +104,10 @@ def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is
     assert (due(wrong), proving.elsewhere(wrong)) == (False, "/me/invo")
     assert proving.elsewhere(replace(wrong, integration_command="uv run pytest")) is None
     assert (due(Config()), doubt(Config())) == (False, None)
+
+
+def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None:
+    sources = ("src/invo/a.py", "top/b.py", "one.py", "api/src/app/c.py", "web/d.py", "vendor/six/e.py")
+    assert proving.installed_as(sources, (*sources, "api/pyproject.toml")) == {
+        "invo/a.py", "top/b.py", "app/c.py", "web/d.py", "api/src/app/c.py",
+    }  # fmt: skip

@@ -36,6 +36,7 @@ def cost(**fields: Any) -> dict[str, Any]:
 def summary(**fields: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "goal": asdict(Goal(id="goal", description="Customers can pay by invoice", status="IN_PROGRESS")),
+        "tests": {"command": "make test", "not_proved": None},
         "signals": [],
         "tasks": [],
         "agents": [],

@@ -1,0 +1,204 @@
+"""The proof that the tests test the checkout they run in: they run in a throw-away slot, then with failing sources."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from liza.repo import sandbox
+from liza.repo.runner import Git
+from liza.repo.worktrees import THROW_AWAY, Worktrees
+from liza.rules import breaking, proving
+from liza.rules.proving import NotProved, Observed, Outcome
+from liza.verbs import commands
+
+_PYTHON_LOG = Path(__file__).with_name("_import_log.py")
+_NODE_LOG = Path(__file__).with_name("_require_log.cjs")
+_HEAD = 256  # bytes of a file in which its first line is looked for
+_NAMES = 20_000  # characters of module names that are handed to the tests
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs: the commands of the project, the files to copy, ``config.environment``, and the limit in seconds.
+
+    ``cure`` is the command that is named where the tests test another checkout.
+    """
+
+    command: str
+    setup: str | None = None
+    copied: Sequence[str] = ()
+    keep: str | None = None
+    limit: float = 1800
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """How the set-up and the tests ended in the slot, and what the run with failing sources showed.
+
+    ``tests`` is None where the set-up failed, ``outcome`` where the tests were not green or no proof was wanted.
+    """
+
+    setup: commands.Outcome | None = None
+    tests: commands.Outcome | None = None
+    outcome: Outcome | None = None
+
+
+def examine(
+    worktrees: Worktrees, commit: str, plan: Plan, logs: Path, *, prove: bool = True, always: bool = True
+) -> Examined:
+    """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
+
+    Without ``prove`` the sources are left alone; without ``always`` nothing runs where there is no source to make fail.
+    The merge lock is held by the caller. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
+    """
+    worktrees.discard(THROW_AWAY)
+    worktrees.detach(THROW_AWAY, commit, "proof")
+    try:
+        return _examine(worktrees, plan, logs, prove, always)
+    finally:
+        worktrees.discard(THROW_AWAY)
+
+
+def _examine(worktrees: Worktrees, plan: Plan, logs: Path, prove: bool, always: bool) -> Examined:
+    root, slot = worktrees.paths.root, worktrees.paths.slot(THROW_AWAY)
+    git = worktrees.slot_git(THROW_AWAY)
+    sandbox.copy(root, git, plan.copied)
+    tracked = git.names("ls-files", "-s", "-z") if prove else ()
+    failing = _failing(tracked, slot, plan)
+    if not (failing or always):
+        return Examined(outcome=proving.judge(Observed(None), str(root), plan.cure))
+    setup = None
+    if plan.setup:
+        setup = commands.run(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.keep)
+        if not setup.green:
+            return Examined(setup)
+    tails = proving.installed_as(failing, [line.partition("\t")[2] for line in tracked])
+    with _loads_noted(root, slot, tails) as (variables, noted):
+        tests = commands.run(plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.keep, variables)
+        if not tests.green or not prove:
+            return Examined(setup, tests)
+        code: int | None = 0
+        if failing:
+            for name, text in failing.items():
+                _replace(slot, name, text)
+            log = logs / "proof-tests.log"
+            code = commands.run(plan.command, slot, log, plan.limit, root, plan.keep, variables).code
+        loads = _loads(noted)
+    seen = _observed(loads, root, tails, tuple(failing), code)
+    if code == 0 and failing:
+        seen = _naming(seen, git, root, plan)
+    return Examined(setup, tests, proving.judge(seen, str(root), plan.cure))
+
+
+def _failing(tracked: Sequence[str], slot: Path, plan: Plan) -> dict[str, str]:
+    """The tracked sources that a proof makes fail, each with its new text. ``tracked`` is what ``ls-files -s`` says."""
+    mentioned = "\n".join((plan.command, plan.setup or "", *_starters(slot)))
+    found = {}
+    for line in tracked:
+        mode, name = line.partition(" ")[0], line.partition("\t")[2]
+        if not mode.startswith("100"):
+            continue  # a link, or a submodule
+        text = breaking.failing(name, _first_line(slot / name), mentioned)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def _starters(slot: Path) -> Iterator[str]:
+    """The texts from which a tool takes what the test command means."""
+    import json
+
+    for name in ("Makefile", "makefile", "GNUmakefile", "justfile", "tox.ini", "noxfile.py"):
+        if (slot / name).is_file():
+            yield (slot / name).read_text(errors="replace")
+    try:
+        yield "\n".join(str(one) for one in json.loads((slot / "package.json").read_text())["scripts"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_HEAD).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+    except OSError:
+        return ""
+
+
+def _replace(slot: Path, name: str, text: str) -> None:
+    """Write a new file in the place of one in the slot: never through a link, which may lead to the person's own."""
+    path = slot / name
+    if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
+        return
+    mode = path.lstat().st_mode & 0o777 if not path.is_symlink() else 0o644
+    path.unlink()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def _loads_noted(root: Path, slot: Path, tails: Collection[str]) -> Iterator[tuple[dict[str, str], Path]]:
+    """Variables with which interpreters note the project's modules that they load, and the file with the notes."""
+    with tempfile.TemporaryDirectory(prefix="liza-proof-") as name:
+        place = Path(name)
+        shutil.copyfile(_PYTHON_LOG, place / "sitecustomize.py")
+        shutil.copyfile(_NODE_LOG, place / "require.cjs")
+        node = f"{os.environ.get('NODE_OPTIONS', '')} --require {place / 'require.cjs'}".strip()
+        variables = {
+            "PYTHONPATH": str(place),
+            "NODE_OPTIONS": node,
+            "LIZA_PROOF_LOG": str(place / "loads"),
+            "LIZA_PROOF_ROOT": str(root.resolve()),
+            "LIZA_PROOF_SLOT": str(slot.resolve()),
+            "LIZA_PROOF_NAMES": ",".join(sorted({tail.split("/")[0] for tail in tails}))[:_NAMES],
+        }
+        yield variables, place / "loads"
+
+
+def _loads(noted: Path) -> list[tuple[Path, str]]:
+    """Files that were loaded, each with the interpreter that loaded it."""
+    if not noted.is_file():
+        return []
+    rows = [line.split("\t") for line in noted.read_text(errors="surrogateescape").splitlines()]
+    return [(Path(row[1]), row[2]) for row in rows if len(row) == 3 and row[0] == "file"]
+
+
+def _observed(
+    loads: Sequence[tuple[Path, str]], root: Path, tails: Collection[str], broken: tuple[str, ...], code: int | None
+) -> Observed:
+    """What was loaded from outside the slot."""
+    home = root.resolve()
+    checkout: dict[str, None] = {}
+    copies: dict[str, None] = {}
+    programs: dict[str, None] = {}
+    for path, program in loads:
+        own = str(path.relative_to(home)) if path.is_relative_to(home) else None
+        if own in broken:
+            checkout[str(own)] = None
+        elif any(str(path).endswith(f"/{tail}") for tail in tails):
+            copies[str(path)] = None
+        else:
+            continue
+        programs[program] = None
+    return Observed(code, broken, tuple(checkout), tuple(copies), tuple(programs))
+
+
+def _naming(seen: Observed, git: Git, root: Path, plan: Plan) -> Observed:
+    """With the places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
+    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and str(root) in text]
+    found = git.run("grep", "-n", "-I", "-F", "-o", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
+    named += [":".join(line.split(":")[:2]) for line in found.splitlines()[:5]]
+    return Observed(seen.code, seen.broken, seen.checkout, seen.copies, seen.programs, tuple(named))
+
+
+def accepted(examined: Examined) -> Outcome:
+    """The outcome of a proof; where the tests were red before it, that nothing could be shown."""
+    return examined.outcome or NotProved("the tests are red as they are")
