@@ -166,7 +166,7 @@ def look(run_dir: Path) -> Look:
         return end
     living = rundir.read(run_dir / "session.json", Living)
     if living is None:
-        return Starting() if _held(run_dir) else ended(run_dir) or Never()
+        return Starting() if is_held(run_dir) else ended(run_dir) or Never()
     if processes.alive(living.shim) or processes.alive(living.child):
         return living
     # Its last act was the rename; it may have come between the two looks.
@@ -178,7 +178,8 @@ def ended(run_dir: Path) -> Ended | None:
     return rundir.read(run_dir / "exit.json", Ended)
 
 
-def _held(run_dir: Path) -> bool:
+def is_held(run_dir: Path) -> bool:
+    """Whether a shim holds the lock of this run: its session lives."""
     try:
         with (run_dir / "session.lock").open("rb") as lock:
             return not _taken(lock)

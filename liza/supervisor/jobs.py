@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza import faults
+from liza.programs import guarded
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Job:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    guard: guarded.Guarded | None = None
     ended: JobEnded | None = None
 
     def tail(self, size: int = 2000) -> str:
@@ -36,6 +38,9 @@ class Job:
 
     def stop(self) -> None:
         """End the child and everything that it started."""
+        if self.guard is not None:
+            self.guard.end()
+            return
         try:
             os.killpg(self.process.pid, signal.SIGTERM)
             self.process.wait(timeout=10)
@@ -55,26 +60,36 @@ class Order:
     directory: Path
     log: Path
     env: Mapping[str, str]
+    guarded: bool = False
+    """Whether it is a command of the project, of which nothing may be left once it is over."""
 
 
 def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
     """Start it in a group of its own; ``post`` hears of its end. Raises OSError when it cannot be started."""
     order.log.parent.mkdir(exist_ok=True)
+    guard = None
     with order.log.open("wb") as out:
-        process = subprocess.Popen(
-            list(order.words),
-            cwd=order.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=dict(order.env),
-            start_new_session=True,
-        )
+        if order.guarded:
+            guard = guarded.start(order.words, order.directory, out, order.env)
+            process = guard.process
+        else:
+            process = subprocess.Popen(
+                list(order.words),
+                cwd=order.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=dict(order.env),
+                start_new_session=True,
+            )
     faults.point("spawned", "job")
-    job = Job(order.name, process, order.log)
+    job = Job(order.name, process, order.log, guard)
 
     def wait() -> None:
-        job.ended = JobEnded(order.name, process.wait())
+        code = process.wait()
+        if guard is not None:
+            guard.end()
+        job.ended = JobEnded(order.name, code)
         post(job.ended)
 
     threading.Thread(target=wait, name=f"wait-{order.name}", daemon=True).start()

@@ -121,6 +121,7 @@ class Steps:
             directory=self.crew.paths.slot(due.slot),
             log=self.crew.paths.logs / f"setup-{due.slot}.log",
             env=self.launcher.tool_environment(due.run),
+            guarded=True,
         )
         self.memory.job = jobs.start(order, self.post)
         self.say(f"set-up in {due.slot}: {due.command}")

@@ -1,17 +1,24 @@
-"""Who says a verb: a run of an agent, or a person."""
+"""Identify the caller of a verb: an agent's run, a person, or neither."""
 
 from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.programs import ancestors
-from liza.rules.errors import NotYours, Refused
+from liza.board.lock import Lock
+from liza.programs import ancestors, processes, rundir, session
+from liza.rules.decide import holding
+from liza.rules.errors import LizaError, NotYours, Refused
 from liza.rules.paths import agent_of, role_of
 from liza.verbs.crew import Crew
+
+PERSON_SAYS = "LIZA_PERSON"
+"""The variable by which a person in another pid namespace than the crew's says so, at a terminal."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,9 @@ class RunCaller:
     @property
     def agent(self) -> str:
         return agent_of(self.run)
+
+
+_BY_COMMAND = "it was said from inside a test or a set-up command of the crew"
 
 
 def person() -> str:
@@ -40,9 +50,11 @@ def run_caller(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path |
     another one."""
     env = os.environ if environ is None else environ
     run = env.get("LIZA_RUN")
+    above = ancestors.outermost_run(crew.paths.root)
+    if ancestors.COMMAND in (run, above):
+        raise NotYours(_BY_COMMAND, "liza status")
     caller = _by_hand(crew, cwd) if not run else RunCaller(run, env.get("LIZA_TASK") or None)
     agent_of(caller.run)
-    above = ancestors.outermost_run(crew.paths.root)
     if above is not None and above != caller.run:
         raise NotYours(f"this was said from inside the session {above}, in the name of {caller.run}", "liza ready")
     return caller
@@ -54,6 +66,7 @@ def _by_hand(crew: Crew, cwd: Path | None) -> RunCaller:
     if here.is_relative_to(slots) and here != slots:
         owner = crew.worktrees.owner(here.relative_to(slots).parts[0])
         if owner is not None:
+            _need_in_sight(crew)
             return RunCaller(owner[1], _reviewed(crew, owner[1]) or owner[0])
     raise Refused(
         f"this is said by an agent's run, and {here} is neither a session nor a claimed worktree",
@@ -81,9 +94,12 @@ def task_of(caller: RunCaller) -> str:
 def human_or(crew: Crew, *, planner: bool) -> str:
     """The name of whoever says a verb that is a person's: refused inside a session, unless it is a planner's run and
     the verb is one of the planner's too. Raises Refused, NotYours."""
-    run = _session_around(crew)
+    run = session_around(crew)
     if run is None:
+        _need_in_sight(crew)
         return person()
+    if run == ancestors.COMMAND:
+        raise Refused(f"this is for a person: {_BY_COMMAND}", "liza status")
     if planner and role_of(agent_of(run)) == "planner":
         from liza.rules.planning import planned
 
@@ -92,7 +108,21 @@ def human_or(crew: Crew, *, planner: bool) -> str:
     raise Refused(f"this is for a person, and it was said from inside the session {run}", "liza ready")
 
 
-def _session_around(crew: Crew) -> str | None:
+def speaker(crew: Crew) -> RunCaller | str:
+    """The run that says what both runs and people say, or the name of a person. What is said inside a session is that
+    session's, whatever it took off its environment. Raises Refused, NotYours."""
+    run = session_around(crew)
+    if run is not None and run != ancestors.COMMAND and not os.environ.get("LIZA_RUN"):
+        return RunCaller(run, _held_by(crew, run))
+    try:
+        return run_caller(crew)
+    except NotYours:
+        raise
+    except Refused:
+        return human_or(crew, planner=False)
+
+
+def session_around(crew: Crew) -> str | None:
     """The run whose session this process descends from; what a process says of itself can be unset, so its
     ancestors are asked as well."""
     own = os.environ.get("LIZA_RUN")
@@ -102,3 +132,55 @@ def _session_around(crew: Crew) -> str | None:
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(crew.paths.root):
             return environ["LIZA_RUN"]
     return None
+
+
+def _held_by(crew: Crew, run: str) -> str | None:
+    held = holding(crew.board.read(), agent_of(run))
+    return held.task if held is not None and held.run == run else None
+
+
+def _need_in_sight(crew: Crew) -> None:
+    """Refuse a caller that cannot see the crew's living processes: a session can put a pid namespace between itself and
+    what it says, and nothing tells it from a person then. A person says so at a terminal. Raises Refused."""
+    unseen = None if ancestors.sees_all() else next(_unseen(crew), None)
+    if unseen is None:
+        return
+    if os.environ.get(PERSON_SAYS) == "yes" and sys.stdin is not None and sys.stdin.isatty():
+        where = os.ttyname(sys.stdin.fileno())
+        words = shlex.join(sys.argv[1:3])
+        crew.write_down([f"another_namespace  {person()} at {where}, in another pid namespace, said: liza {words}"])
+        return
+    raise Refused(
+        f"this is for a person, and it was said in another pid namespace than that of {unseen}",
+        f"{PERSON_SAYS}=yes {shlex.join(['liza', *sys.argv[1:]])}",
+    )
+
+
+def _unseen(crew: Crew) -> Iterator[str]:
+    """The living processes of the crew that are in another pid namespace, above this one."""
+    supervisors = sorted(crew.paths.locks.glob("supervisor-*.lock"))
+    for path in (*supervisors, crew.paths.merge_lock):
+        if not path.exists():
+            continue
+        lock = Lock(path)
+        if lock.try_acquire():
+            lock.release()
+        elif not ancestors.sees_holder(path):
+            name = path.name.removesuffix(".lock").removeprefix("supervisor-")
+            yield "a merge" if name == "merge" else f"the supervisor of {name}"
+    for agent in crew.board.read().agents:
+        for run in rundir.runs_of(crew.paths, agent)[-1:]:
+            if _lives_unseen(crew.run_dir(run).path):
+                yield f"the session {run}"
+
+
+def _lives_unseen(run_dir: Path) -> bool:
+    """Whether a session lives whose shim this process cannot see. Its lock outlives the supervisor that took it, so
+    the kernel's table does not tell."""
+    try:
+        living = rundir.read(run_dir / "session.json", session.Living)
+    except LizaError:
+        living = None
+    if living is None or not session.is_held(run_dir):
+        return False
+    return processes.identity_of(living.shim.pid) != living.shim

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from liza import faults
-from liza.programs import kept, processes
+from liza.programs import ancestors, guarded, kept, processes
 from liza.rules import environ
 from liza.rules.secrets import redacted
 
@@ -37,7 +37,7 @@ class Outcome:
 
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 LOOK = 1.0  # seconds between two looks at the size of a log
-MARK = "merge"
+MARK = ancestors.COMMAND
 """The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
 
 
@@ -50,7 +50,8 @@ def run(
     keep: str | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
-    """Run a shell command in ``directory``, its output to ``log``; at the limit its whole group is ended.
+    """Run a shell command in ``directory``, its output to ``log``; at the limit it is ended. Nothing that it started
+    outlives it: a test server left behind would break the next run, and could speak as the person.
 
     Its environment has nothing that leads to the person's checkout, but for ``keep`` (``config.environment``), and
     the variables of ``more``.
@@ -69,23 +70,15 @@ def _run(command: str, directory: Path, log: Path, limit: float, env: Mapping[st
     log.parent.mkdir(mode=0o700, exist_ok=True)
     began = time.monotonic()
     with kept.fresh(log) as out:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,
-        )
+        command_run = guarded.start(["/bin/sh", "-c", command], directory, out, env)
         faults.point("spawned", "command")
         try:
             with _ended_by_term():
-                code: int | None = _wait(process, log, began + limit)
+                code: int | None = _wait(command_run.process, log, began + limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            _end_group(process)
+            command_run.end()
     return Outcome(code, time.monotonic() - began, log)
 
 
@@ -132,12 +125,3 @@ def environment(root: Path, keep: str | None = None) -> dict[str, str]:
     # What is tested is the commit itself, not what a ref says instead of it.
     return {**own, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": MARK, "LIZA_ROOT": str(root)}
 
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Nothing that the command started outlives it: a test server left behind would break the next run."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        process.wait()

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from liza.rules import working
-from liza.rules.errors import Refused
 from liza.rules.model import Anomaly
 from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import person, run_caller
+from liza.verbs.caller import speaker
 from liza.verbs.crew import Crew
 
 
 def report(crew: Crew, kind: str, text: str, details: Mapping[str, str]) -> Answer:
-    """Write an anomaly on the board. Raises Usage."""
-    try:
-        caller = run_caller(crew)
-        by, task = caller.run, caller.task
-    except Refused:
-        by, task = person(), None
+    """Write an anomaly on the board. Raises Usage, Refused, NotYours."""
+    caller = speaker(crew)
+    by, task = (caller, None) if isinstance(caller, str) else (caller.run, caller.task)
     entry = Anomaly(timestamp=crew.clock.now(), task=task, reporter=by, type=kind, details={"text": text, **details})
     with crew.change(by, "report", task) as tx:
         tx.state = working.report(tx.state, entry)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from liza.verbs import commands
+from tests.conftest import until
 
 
 @pytest.mark.parametrize(("kills", "code"), [(0, 0), (1, 0), (9, -signal.SIGKILL)])
@@ -18,3 +22,46 @@ def test_a_command_that_somebody_killed_is_run_once_more_and_only_a_second_kill_
     done = commands.run(command, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
     assert done.code == code
     assert len((tmp_path / "runs").read_text().splitlines()) == min(kills, 1) + 1
+
+
+SLEEP = f"sleep {100_000 + os.getpid()}"
+"""Of this process alone: others run the same tests beside it."""
+ESCAPES = {
+    "in a session of its own": f"setsid {SLEEP} &",
+    "with nothing in its environment": f"setsid env -i {SLEEP} &",
+    "as an orphan": f"(setsid sh -c 'env -i {SLEEP} & exit 0' &)",
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, escape: str) -> None:
+    seen = f"until pgrep -xf '{SLEEP}' > {tmp_path}/pids; do :; done"
+    done = commands.run(f"{escape}\n{seen}", tmp_path, tmp_path / "log", 60, tmp_path)
+    assert done.code == 0
+    pids = (tmp_path / "pids").read_text().split()
+    assert pids
+    mine = [pid for pid in pids if _directory(pid) == tmp_path]
+    assert mine == []
+
+
+def test_a_command_whose_caller_was_killed_is_ended_by_its_guard(tmp_path: Path) -> None:
+    words = f"""
+from pathlib import Path
+from liza.verbs import commands
+from tests.conftest import until
+here = Path({str(tmp_path)!r})
+commands.run("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP}'", here, here / "log", 60, here)
+"""
+    caller = subprocess.Popen([sys.executable, "-c", words])
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip(), "the command did not start")
+    pid = (tmp_path / "pid").read_text().strip()
+    caller.kill()
+    caller.wait()
+    until(lambda: _directory(pid) is None, "what the command started goes on")
+
+
+def _directory(pid: str) -> Path | None:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink()
+    except OSError:
+        return None

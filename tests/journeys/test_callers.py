@@ -1,0 +1,228 @@
+"""Who says a verb: what comes out of a session, or out of a test, is never a person's word."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.board import journal
+from liza.cli import app
+from tests.journeys.crews import BIN, Crew
+
+REFUSED, READS, OWN, APART = "refused", "reads", "as the session", "another crew's"
+"""What a verb does that is said in a session with nothing of it in the environment: it is refused as a person's; it
+changes nothing; it is written as the session's; it is about another crew, and is not carried out here."""
+
+VERBS: dict[str, tuple[str, str]] = {
+    "init": ("init anew --no-test", REFUSED),
+    "demo": ("", APART),
+    "doctor": ("doctor", READS),
+    "programs list": ("programs list", READS),
+    "programs check": ("programs check script:/bin/true", REFUSED),
+    "programs show": ("programs show claude", READS),
+    "programs trust": ("programs trust", REFUSED),
+    "up": ("up --program script:/bin/true --coders 1", REFUSED),
+    "down": ("down", REFUSED),
+    "status": ("status", READS),
+    "task list": ("task list", READS),
+    "task show": ("task show task-1", READS),
+    "task add": ("task add --id task-9 --desc x", REFUSED),
+    "task edit": ("task edit task-2 --desc other", REFUSED),
+    "task unblock": ("task unblock task-2 --answer yes", REFUSED),
+    "task supersede": ("task supersede task-2 --because x --file -", REFUSED),
+    "task drop": ("task drop task-2 --because x", REFUSED),
+    "task release": ("task release task-1", REFUSED),
+    "diff": ("diff task-1", READS),
+    "history": ("history", READS),
+    "logs": ("logs coder-1", READS),
+    "attach": ("attach coder-1", REFUSED),
+    "agents": ("agents", READS),
+    "watch": ("watch --help", READS),
+    "metrics": ("metrics", READS),
+    "validate": ("validate", READS),
+    "claim": ("claim task-2 --agent coder-8", REFUSED),
+    "note": ("note --to coder-1 hello", REFUSED),
+    "pause": ("pause", REFUSED),
+    "resume": ("resume", REFUSED),
+    "sync": ("sync main", REFUSED),
+    "merge": ("merge task-1", REFUSED),
+    "ready": ("ready", REFUSED),
+    "submit": ("submit", REFUSED),
+    "verdict": ("verdict approve mine --task task-1", REFUSED),
+    "block": ("block why --ask what", REFUSED),
+    "handoff": ("handoff done --next more", REFUSED),
+    "report": ("report workaround password=hunter2secret", OWN),
+    "heartbeat": ("heartbeat", REFUSED),
+    "exit": ("exit 0", REFUSED),
+    "hook": ("hook claude SessionStart", READS),
+    "edit": ("edit", REFUSED),
+    "lock": ("lock -- true", REFUSED),
+    "restore": ("restore --last-good", REFUSED),
+    "liza-agent": ("coder-8 --program script:/bin/true", REFUSED),
+}
+
+WORDS_OF_REFUSAL = ("from inside the session coder-1.1", "neither a session nor a claimed worktree", "has a crew already")
+
+ASK = """
+import contextlib, io, json, os, sys
+from liza.cli import door
+for name, words, place in json.load(sys.stdin):
+    out, back = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(back, 1)
+        os.dup2(back, 2)
+        os.chdir(place)
+        sys.argv = [name, *words]
+        (door.liza_agent if name == "liza-agent" else door.liza)()
+    os.close(back)
+    with os.fdopen(out) as heard:
+        said = heard.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([code, said]), flush=True)
+"""
+
+
+def typed() -> set[str]:
+    """Every verb of the command line, from the parser itself."""
+    found = {"liza-agent"}
+    whole = app.root()
+    for word in whole.list_commands(None):
+        command = whole.get_command(None, word)
+        inside = getattr(command, "commands", None)
+        found |= {f"{word} {one}" for one in inside} if inside else {word}
+    return found
+
+
+def session_of(crew: Crew, program: list[str], run: str = "coder-1.1", **more: Any) -> subprocess.CompletedProcess[str]:
+    """What ``program`` said, as a child of a process that bears the run of a session."""
+    words = [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)", *program]
+    environ = {**os.environ, "LIZA_RUN": run, "LIZA_ROOT": str(crew.root), "LIZA_TASK": "task-1"}
+    return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=90, cwd=crew.root, **more)
+
+
+def bare() -> list[str]:
+    """env(1) that leaves a program nothing of a session."""
+    keep = ("HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
+    return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *(f"{name}={os.environ[name]}" for name in keep)]
+
+
+def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(crew: Crew) -> None:
+    assert set(VERBS) == typed(), "each verb of the command line has a row in VERBS"
+    there = crew.work_by_hand("task-1")
+    crew.add("task-2")
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "good", "--task", "task-1")
+    below = crew.root / "below"
+    below.mkdir()
+    asked = [(verb, line.split(), kind) for verb, (line, kind) in VERBS.items() if kind != APART]
+    before = crew.state()
+    rows = [
+        ("liza-agent" if verb == "liza-agent" else "liza", words, str(place))
+        for place in (crew.root, below)
+        for verb, words, _ in asked
+    ]
+    done = session_of(crew, [*bare(), sys.executable, "-c", ASK], input=json.dumps(rows))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(rows), done.stderr
+    wrong = []
+    for (verb, _, kind), (code, said) in zip(asked * 2, answers, strict=True):
+        right = code == 1 and any(word in said for word in WORDS_OF_REFUSAL) if kind == REFUSED else code in (0, 1, 5)
+        if not right:
+            wrong.append((verb, kind, code, said))
+    assert not wrong
+    since = [one for one in journal.newest(crew.paths.journal) if one.revision > before.revision]
+    assert {one.actor for one in since} == {"coder-1.1"}, [(one.actor, one.event) for one in since]
+    reports = crew.state().anomalies
+    assert {one.reporter for one in reports} == {"coder-1.1"}
+    assert "hunter2secret" not in str(reports)
+    assert crew.state().tasks == before.tasks
+
+
+def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
+    said = crew.notes / "said"
+    judge = f"cd {crew.root}; liza verdict approve mine --task task-2 > {said}.tmp 2>&1; mv {said}.tmp {said}"
+    test = crew.root / "run-tests"
+    bare_sh = " ".join(f"'{word}'" for word in [*bare(), "sh", "-c"])
+    test.write_text(
+        f"#!/bin/sh\n[ -f task-1.txt ] || exit 0\n(setsid {bare_sh} '{judge}; exec sleep 3600' &)\n"
+        f"until [ -f {said} ]; do :; done\n"
+    )
+    test.chmod(0o755)
+    crew.git("add", "-A")
+    crew.git("commit", "-q", "-m", "a test that judges")
+    crew.liza("sync", "main")
+    crew.configure(integration_command="./run-tests")
+    for task in ("task-1", "task-2"):
+        there = crew.work_by_hand(task)
+        crew.liza("submit", cwd=there)
+        crew.liza("claim", "--agent", "coder-1", code=1)
+    crew.liza("verdict", "approve", "good", "--task", "task-1")
+    crew.liza("merge", "task-1")
+    assert "from inside a test or a set-up command" in said.read_text()
+    assert crew.status("task-1") == "MERGED"
+    assert crew.status("task-2") == "READY_FOR_REVIEW"
+    assert crew.living() == []
+
+
+def unshared() -> list[str]:
+    """unshare(1) into a pid namespace of its own; skips where the kernel does not allow it."""
+    words = ["unshare", "-Urpf", "--mount-proc"]
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=30)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if done.returncode != 0:
+        pytest.skip(f"this kernel allows no pid namespace: {done.stderr.strip()}")
+    return words
+
+
+@pytest.fixture
+def watched(crew: Crew) -> Crew:
+    """A crew with a supervisor at work, and a task that waits for a verdict."""
+    there = crew.work_by_hand("task-1")
+    crew.liza("submit", cwd=there)
+    crew.agent("planner-1", crew.script("planner", "sleep 600\n"))
+    crew.wait_supervised("planner-1")
+    return crew
+
+
+def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
+    judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
+    done = session_of(watched, judge)
+    assert done.returncode == 1, done
+    assert "in another pid namespace than that of the supervisor of planner-1" in done.stderr
+    assert watched.status("task-1") == "READY_FOR_REVIEW"
+    # Nor in a claimed worktree, where a person may work by hand; nor with the word alone.
+    inside = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root}/.worktrees/task-1 && liza block why --ask what"]
+    assert session_of(watched, inside).returncode == 1
+    worded = [*judge[:-3], "LIZA_PERSON=yes", *judge[-3:]]
+    assert session_of(watched, worded, stdin=subprocess.DEVNULL).returncode == 1
+
+
+def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_is_told(watched: Crew) -> None:
+    words = [*unshared(), *bare(), "LIZA_PERSON=yes", "liza", "verdict", "approve", "mine", "--task", "task-1"]
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(words, stdin=theirs, cwd=watched.root, capture_output=True, text=True, timeout=90)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0, done
+    assert watched.status("task-1") == "APPROVED"
+    assert "another_namespace" in watched.paths.alerts.read_text()
+
+
+def test_a_crew_with_nobody_at_work_is_a_persons_from_any_namespace(crew: Crew) -> None:
+    """As in a container that was made for one command."""
+    done = subprocess.run([*unshared(), "liza", "note", "hello"], cwd=crew.root, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done
+    assert Path(crew.paths.state).read_text().count("hello") == 1
