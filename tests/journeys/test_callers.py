@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("", APART),
     "doctor": ("doctor", READS),
     "programs list": ("programs list", READS),
-    "programs check": ("programs check script:/bin/true", REFUSED),
+    "programs check": ("", APART),
     "programs show": ("programs show claude", READS),
     "programs trust": ("programs trust", REFUSED),
     "up": ("up --program script:/bin/true --coders 1", REFUSED),
@@ -36,8 +36,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "task add": ("task add --id task-9 --desc x", REFUSED),
     "task edit": ("task edit task-2 --desc other", REFUSED),
     "task unblock": ("task unblock task-2 --answer yes", REFUSED),
-    "task supersede": ("task supersede task-2 --because x --file -", REFUSED),
-    "task drop": ("task drop task-2 --because x", REFUSED),
+    "task supersede": ("task supersede task-2 --because x --file tasks.yaml", REFUSED),
+    "task drop": ("task drop task-2", REFUSED),
     "task release": ("task release task-1", REFUSED),
     "diff": ("diff task-1", READS),
     "history": ("history", READS),
@@ -71,8 +71,11 @@ VERBS: dict[str, tuple[str, str]] = {
 WORDS_OF_REFUSAL = ("from inside the session coder-1.1", "neither a session nor a claimed worktree", "has a crew already")
 
 ASK = """
-import contextlib, io, json, os, sys
-from liza.cli import door
+import importlib, json, os, sys
+from liza.cli import app, door, supervise, table
+for name in {*table.MODULES.values()}:
+    importlib.import_module("liza.cli." + name)
+app.root()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()
     child = os.fork()
@@ -123,6 +126,8 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
     crew.liza("verdict", "approve", "good", "--task", "task-1")
     below = crew.root / "below"
     below.mkdir()
+    for place in (crew.root, below):
+        (place / "tasks.yaml").write_text("id: task-8\ndescription: x\ndone_when: y\nscope: z\nspec_ref: README.md\n")
     asked = [(verb, line.split(), kind) for verb, (line, kind) in VERBS.items() if kind != APART]
     before = crew.state()
     rows = [
