@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from liza import lookup
 from liza.cli import held
 from liza.rules.errors import LizaError, Usage
 
@@ -17,6 +18,7 @@ BUG = 70
 
 def liza() -> None:
     """``liza``."""
+    lookup.close()
     words = sys.argv[1:]
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
         from liza.cli import hooked
@@ -29,6 +31,7 @@ def liza() -> None:
 
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
+    lookup.close()
     sys.exit(guarded(supervise, sys.argv[1:], "liza-agent"))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from liza import faults
+from liza import faults, lookup
 from liza.programs import aside, processes, rundir, session, sockets, witnesses
 from liza.programs.pane import Pane, Place, log_file, log_words, session_name
 from liza.programs.session import Living, NotStarted
@@ -54,7 +53,11 @@ _OPTIONS = (
 
 def is_installed() -> bool:
     """Whether there is a tmux."""
-    return shutil.which("tmux") is not None
+    try:
+        lookup.program("tmux")
+    except Missing:
+        return False
+    return True
 
 
 def need() -> None:
@@ -131,7 +134,7 @@ def _first(root: Path, words: Sequence[str]) -> str:
     env = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR") if name in os.environ}
     if not any(env.get(name) for name in ("LANG", "LC_ALL")):
         env["LC_ALL"] = "C.UTF-8"
-    command = ["tmux", "-u", "-L", sockets.server_name(root), "-f", os.devnull, "start-server", ";", *words]
+    command = [lookup.program("tmux"), "-u", "-L", sockets.server_name(root), "-f", os.devnull, "start-server", ";", *words]
     for _ in range(TRIES):
         try:
             done = subprocess.run(

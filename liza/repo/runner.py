@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from liza import faults
+from liza import faults, lookup
 from liza.rules.errors import GitFailed, Missing
 
 NOBODY = ("Liza", "liza@localhost")
@@ -246,7 +246,8 @@ class Git:
             )
         cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
         # The library can add to the environment but not take from it; env(1) can.
-        command = [*(["env", *cleared] if cleared else []), "git", "--no-pager", "-C", str(self.directory), *args]
+        command = [*([lookup.program("env"), *cleared] if cleared else []), lookup.program("git"), "--no-pager"]
+        command += ["-C", str(self.directory), *args]
         try:
             process = library(str(self.directory)).execute(
                 command,

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from liza import lookup
 from liza.board.lock import Lock
 from liza.board.store import Board, Transaction
 from liza.programs import kept
@@ -270,8 +271,10 @@ def crew_at(root: Path, clock: Clock | None = None) -> Crew:
             raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")
     placed = places.read(paths)
     if placed is not None and placed.root == paths.root:
-        return Crew(replace(paths, place=placed.place), clock or SystemClock())
-    from liza.verbs import moved
+        current, why = replace(paths, place=placed.place), None
+    else:
+        from liza.verbs import moved
 
-    settled, why = moved.settled(paths, placed)
-    return Crew(settled, clock or SystemClock(), moved=why)
+        current, why = moved.settled(paths, placed)
+    lookup.close(paths.worktrees, current.slots)
+    return Crew(current, clock or SystemClock(), moved=why)

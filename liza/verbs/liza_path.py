@@ -22,4 +22,5 @@ def liza_path() -> Path:
 
 def liza_words() -> tuple[str, ...]:
     """The words that start this Liza from another process."""
-    return (sys.executable, "-m", "liza")
+    # -P: without it Python would import what lies in the current directory, which is the person's checkout.
+    return (sys.executable, "-P", "-m", "liza")

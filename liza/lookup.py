@@ -1,0 +1,54 @@
+"""PATH as Liza uses it: the programs that it runs itself come from absolute directories that no agent writes to.
+
+A relative or an empty entry means the current directory, and Liza and its gits work in worktrees: a file that an agent
+committed would run as Liza's own git. So such entries are dropped from this process's PATH when it starts, and those
+inside the worktrees of a crew as soon as the crew is known. What git looks up by itself is found the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from liza.rules.errors import Missing
+
+_known: dict[tuple[str, str], str | None] = {}
+
+
+def close(*trees: Path) -> None:
+    """Drop from PATH what is relative, empty, or inside one of these directories."""
+    now = os.environ.get("PATH")
+    if now is not None and (kept := _without(now, trees)) != now:
+        os.environ["PATH"] = kept
+
+
+def program(name: str) -> str:
+    """The absolute path of a program that Liza runs itself. Raises Missing."""
+    found = _found(name, _without(os.environ.get("PATH", os.defpath), ()))
+    if found is None:
+        raise Missing(f"{name} is not installed, or not in PATH", "liza doctor")
+    return found
+
+
+def _found(name: str, path: str) -> str | None:
+    known = _known.get((name, path))
+    if known is None or not os.access(known, os.X_OK):
+        import shutil  # slow to import, and a hook of a program looks nothing up
+
+        known = _known[name, path] = shutil.which(name, path=path)
+    return known
+
+
+@lru_cache(maxsize=16)
+def _without(path: str, trees: tuple[Path, ...]) -> str:
+    real = [os.path.realpath(tree) for tree in trees]
+    kept = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _inside(entry, real)]  # noqa: PTH117
+    return os.pathsep.join(kept)
+
+
+def _inside(entry: str, trees: list[str]) -> bool:
+    if not trees:
+        return False
+    place = os.path.realpath(entry)
+    return any(place == tree or place.startswith(tree + os.sep) for tree in trees)

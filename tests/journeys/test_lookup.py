@@ -1,0 +1,54 @@
+"""The programs that Liza runs itself are the machine's, whatever lies in the directory that it works in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from liza.verbs.liza_path import liza_words
+from tests.journeys.crews import Crew
+
+PATHS = {
+    "relative": "./bin-of-the-project:{path}",
+    "current directory": ".:{path}",
+    "empty": ":{path}:",
+    "absolute, in the worktree": "{worktree}/bin-of-the-project:{path}",
+    "absolute, in the slot": "{slot}/bin-of-the-project:{path}",
+}
+
+
+def planted(place: Path, seen: Path) -> None:
+    """Programs in a directory that write down that they ran."""
+    place.mkdir(exist_ok=True)
+    for name in ("git", "env", "sh", "tmux", "ps"):
+        (place / name).write_text(f"#!/bin/sh\necho {name} >> {seen}\nexit 1\n")
+        (place / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+def test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb(crew: Crew, path: str) -> None:
+    there = crew.work_by_hand("task-1")
+    seen = crew.notes / "ran"
+    for place in (there, there / "bin-of-the-project", crew.root, crew.root / "bin-of-the-project"):
+        planted(place, seen)
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "programs", cwd=there)
+    # GIT_TRACE is one that the runner clears, for which it needs env(1).
+    odd = {"PATH": path.format(path=os.environ["PATH"], worktree=there, slot=there.resolve()), "GIT_TRACE": "0"}
+    crew.liza("submit", cwd=there, **odd)
+    crew.liza("status", cwd=there, **odd)
+    crew.liza("verdict", "approve", "good", "--task", "task-1", cwd=there, **odd)
+    crew.liza("diff", "task-1", cwd=there, **odd)
+    crew.liza("merge", "task-1", **odd)
+    assert crew.status("task-1") == "MERGED"
+    assert not seen.exists(), seen.read_text()
+
+
+def test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza(crew: Crew) -> None:
+    (crew.root / "msgspec.py").write_text(f"open({str(crew.notes / 'ran')!r}, 'w')\n")
+    done = subprocess.run([*liza_words(), "status"], cwd=crew.root, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    assert not (crew.notes / "ran").exists()
