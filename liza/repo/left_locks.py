@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
+from liza.rules.errors import GitFailed
 
 _MOMENT = 1.0  # seconds; a git at work holds such a lock for milliseconds
 _LONG = 600.0  # seconds after which one is left wherever processes cannot be looked at
@@ -24,17 +26,36 @@ def remove(git: Git, refs: Sequence[str]) -> tuple[str, ...]:
     common = git_dirs(git)[1]
     places = [common / f"{name}.lock" for name in (*refs, "HEAD", "packed-refs")]
     places += common.glob("worktrees/*/HEAD.lock")
-    return tuple(str(place) for place in places if place.exists() and _removed(place, common))
+    return tuple(str(place) for place in places if os.path.lexists(place) and _removed(place, common))
+
+
+def is_none(place: Path) -> bool:
+    """Whether something stands at the place of a lock that git never made: a directory. Only a person may remove it."""
+    return place.is_dir() and not place.is_symlink()
+
+
+def refuse(place: Path) -> None:
+    """Raises GitFailed where something stands at the place of a lock that git never made."""
+    if is_none(place):
+        raise GitFailed(f"{place} is a directory, and stops every git that makes a lock there", mending(place))
+
+
+def mending(place: Path) -> str:
+    """The command that removes what stands at the place of a lock."""
+    return shlex.join(["rm", "-r", str(place)])
 
 
 def _removed(place: Path, common: Path) -> bool:
-    """Remove one, once it is proved that nobody holds it; one that goes by itself meanwhile was held."""
-    with suppress(FileNotFoundError):
-        while (age := time.time() - place.stat().st_mtime) < _MOMENT:
+    """Remove one, once it is proved that nobody holds it; one that goes by itself meanwhile was held. What is no lock,
+    or cannot be removed, stays: the git that it stops says so, and the others go on."""
+    if is_none(place):
+        return False
+    with suppress(FileNotFoundError, PermissionError):
+        while (age := time.time() - place.lstat().st_mtime) < _MOMENT:
             # How long it has stood there is the evidence, and no event tells that.
             time.sleep(max(0.02, min(0.1, _MOMENT - age)))
-        before = place.stat()
-        if (age > _LONG or not _git_lives(common)) and place.stat().st_ino == before.st_ino:
+        before = place.lstat()
+        if (age > _LONG or not _git_lives(common)) and place.lstat().st_ino == before.st_ino:
             place.unlink()
             return True
     return False

@@ -9,7 +9,7 @@ from typing import Literal
 
 from liza.repo import away, left_locks, merge_refs, moves
 from liza.repo.moves import Move
-from liza.repo.runner import Git, last_words
+from liza.repo.runner import Git, last_words, mending
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, MergeConflict
 
@@ -60,7 +60,8 @@ def merged(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
     tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
     # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
     if done.code not in (0, 1) or not tree:
-        raise GitFailed(f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {last_words(done)}")
+        what = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {last_words(done)}"
+        raise GitFailed(what, mending(done.stderr))
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
@@ -150,7 +151,7 @@ def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     if done.code != 0:
         now = tip(git, branch)
         if now == expected:
-            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}")
+            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}", mending(done.stderr))
         # A git that was killed after its last act has moved it all the same.
         if now != candidate or done.code > 0:
             return Advance("lost")

@@ -19,7 +19,7 @@ from pathlib import Path
 from liza import faults
 from liza.repo import checkout_files
 from liza.repo.pins import git_dirs
-from liza.repo.runner import Git, last_words
+from liza.repo.runner import Git, last_words, mending
 from liza.rules.errors import GitFailed, Refused
 
 _INTENT, _ASIDE, _LOCK = "liza-move", "liza-move.index", "index.lock"
@@ -212,7 +212,7 @@ def _swap(there: Git, branch: str, old: str, new: str) -> bool:
     faults.point("move", "branch")
     tip = there.out("rev-parse", "-q", "--verify", f"refs/heads/{branch}")
     if done.code != 0 and tip == old:
-        raise GitFailed(f"{branch} could not be moved to {new[:10]}: {last_words(done)}")
+        raise GitFailed(f"{branch} could not be moved to {new[:10]}: {last_words(done)}", mending(done.stderr))
     return tip == new
 
 

@@ -69,6 +69,7 @@ _ENVIRONMENT = {
 
 _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _REF = re.compile(r"refs/[^\0^~:]+")
+_LOCK = re.compile(r"Unable to create '(.+\.lock)': File exists")
 _LONGEST_PATH = 4096 + 16
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
@@ -175,7 +176,9 @@ class Git:
         done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
         faults.point("git", next(word for word in args if not word.startswith("-")))
         if codes is not None and done.code not in codes:
-            raise GitFailed(f"git {args[0]} failed in {self.directory} ({done.code}): {last_words(done)}")
+            raise GitFailed(
+                f"git {args[0]} failed in {self.directory} ({done.code}): {last_words(done)}", mending(done.stderr)
+            )
         return done
 
     def identity(self) -> tuple[str, str]:
@@ -343,6 +346,12 @@ def _safe(args: Sequence[str]) -> list[str]:
 
 def _bytes(text: str | bytes | None) -> bytes | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+
+
+def mending(said: str) -> str:
+    """The command that removes a directory at which git stopped, for it took it for a lock; else nothing."""
+    found = _LOCK.search(said)
+    return shlex.join(["rm", "-r", found[1]]) if found is not None and Path(found[1]).is_dir() else ""
 
 
 def last_words(done: Done) -> str:

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from liza import faults
-from liza.repo import plain
+from liza.repo import left_locks, plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.paths import Paths
@@ -97,8 +97,12 @@ def lead_home(admin: Path) -> None:
 
 
 def release_locks(admin: Path) -> None:
-    """Remove what a killed git left locked. Only for who has proved that no session lives in the slot."""
+    """Remove what a killed git left locked. Only for who has proved that no session lives in the slot.
+
+    Raises GitFailed where something else stands there.
+    """
     for name in _STALE:
+        left_locks.refuse(admin / name)
         (admin / name).unlink(missing_ok=True)
 
 

@@ -39,11 +39,22 @@ def half_made(paths: Paths, git: Git) -> tuple[str, ...]:
 def locks(paths: Paths, git: Git) -> tuple[str, ...]:
     """Remove the locks that killed gits left in slots and beside the refs of tasks; their names. Raises GitFailed."""
     place, common = _places(paths, git)
-    refs = common / "refs"
-    found = [*(refs / "liza").rglob("*.lock"), *(refs / "heads" / "task").rglob("*.lock")]
-    found += [lock for admin in slots.below(place, common).values() for lock in admin.rglob("*.lock")]
+    found = [*(common / "refs" / "heads" / "task").rglob("*.lock"), *_own_locks(place, common)]
     names = tuple(str(lock.relative_to(common)).removesuffix(".lock") for lock in found)
     return left_locks.remove(git, names)
+
+
+def no_locks(paths: Paths, git: Git) -> tuple[Path, ...]:
+    """What stands at the place of a lock and is none: every git that needs the lock stops at it. Raises GitFailed."""
+    place, common = _places(paths, git)
+    found = [*common.glob("*.lock"), *(common / "refs" / "heads").rglob("*.lock"), *_own_locks(place, common)]
+    return tuple(sorted(lock for lock in found if left_locks.is_none(lock)))
+
+
+def _own_locks(place: Path, common: Path) -> Iterator[Path]:
+    yield from (common / "refs" / "liza").rglob("*.lock")
+    for admin in slots.below(place, common).values():
+        yield from admin.rglob("*.lock")
 
 
 def asides(paths: Paths, git: Git) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from liza.board import journal
 from liza.board.lock import Lock
 from liza.programs import inbox
-from liza.repo import history, moves
+from liza.repo import history, left_locks, moves, sweep
 from liza.repo.pins import Pins
 from liza.rules import choose, merge_alarms, settings
 from liza.rules.errors import LizaError
@@ -58,6 +58,12 @@ def _planted(crew: Crew, state: State) -> Iterator[Finding]:
     for one in Pins.load(crew.paths.pins).found(crew.git):
         text = f"executable configuration came after init, and is kept from running: {one.text}"
         yield Finding("git", text, True, one.mend)
+
+
+def _locks(crew: Crew, state: State) -> Iterator[Finding]:
+    for place in sweep.no_locks(crew.paths, crew.git):
+        told = f"{place} is a directory, and stops every git that makes a lock there"
+        yield Finding("git", told, False, left_locks.mending(place))
 
 
 def _config(crew: Crew, state: State) -> Iterator[Finding]:
@@ -157,6 +163,7 @@ def _span(revisions: list[int]) -> str:
 _LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _integration),
     ("git", _planted),
+    ("git", _locks),
     ("board", _config),
     ("claim", _claims),
     ("merge", _merges),
