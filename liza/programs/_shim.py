@@ -33,6 +33,8 @@ GONE = 5.0  # seconds after KILL before the end is reported all the same
 LARGEST, KEPT = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
 LOOK, LOOK_SOON, MUCH = 1.0, 0.05, 4 << 20  # seconds between looks at it; bytes in one that make the next come soon
 SUBREAPER, DEATH_SIGNAL = 36, 1
+QUIET = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
+"""Switches off what a terminal reports by itself, focus and mouse; the screen stays."""
 BY_TERMINAL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *BY_TERMINAL)
 
@@ -97,6 +99,8 @@ def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) 
     status = wait_for(child, terminal)
     # Before it is swept: the server may go as well, meanwhile.
     unplugged = terminal is not None and hung_up(terminal)
+    if terminal is not None and not unplugged:
+        quiet(terminal)
     strays = sweep()
     end = {**the_end(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": now()}
     write("exit.json", end)
@@ -242,6 +246,18 @@ def hung_up(terminal: int) -> bool:
     waiter = select.poll()
     waiter.register(terminal, 0)
     return any(event & select.POLLHUP for _, event in waiter.poll(0))
+
+
+def quiet(terminal: int) -> None:
+    """Take back the reports that a program asked its terminal for, which one that was killed leaves switched on: tmux
+    3.3a writes a report of focus into a pane whose process is gone, and crashes, with every other agent's terminal."""
+    with contextlib.suppress(OSError):
+        # Opened again: a server that is stopped reads nothing, and a write to it must not block.
+        handle = os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            os.write(handle, QUIET)
+        finally:
+            os.close(handle)
 
 
 def go_on(child: int, terminal: int) -> None:

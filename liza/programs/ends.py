@@ -55,6 +55,13 @@ class Limited:
 
 
 @dataclass(frozen=True)
+class NotBegun:
+    """Its terminal was lost before it had begun: no fault of the program or its task, and no try."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Halted:
     """It was ended on purpose; no fault of the program."""
 
@@ -64,7 +71,7 @@ class Halted:
 ON_PURPOSE = ("stop", "over", "fenced")
 """Reasons to end a session that say nothing about its program."""
 
-Outcome = Finished | HandedOff | Crashed | NeverRan | Refused | Limited | Halted
+Outcome = Finished | HandedOff | Crashed | NeverRan | NotBegun | Refused | Limited | Halted
 
 
 def outcome(
@@ -74,12 +81,15 @@ def outcome(
     moved: bool,
     stopped: str | None = None,
     trouble: Trouble | None = None,
+    *,
+    begun: bool = True,
 ) -> Outcome:
     """What came of a session that is over.
 
     ``word`` is what the run left, ``codes`` what the program's own exit codes mean (a vendor may use 42 for something
-    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was, and
-    ``trouble`` what its last lines say that the model did not answer for: four programs end with 0 even then.
+    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was,
+    ``trouble`` what its last lines say that the model did not answer for: four programs end with 0 even then, and
+    ``begun`` whether it had read its brief.
     """
     if isinstance(end, Ended) and end.error is not None:
         return NeverRan(end.error)
@@ -95,7 +105,9 @@ def outcome(
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
     if end.unplugged:
         # It may well end with 0, for to it that is the end of its input; no fault of its own, whatever it says.
-        return Crashed(f"its terminal's server is gone ({described(end)})")
+        # Once it has begun it counts: a program that ends its own terminal each time would go on for ever.
+        lost = f"its terminal's server is gone ({described(end)})"
+        return Crashed(lost) if begun or moved else NotBegun(lost)
     if end.signal is not None:
         return Crashed(described(end))
     return _meant(codes.get(str(end.code), str(end.code)), described(end), idle=not moved)

@@ -205,8 +205,16 @@ class Pane:
         """Press Enter, as the character that it is: some versions lose the key of that name."""
         self.ask("send-keys", "-l", "-t", self.target, "\r")
 
-    def close(self) -> None:
-        """Take the pane away; a program in it loses its terminal."""
+    def close(self, to: Pane | None = None) -> None:
+        """Take the pane away; a program in it loses its terminal. Who is attached goes on at the pane ``to``.
+
+        The pane is reset first: to report a change of focus to a process that is gone crashes tmux 3.3a.
+        """
+        self.ask("send-keys", "-R", "-t", self.target)
+        if to is not None:
+            for client in self.ask("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_name}"):
+                with suppress(Refused):
+                    self.ask("switch-client", "-c", client, "-t", to.target.rstrip(":"))
         self.ask("kill-session", "-t", self.target.rstrip(":"))
 
     def ask(self, *words: str) -> list[str]:

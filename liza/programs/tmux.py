@@ -178,12 +178,13 @@ def _hand_over(line: socket.socket, pane: Pane, lock: int, launch: bytes) -> tup
 
 
 def _close_earlier(now: Pane) -> None:
-    """Close the panes of the agent's earlier runs, whose programs are over."""
+    """Close the panes of the agent's earlier runs, whose programs are over; a person at one of them is taken along."""
     for line in now.ask("list-panes", "-a", "-F", "#{pane_dead} #{session_name}"):
         dead, _, name = line.partition(" ")
-        if dead == "1" and name.rpartition("_")[0] == agent_of(now.run) and name != session_name(now.run):
+        agent, _, number = name.rpartition("_")
+        if dead == "1" and agent == agent_of(now.run) and name != session_name(now.run):
             with suppress(Refused):
-                now.ask("kill-session", "-t", f"={name}")
+                Pane(now.root, f"{agent}.{number}", now.place).close(now)
 
 
 def pane(root: Path, run: str) -> Pane | None:

@@ -84,6 +84,8 @@ class SessionFacts:
     since_start: float = 0.0
     since_movement: float = 0.0
     since_word: float | None = None
+    at_rest: bool = False
+    """Whether its turn at a terminal is over since its last word: nothing more comes, and it does not end by itself."""
     since_beat: float = 0.0
 
 
@@ -185,7 +187,11 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
         if session.since_word is None:
             return StopSession(session.run, "fenced")
         left = at.state.config.grace - session.since_word
-        return StopSession(session.run, "over") if left <= 0 else Wait(f"{session.run} has said its last word", left)
+        if left <= 0 or session.at_rest:
+            return StopSession(session.run, "over")
+        # Nothing tells of a prompt that is back.
+        left = min(left, LOOK_AT_START) if session.terminal else left
+        return Wait(f"{session.run} has said its last word", left)
     hopeless = _hopeless(at, session)
     if hopeless is not None:
         return hopeless

@@ -75,7 +75,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         return Came(directory.run, "stopped", "its program was never started")
     reason = halt.reason if halt else None
     found_trouble = _trouble(crew, directory, preset)
-    match ends.outcome(found, directory.word(), preset.exit_codes, _moved(crew, directory), reason, found_trouble):
+    moved, begun = _moved(crew, directory), directory.is_ready()
+    match ends.outcome(found, directory.word(), preset.exit_codes, moved, reason, found_trouble, begun=begun):
         case ends.Halted(why) if why in ends.ON_PURPOSE:
             return Came(directory.run, "stopped" if why == STOP else "finished", why)
         case ends.Finished():
@@ -84,6 +85,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
             return Came(directory.run, "handed off", _last_lines(directory))
         case ends.Limited(why, until):
             return Came(directory.run, QUOTA, why, until)
+        case ends.NotBegun(why):
+            return Came(directory.run, HELD_UP, why)
         case ends.NeverRan(why):
             return Came(directory.run, UNUSABLE, why)
         case ends.Refused(why):

@@ -136,15 +136,15 @@ class Watcher:
             since_start=since_start,
             since_movement=self.steady - known.moved,
             since_word=None if known.word is None else self.steady - known.word,
+            at_rest=pane is not None and known.word is not None and _waits(directory, seen),
             since_beat=self.steady - known.beat,
         )
 
     def _idle(self, directory: RunDir, known: SessionMemory, seen: Facts) -> float:
         """How long it has waited at its terminal, by its own hooks where they speak: many show where one types all
         the time, so a prompt is no sign of it."""
-        turn, screen = directory.turn(), seen.screen
-        begun = screen is not None and seen.sentinel is not None and known.word is None
-        if not begun or screen is None or not (turn.phase == "idle" if turn else screen.waiting > witnesses.SURE):
+        begun = seen.sentinel is not None and known.word is None
+        if not begun or not _waits(directory, seen):
             known.idle = None
         elif known.idle is None:
             known.idle = self.steady
@@ -203,6 +203,14 @@ class Watcher:
             return self.steady - known.troubled
         # What it said before this supervisor looked for the first time is not known.
         return min(since_start, self.steady - known.seen) if known.answered is None else 0.0
+
+
+def _waits(directory: RunDir, seen: Facts) -> bool:
+    """Whether a program waits at its terminal: its turn is over, where its hooks speak; else by its process."""
+    if seen.screen is None:
+        return False
+    turn = directory.turn()
+    return turn.phase == "idle" if turn else seen.screen.waiting > witnesses.SURE
 
 
 def _has_spoken(directory: RunDir) -> tuple[bool, int]:

@@ -21,6 +21,7 @@ FILTER = "tests/edges/test_repo_brief_filter.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
+TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
 OWN = "tests/edges/test_defence_"
 
@@ -115,6 +116,21 @@ def _by_number(was: Callable[..., Any]) -> Any:
 def _here(was: Callable[..., Any]) -> Any:
     """git believes what lies at ``.git`` in the slot."""
     return lambda self, slot: self.git.at(self.paths.slot(slot))
+
+
+def _that_keeps_reports(was: Callable[..., Any]) -> Any:
+    """A shim without the defence: it is a program of its own, into which nothing can be patched."""
+    import tempfile
+
+    text = was.read_text()
+    place = was.__class__(tempfile.mkdtemp()) / was.name
+    place.write_text(text.replace("        quiet(terminal)\n", "        pass\n"))
+    assert place.read_text() != text
+    return place
+
+
+def _kills_at_once(was: Callable[..., Any]) -> Any:
+    return lambda self, to=None: self.ask("kill-session", "-t", self.target.rstrip(":"))
 
 
 TABLE: dict[str, Defence] = {
@@ -298,6 +314,16 @@ TABLE: dict[str, Defence] = {
         "what a person has begun is not sent along with a message",
         {"liza.programs.screens:begun": gives(False)},
         (f"{TYPING}test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message",),
+    ),
+    "reports switched off": Defence(
+        "a person who leaves the terminal of a program that was killed ends nobody's terminal",
+        {"liza.programs.session:SHIM": _that_keeps_reports},
+        (f"{TMUX}test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal",),
+    ),
+    "panes closed quietly": Defence(
+        "the terminal of an earlier session takes that of no other along, whoever watches it",
+        {"liza.programs.pane:Pane.close": _kills_at_once},
+        (f"{TMUX}test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(

@@ -18,6 +18,8 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -268,6 +270,8 @@ def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_
     end = ended(run)
     assert (end.code, end.signal, end.unplugged) == (0, None, True)
     assert ends.outcome(end, None, {}, moved=False) == ends.Crashed("its terminal's server is gone (exit 0)")
+    not_begun = ends.outcome(end, None, {}, moved=False, begun=False)
+    assert not_begun == ends.NotBegun("its terminal's server is gone (exit 0)")
     assert ends.outcome(end, "42", {}, moved=False) == ends.HandedOff(idle=False)
     other, _ = crew.start(["true"], "coder-2.1")
     assert ended(other).unplugged is False
@@ -675,3 +679,72 @@ def test_what_a_terminal_shows_is_heard_at_once_and_silence_is_waited_out(crew: 
         began = time.monotonic()
         changed(0.2)
         assert time.monotonic() - began >= 0.1
+
+
+# A program that asks its terminal for reports, which it does not switch off when it is killed.
+REPORTS = "print('\\x1b[?1004h\\x1b[?1003h\\x1b[?2004hup', flush=True)\nimport time\ntime.sleep(600)"
+
+
+@dataclass
+class Watched:
+    """A person at the terminal of a program that was killed, and another agent at work in the same server."""
+
+    run: RunDir
+    pane: Pane
+    other: RunDir
+    pid: int
+    hand: int
+    seen: list[str]
+
+
+@pytest.fixture
+def watched(crew: Crew) -> Iterator[Watched]:
+    run, pane = crew.start([sys.executable, "-c", REPORTS])
+    other, _ = crew.start(["sleep", "60"], "coder-2.1")
+    until(lambda: "up" in pane.capture(), "it came up")
+    pid, hand = seated(pane.words)
+    seen: list[str] = []
+
+    def read() -> None:
+        # At the end of the client the terminal has no other side any more.
+        with suppress(OSError):
+            while got := os.read(hand, 65536):
+                seen.append(got.decode(errors="replace"))
+
+    threading.Thread(target=read, daemon=True).start()
+    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    yield Watched(run, pane, other, pid, hand, seen)
+    os.waitpid(pid, 0)
+    os.close(hand)
+    assert isinstance(session.look(other.path), Living), "the other agent lost its terminal"
+
+
+def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one(
+    crew: Crew, watched: Watched
+) -> None:
+    killed(watched.run, shim=True)
+    later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")
+    until(lambda: pane.screen(0.0).person is not None, "the person is at the next one")
+    until(lambda: "the next one" in "".join(watched.seen), "the person sees it")
+    assert pane.place.server == watched.pane.place.server
+    assert isinstance(session.look(later.path), Living)
+    assert tmux.pane(crew.root, "coder-1.1") is None
+    os.write(watched.hand, b"\x02d")
+
+
+def test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal(watched: Watched) -> None:
+    killed(watched.run)
+    ended(watched.run)
+    until(watched.pane.is_dead, "the last screen")
+    os.write(watched.hand, b"\x02d")
+    until(lambda: watched.pane.screen(0.0).person is None, "the person has left")
+
+
+def killed(run: RunDir, *, shim: bool = False) -> None:
+    """End the program of a run at once, its shim before it if that is wanted."""
+    living = session.look(run.path)
+    assert isinstance(living, Living)
+    for who in (living.shim, living.child) if shim else (living.child,):
+        with suppress(ProcessLookupError):
+            os.kill(who.pid, signal.SIGKILL)
+    until(lambda: not processes.alive(living.child), "it is dead")

@@ -47,6 +47,38 @@ def test_a_program_that_waits_at_its_prompt_is_told_to_begin_and_its_word_ends_i
     assert crew.living() == []
 
 
+def test_a_program_that_is_back_at_its_prompt_after_its_last_word_is_ended_by_that_and_not_by_the_time_of_grace(
+    tmp_path: Path,
+) -> None:
+    # A grace that no test waits for.
+    with started(tmp_path, grace=100_000) as crew:
+        crew.add("task-1")
+        supervisor = crew.agent("coder-1", reading(crew, f"liza ready\n{WORK}"), "--tmux")
+        supervisor.wait_said("stopping coder-1.1: over")
+        settled = crew.paths.run("coder-1.1") / "settled"
+        crew.wait(lambda _: settled.exists(), "the end of the session")
+        assert settled.read_text().startswith("finished")
+        assert supervisor.stop() == 0
+
+
+def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_try(crew: Crew) -> None:
+    gate = crew.gate("gate")
+    crew.add("task-1")
+    program = crew.script("agent.sh", f"echo up >> $NOTES/up\ncat {gate}\nliza ready\n{WORK}", ready=False)
+    supervisor = crew.agent("coder-1", program, "--tmux")
+    crew.wait_note("up")
+    pane = tmux.pane(crew.root, "coder-1.1")
+    assert pane is not None
+    os.kill(pane.place.server, signal.SIGKILL)
+    supervisor.wait_said("task-1 goes on as coder-1.2, try 1")
+    crew.wait(lambda _: (crew.notes / "up").read_text().count("up") == 2, "the second session")
+    crew.open_gate("gate")
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert (task.iteration, task.failed_by) == (1, ())
+    assert crew.heard("task-1")[1:] == ["claim", "held up", "resume", "submit"]
+    assert supervisor.stop() == 0
+
+
 def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop_ends_it(crew: Crew) -> None:
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")

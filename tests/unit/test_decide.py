@@ -78,6 +78,11 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
     assert at(state, session=living(run, since_word=20.0)) == actions.StopSession(run, "over")
+    at_terminal = at(state, session=living(run, since_word=5.0, terminal=True))
+    assert isinstance(at_terminal, actions.Wait)
+    assert at_terminal.seconds == 1.0
+    rests = living(run, since_word=0.1, terminal=True, at_rest=True)
+    assert at(state, session=rests) == actions.StopSession(run, "over")
 
 
 @pytest.mark.parametrize(
