@@ -10,6 +10,7 @@ from contextlib import suppress
 from liza import lookup
 from liza.cli import held
 from liza.rules.errors import LizaError, Usage
+from liza.verbs.liza_path import as_typed
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -109,15 +110,16 @@ def _record() -> None:
 
 def tell_error(name: str, error: LizaError, as_json: bool) -> int:
     """Say on stderr what is wrong and what comes next; the exit code that belongs to it."""
+    hint = as_typed(error.hint or "")
     if as_json:
         import json
 
-        told = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+        told = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
         text = json.dumps(told)
     else:
         from liza.cli.columns import harmless
 
-        text = f"{name}: {error.message}" + (f"\n  next: {error.hint}" if error.hint else "")
+        text = f"{name}: {error.message}" + (f"\n  next: {hint}" if hint else "")
         text = harmless(text)
     try:
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from liza.cli.columns import coloured, escaped, harmless
 from liza.verbs.answer import Answer
+from liza.verbs.liza_path import as_typed
 
 
 def out(text: str) -> None:
@@ -42,7 +43,7 @@ def answer(said: Answer, as_json: bool) -> None:
     what = " ".join(word for word in (said.task, said.status) if word)
     out(said.told or (f"{what}: {said.result}" if what else said.result))
     if said.next:
-        out(f"next: {said.next}")
+        out(f"next: {as_typed(said.next)}")
 
 
 def colours(stream: IO[str] | None = None) -> bool:

@@ -14,12 +14,12 @@ _DOCUMENTS = {
 }
 _HOW = {
     "coder": """\
-Run `liza ready` first. Read the spec. Work in small commits on this branch, with tests that fail without your change.
-Everything is committed before `liza submit`. Before a long command:
-`liza heartbeat --extend 15m`.""",
+Run `{liza} ready` first. Read the spec. Work in small commits on this branch, with tests that fail without your change.
+Everything is committed before `{liza} submit`. Before a long command:
+`{liza} heartbeat --extend 15m`.""",
     "code-reviewer": """\
-Run `liza ready` first. Read the spec, then the diff. Show each clause of DONE WHEN true or false by running something,
-and write what you ran and saw into the verdict. The verdict is yours alone, and it binds.""",
+Run `{liza} ready` first. Read the spec, then the diff. Show each clause of DONE WHEN true or false by running
+something, and write what you ran and saw into the verdict. The verdict is yours alone, and it binds.""",
     "INITIAL_PLANNING": """\
 There are no tasks. Cut the goal into tasks that one coder finishes in one sitting.""",
     "BLOCKED_TASKS": """\
@@ -77,7 +77,7 @@ def _work(at: Context, task: Task) -> list[str]:
         sections += [_field("ALSO", "\n".join(text for text in more if text))] if any(more) else []
     sections += [_field("ANSWERED", f"{said.question}\n→ {said.answer}") for said in task.answers]
     sections += [_field("TRIED BEFORE", "\n".join(task.attempted))] if task.attempted else []
-    return [*sections, _field("TESTS", at.tests or "the project's own"), _field("INSTRUCTIONS", _HOW["coder"])]
+    return [*sections, _field("TESTS", at.tests or "the project's own"), _field("INSTRUCTIONS", _how(at, "coder"))]
 
 
 def _review(at: Context, task: Task) -> list[str]:
@@ -86,7 +86,11 @@ def _review(at: Context, task: Task) -> list[str]:
     sections += [_field("AUTHOR", task.assigned_to or "unknown"), _field("SCOPE", task.scope)]
     if at.rejection is not None:
         sections.append(_field(f"LAST TIME, BY {at.rejection[0]}", at.rejection[1]))
-    return [*sections, _field("TESTS", at.tests or "the project's own"), _field("INSTRUCTIONS", _HOW["code-reviewer"])]
+    return [
+        *sections,
+        _field("TESTS", at.tests or "the project's own"),
+        _field("INSTRUCTIONS", _how(at, "code-reviewer")),
+    ]
 
 
 def _task(at: Context, task: Task) -> list[str]:
@@ -108,7 +112,12 @@ def _planning(at: Context) -> list[str]:
     ]
     sections += [_field("GOAL", at.state.goal.description), _field("SPEC", at.spec(at.state.goal.spec_ref))]
     sections.append(_field("SPRINT STATE", "\n".join((sprint_state(at), *(_one(task) for task in at.state.tasks)))))
-    return [*sections, _field("INSTRUCTIONS", _HOW.get(at.trigger, _ANY_TRIGGER))]
+    return [*sections, _field("INSTRUCTIONS", _how(at, at.trigger))]
+
+
+def _how(at: Context, what: str) -> str:
+    """The instructions for a role or a wake-up, with commands that any shell finds."""
+    return _HOW.get(what, _ANY_TRIGGER).replace("{liza}", at.liza_word)
 
 
 def _both(one: str, other: str) -> str:

@@ -57,7 +57,7 @@ def coder_brief(at: Context) -> Brief:
         *_notes(at),
         f"WHERE  This directory, branch {branch_of(task.id)}. Stay in it. {_STAY}",
         _tests(at),
-        *_CODER_ENDS,
+        *(ends.replace("{liza}", at.liza_word) for ends in _CODER_ENDS),
     ]
     return _brief(at, f"assigned:{task.id}", _first(at, "Nobody can answer questions here."), said)
 
@@ -102,11 +102,12 @@ def _tests(at: Context) -> str:
 _STAY = "No branch switching, no stash, no push, no hand edits under .liza/."
 _CODER_ENDS = (
     "END in exactly one of these ways, then stop and say nothing more:",
-    "  done         commit everything, then   liza submit",
-    '  cannot       liza block "why" --ask "a question that a person can answer"        (1 to 3 --ask)',
-    '  out of room  commit, then              liza handoff "what is done" --next "the first thing to do"',
-    'A refused command says what to do: do that once; refused again: liza block. "You no longer own this task": stop.',
-    'Something wrong outside your scope: liza report KIND "…". Do not fix it.',
+    "  done         commit everything, then   {liza} submit",
+    '  cannot       {liza} block "why" --ask "a question that a person can answer"        (1 to 3 --ask)',
+    '  out of room  commit, then              {liza} handoff "what is done" --next "the first thing to do"',
+    "A refused command says what to do: do that once; refused again: {liza} block.",
+    '"You no longer own this task": stop.',
+    'Something wrong outside your scope: {liza} report KIND "…". Do not fix it.',
     "Never weaken, skip or delete a test to get it green. Never state a result that you did not see.",
     "You do not approve your own work.",
 )
@@ -114,7 +115,7 @@ _CODER_ENDS = (
 
 def reviewer_brief(at: Context) -> Brief:
     """A reviewer's: the commit, what it has to be, and the two verdicts. Raises ValueError without a commit."""
-    task, branch = at.work, at.state.config.integration_branch
+    task, branch, liza = at.work, at.state.config.integration_branch, at.liza_word
     if task.review_commit is None:
         raise ValueError(f"{task.id} has no commit to review")
     round_ = task.review_cycles_current + 1
@@ -131,10 +132,10 @@ def reviewer_brief(at: Context) -> Brief:
         f"{tests} Check each clause of DONE WHEN by an act, not by reading.",
         "Look for: scope left, tests weakened, errors swallowed, claims without evidence. Taste is no ground.",
         "END in exactly one of these ways, then stop:",
-        '  liza verdict approve "what you ran and saw"',
-        '  liza verdict reject  "1. file:line what is wrong, how you saw it, what would satisfy you  2. …"'
+        f'  {liza} verdict approve "what you ran and saw"',
+        f'  {liza} verdict reject  "1. file:line what is wrong, how you saw it, what would satisfy you  2. …"'
         + ("   (say of each old point: resolved / still there / partly)" if round_ > 1 else ""),
-        '  liza handoff "what you saw so far" --next "what is left to check"       out of room: a fresh run goes on',
+        f'  {liza} handoff "what you saw so far" --next "what is left to check"   out of room: a fresh run goes on',
         "A refused command says what to do: do that once. You cannot ask anyone, and you mend nothing yourself.",
     ]
     author = task.assigned_to or "unknown"
@@ -143,7 +144,7 @@ def reviewer_brief(at: Context) -> Brief:
 
 def planner_brief(at: Context) -> Brief:
     """A planner's: the goal, why it was woken, how things stand, and the verbs that shape tasks."""
-    state = at.state
+    state, liza = at.state, at.liza_word
     said = [
         f"GOAL {lines(state.goal.description, LARGE)}  SPEC {line(state.goal.spec_ref, 300)}",
         f"Read the spec first: {at.spec(state.goal.spec_ref)}",
@@ -154,17 +155,17 @@ def planner_brief(at: Context) -> Brief:
         f"NOW  {sprint_state(at)}",
         "GOOD TASK: one coder, one sitting, with its tests, files disjoint from its neighbours, and a DONE WHEN that a",
         "command can show false.",
-        "  liza task add --file - <<YAML      a list, all or none, of: id, description, done_when, scope, spec_ref,",
-        "                                     priority, depends_on",
-        '  liza task unblock ID --answer "…"  only if you know; else leave it to the person',
-        '  liza task supersede ID --file - --because "root cause"     after two coders failed, the only way',
-        '  liza task edit ID … · liza task drop ID "why"',
+        f"  {liza} task add --file - <<YAML",
+        "    a list, all or none, of: id, description, done_when, scope, spec_ref, priority, depends_on",
+        f'  {liza} task unblock ID --answer "…"  only if you know; else leave it to the person',
+        f'  {liza} task supersede ID --file - --because "root cause"     after two coders failed, the only way',
+        f'  {liza} task edit ID … · {liza} task drop ID "why"',
         *(
             ["ENDING with --done while every task is settled completes the goal."]
             if at.trigger == "SPRINT_COMPLETE"
             else []
         ),
-        'END: liza handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',
+        f'END: {liza} handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',
     ]
     return _brief(at, f"wake:{at.trigger}", _first(at, "You write tasks, never code."), said)
 
@@ -180,7 +181,10 @@ def _asked(at: Context) -> list[str]:
     return said
 
 
-_READY = "It prints this text in full and shows that you have read it. Run it again whenever you lose the thread."
+_READY = (
+    "It prints this text in full and shows that you have read it. Run it again whenever you lose the thread. Where any "
+    "text says `liza`, type that path: your shell may not find the bare word."
+)
 
 
 def _first(at: Context, what: str) -> str:

@@ -114,12 +114,15 @@ def next_step(messages: Sequence[Message], reach: Reach | None, now: datetime, h
     return min(waits, key=_sooner, default=Later("nothing waits"))
 
 
-def typed(message: Message, how: Delivery) -> str:
+def typed(message: Message, how: Delivery, liza: str = "liza") -> str:
     """The message as it is typed: who says it, and how to show that it was read, in front, for by its end a text on a
-    screen is told from others. What Liza itself says is whole as it is."""
+    screen is told from others. What Liza itself says is whole as it is.
+
+    ``liza`` is the command as a shell of the session finds it.
+    """
     if message.sender == "liza":
         return message.text
-    asks = " (to show that you read it, say: liza ready)" if how.require_acknowledgment else ""
+    asks = f" (to show that you read it, say: {liza} ready)" if how.require_acknowledgment else ""
     return f"MESSAGE from {message.sender}{asks}: {message.text}"
 
 

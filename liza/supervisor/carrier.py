@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from liza.rules import delivering
 from liza.rules.delivering import Message, Stage
 from liza.rules.errors import Usage
 from liza.supervisor.launch import Launcher
+from liza.verbs.liza_path import liza_path
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Carrier:
             how = self.crew.board.read().config.delivery
             return keyboard.send(
                 found,
-                delivering.typed(message, how),
+                delivering.typed(message, how, shlex.quote(str(liza_path()))),
                 self.launcher.preset,
                 self.crew.clock,
                 how.readiness_timeout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -19,12 +20,12 @@ from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
 from liza.supervisor.settle import Came, settle
 from liza.verbs import claim, review
-from liza.verbs.liza_path import liza_words
+from liza.verbs.liza_path import liza_path, liza_words
 
 LEAST_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
 REMINDER = (
     "You are still {run}, and nobody answers here. Go on with your task, and end it in one of the ways that your brief "
-    "names; run `liza ready` to read it again."
+    "names; run `{liza} ready` to read it again."
 )
 AT_ONCE = 0.5  # seconds of grace for a session that has nothing left to say
 
@@ -182,7 +183,8 @@ class Steps:
         rundir.note_waits(self.crew.paths, self.agent, rundir.Waits(reason=came.why, until=until))
 
     def _remind(self, run: str) -> None:
-        inbox.put(self.crew.paths, self.agent, REMINDER.format(run=run), "liza", self.crew.clock.now())
+        text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
+        inbox.put(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
         known = self.memory.session
         if known is not None and known.run == run:
             known.reminders, known.idle = known.reminders + 1, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.journeys.crews import APPROVE, WORK, Crew, history
+from tests.journeys.crews import APPROVE, BIN, WORK, Crew, history
 
 SUBJECT = re.compile(r"([\w-]+: )?([a-z ]+|(new|[A-Z_]+) → [A-Z_]+) \([\w:.-]+\)")
 FEW = 15
@@ -89,3 +89,22 @@ def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> Non
     assert crew.git("log", "--first-parent", "--format=%s", "-1", "integration") == "Merge task-1: Write task-1"
     assert crew.git("status", "--porcelain") == ""
     assert [revision for revision, *_ in history(crew)] == list(range(1, crew.state().revision + 1))
+
+
+def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew) -> None:
+    # As a login shell does: /etc/profile sets PATH anew, and what a session was given there is gone.
+    words = """
+        PATH=/usr/bin:/bin; export PATH
+        command -v liza && exit 9
+        eval "$(sed -n 's/^.*FIRST run:  *//p' AGENTS.md)" > "$NOTES/ready"
+        submit=$(sed -n 's/.*commit everything, then  *//p' AGENTS.md)
+        eval "$submit" 2> "$NOTES/refused" && exit 9
+        echo x > task-1.txt; git add task-1.txt; git commit -q -m one
+        eval "$submit"
+        """
+    crew.add("task-1")
+    supervisor = crew.agent("coder-1", crew.script("agent.sh", words, ready=False))
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert "TASK task-1" in (crew.notes / "ready").read_text()
+    assert f'next: git commit, or: {BIN / "liza"} block "why"' in (crew.notes / "refused").read_text()
+    assert supervisor.stop() == 0

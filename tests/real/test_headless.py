@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from liza.programs import presets
@@ -18,6 +20,9 @@ DONE = Say("All of it is done.")
 WORK = turns(Shell(f"printf x > one.txt && git add one.txt && git commit -q -m one && {LIZA} submit"), DONE)
 CONFINED = turns(Shell("git mv README.md one.txt"), Shell("git commit -q -m one"), Shell(f"{LIZA} submit"), DONE)
 PROGRAMS = ["codex", "pi", "copilot", "gemini", "vibe", "opencode", "qwen", "claude"]
+TO_READY = re.compile(r"FIRST run:\s+(\S+ ready)")
+TO_SUBMIT = re.compile(r"commit everything, then\s+(\S+ submit)")
+NEXT = re.compile(r"next: git commit, or: (\S+) block")
 HAVE_PERMISSIONS = [name for name in PROGRAMS if name != "pi"]
 
 
@@ -61,6 +66,31 @@ def test_a_program_is_told_its_task_commits_submits_and_is_accounted_for(begin: 
     assert f"{LIZA} submit" in scene.said_to_model()
     assert scene.crew.git("show", "task/one:one.txt") == "x"
     counted(scene, program)
+
+
+def to_the_letter(asked: Asked) -> Turn:
+    """A model that knows no more of Liza than its brief says, and what a refusal says."""
+    if not asked.tools:
+        return Say("a title")
+    submit = TO_SUBMIT.search(asked.text)
+    first = TO_READY.search(asked.text)
+    assert submit is not None
+    assert first is not None
+    commit = "printf x > one.txt && git add one.txt && git commit -q -m one"
+    said = (first[1], f"{submit[1]}; true", commit, submit[1])
+    return Shell(said[asked.done]) if asked.done < len(said) else DONE
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_words_of_the_brief_work_in_the_shell_that_a_program_runs_commands_in(begin: Begin, program: str) -> None:
+    scene = begin([program], to_the_letter)
+    scene.crew.add("one")
+    submitted(scene, program)
+    told = scene.said_to_model()
+    assert not re.search(r"liza: (command )?not found", told)
+    refused = NEXT.search(told)
+    assert refused is not None
+    assert refused[1] == str(LIZA)
 
 
 @pytest.mark.parametrize("program", HAVE_PERMISSIONS)

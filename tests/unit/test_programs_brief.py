@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,6 +88,26 @@ def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
         "liza handoff",
     ):
         assert words in block
+
+
+COMMANDS = re.compile(r"\bliza (ready|submit|block|handoff|report|verdict|task|heartbeat)\b")
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        context(),
+        context("code-reviewer-1.4", replace(TASK, status=Status.READY_FOR_REVIEW)),
+        context("planner-1.1", None),
+    ],
+    ids=["coder", "reviewer", "planner"],
+)
+def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: brief.Context) -> None:
+    made = brief.compose(at)
+    for text in (made.block, made.assignment, made.prompt):
+        said = [text[max(0, one.start() - 14) : one.end()] for one in COMMANDS.finditer(text)]
+        assert all("/opt/liza/bin/liza " in one for one in said), said
+    assert COMMANDS.search(made.block)
 
 
 def test_only_what_happened_is_told() -> None:
