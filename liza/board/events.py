@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.events import FileModifiedEvent, FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
-from watchdog.observers.api import BaseObserver
+from watchdog.observers.api import BaseObserver, ObservedWatch
 from watchdog.observers.polling import PollingObserver
 
 from liza.board.signals import SIGNALS
@@ -66,6 +66,7 @@ class Watch:
     def __init__(self, paths: Paths, extra_dirs: Iterable[Path]) -> None:
         self._paths = paths
         self._extra = [path.resolve() for path in extra_dirs]
+        self._more: dict[Path, ObservedWatch | None] = {}
         self._queues: list[queue.Queue[Happening]] = []
         self._guard = threading.Lock()
         self._arming = threading.Lock()
@@ -83,6 +84,30 @@ class Watch:
             early, self._early = self._early, []
         for happening in early:
             target.put(happening)
+
+    def also(self, directory: Path) -> None:
+        """Watch the files of one more directory for writes; one that is not there is left out."""
+        path = directory.resolve()
+        with self._arming:
+            if not self._closed and path not in self._more:
+                self._more[path] = self._lay(path)
+
+    def no_more(self, directory: Path) -> None:
+        """Stop watching a directory of ``also``."""
+        with self._arming:
+            laid = self._more.pop(directory.resolve(), None)
+            if self._observer is not None and laid is not None:
+                with contextlib.suppress(KeyError, OSError):
+                    self._observer.unschedule(laid)
+
+    def _lay(self, path: Path) -> ObservedWatch | None:
+        if self._observer is None or not path.is_dir():
+            return None
+        try:
+            # Only writes: whoever reads the files would hear of its own reading.
+            return self._observer.schedule(_Handler(self._told), str(path), event_filter=[FileModifiedEvent])
+        except OSError:
+            return None
 
     def rearm(self, reason: str = "asked for") -> None:
         """Lays the watches anew and posts WatchLost: what happened in between may have been missed."""
@@ -118,6 +143,7 @@ class Watch:
             self._observer = _observing(PollingObserver(timeout=POLL), directories, self._told)
             self.is_polling = True
             self._post(WatchLost(f"{os.strerror(error.errno or 0)}: looking every {POLL:g} s", True))
+        self._more = {path: self._lay(path) for path in self._more}
 
     def _disarm(self) -> None:
         if self._observer is not None:
@@ -140,7 +166,7 @@ class Watch:
             self._post(BoardChanged())
         elif path.parent == home and path.name in SIGNALS:
             self._post(SignalChanged())
-        elif path.parent in self._extra and not event.is_directory:
+        elif (path.parent in self._extra or path.parent in self._more) and not event.is_directory:
             self._post(FileChanged(path))
 
     def _post(self, happening: Happening) -> None:

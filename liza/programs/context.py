@@ -17,6 +17,7 @@ _HOW = {
     "ended": "it ended without a word",
     "held up": "it was held up by what was no fault of it",
     "quota": "a limit of use ended it",
+    "unanswered": "its model did not answer",
     "unusable": "its program could not be used",
 }
 """How a session ended that said nothing, by the event in its task's history."""

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from liza.programs.session import Ended, Vanished, described
 from liza.programs.trouble import Trouble
+from liza.rules import answering
 from liza.rules.decide import IDLE
 
 
@@ -62,6 +63,13 @@ class NotBegun:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """The model gave no answer that could be used: no fault of the task, and worth a pause before the next try."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Halted:
     """It was ended on purpose; no fault of the program."""
 
@@ -71,7 +79,7 @@ class Halted:
 ON_PURPOSE = ("stop", "over", "fenced")
 """Reasons to end a session that say nothing about its program."""
 
-Outcome = Finished | HandedOff | Crashed | NeverRan | NotBegun | Refused | Limited | Halted
+Outcome = Finished | HandedOff | Crashed | NeverRan | NotBegun | Refused | Limited | Unanswered | Halted
 
 
 def outcome(
@@ -99,7 +107,8 @@ def outcome(
         return Finished(idle=not moved)
     if stopped is not None and (trouble is None or stopped in ON_PURPOSE):
         return Halted(stopped)
-    if trouble is not None and not moved:
+    well = stopped is None and isinstance(end, Ended) and (end.code == 0 or end.unplugged)
+    if trouble is not None and not (moved and well):
         return _troubled(trouble)
     if isinstance(end, Vanished):
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
@@ -114,13 +123,14 @@ def outcome(
 
 
 def _troubled(trouble: Trouble) -> Outcome:
+    reason = answering.sentence(trouble.kind, trouble.words)
     match trouble.kind:
-        case "login":
-            return Refused(f"the model refuses the program's login: {trouble.words}")
-        case "quota":
-            return Limited(f"a limit of use is reached: {trouble.words}", trouble.until)
+        case answering.LOGIN:
+            return Refused(reason)
+        case answering.QUOTA:
+            return Limited(reason, trouble.until)
         case _:
-            return Crashed(f"the model answered with errors only: {trouble.words}")
+            return Unanswered(reason)
 
 
 def _meant(word: str, what: str, *, idle: bool) -> Outcome:

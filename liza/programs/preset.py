@@ -95,17 +95,19 @@ class Usage(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A regular expression over the end of the output that tells what kept the model from answering.
+    """A regular expression over a line of the output that tells what kept the model from answering.
 
-    ``kind``: login (only a person can mend it), quota (it goes by by itself), server (it answers errors). The groups
-    ``days``, ``hours``, ``minutes``, ``seconds``, ``epoch`` or ``time`` of a quota's say when it is over. ``retried``:
-    the program tries again by itself, so that one sight of it says nothing yet. What an agent's tools print stands in
-    the same output, so a pattern is tied to the beginning of a line that only the program itself writes. The group
-    ``words``, where there is one, is what a person reads of it.
+    ``kind``: login (only a person can mend it), quota (it goes by by itself), server (the model answers errors), broken
+    (its answers end early or cannot be read). The groups ``days``, ``hours``, ``minutes``, ``seconds``,
+    ``milliseconds``, ``epoch`` or ``time`` of a quota's say when it is over. ``retried``: the program tries again by
+    itself. What an agent's tools print stands in the same output, so a pattern is tied to the beginning of a line that
+    only the program itself writes. The group ``words`` is what a person reads, or ``says`` with groups in braces. A
+    line of a log that several sessions share counts only where its group ``pid`` is a process of this session.
     """
 
-    kind: Literal["login", "quota", "server"]
+    kind: Literal["login", "quota", "server", "broken"]
     match: str
+    says: str = ""
     retried: bool = False
 
 
@@ -115,6 +117,11 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``verified`` says with which version what was seen. ``first_run`` are words that keep away the questions of a first
     start, such as whether to trust a directory ({cwd}), without a change to the person's own settings. ``lacks`` says
     to a person what it cannot do in a crew, whatever its arguments.
+
+    ``answers`` is a regular expression over a line that shows that the model has answered again; where it is empty,
+    any event that is no failure shows that. ``log`` is a file of the program's own that is read for ``failures``
+    besides its output: ``${NAME:-default}`` stands for a variable, ``~`` for the home, ``{session}`` for the id of the
+    conversation.
 
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
@@ -146,6 +153,8 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     dialogs: tuple[Dialog, ...] = ()
     usage: Usage = Usage()
     failures: tuple[Failure, ...] = ()
+    answers: str = ""
+    log: str = ""
     exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
 
     @property

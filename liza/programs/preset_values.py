@@ -27,6 +27,7 @@ def wrong(row: Mapping[str, Any]) -> Iterator[str]:
             yield "dialogs has one with an empty text, which is found in everything"
     for table in _tables(row.get("failures")):
         yield from (f"failures: match {reason}" for reason in _wrong_expression(table.get("match"), re.MULTILINE))
+    yield from (f"answers {reason}" for reason in _wrong_expression(row.get("answers") or None))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _wrong_expression(usage["pattern"]))

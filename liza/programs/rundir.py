@@ -47,12 +47,14 @@ class Sentinel(Entry, frozen=True, kw_only=True, omit_defaults=True):
 class Halt(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """``stopped``: somebody ended the session on purpose, so that its end is no crash.
 
-    ``unusable``: because its program waits for a person, and so would the next one.
+    ``unusable``: because its program waits for a person, and so would the next one. ``model`` is the kind of failure
+    where its model gave no answer.
     """
 
     time: Moment
     reason: str
     unusable: bool = False
+    model: str = ""
 
 
 class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +64,18 @@ class HeldUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
     time: Moment
     verb: str
     reason: str
+
+
+class ModelNote(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``model.json``: why the living session gets no answer from its model, with ``kind`` and ``words`` as in
+    ``rules.answering``; ``ends`` is when the session is ended unless an answer comes. ``retried``: until then the
+    program tries again by itself."""
+
+    kind: str
+    since: Moment
+    ends: Moment
+    words: str = ""
+    retried: bool = False
 
 
 class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,9 +161,9 @@ class RunDir:
             raise LizaError(f"{self.path / 'word'} holds {word!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
         return word
 
-    def note_stop(self, now: Moment, reason: str, unusable: bool = False) -> None:
+    def note_stop(self, now: Moment, reason: str, unusable: bool = False, model: str = "") -> None:
         """Say, before the session is ended, that it is ended on purpose."""
-        self._put("stopped", Halt(time=now, reason=reason, unusable=unusable))
+        self._put("stopped", Halt(time=now, reason=reason, unusable=unusable, model=model))
 
     def stopped(self) -> Halt | None:
         """Why the session was ended on purpose."""
@@ -162,6 +176,17 @@ class RunDir:
     def turn(self) -> Turn | None:
         """Where the program's turn stands, as its hooks said; None where none of them spoke."""
         return self._get("turn.json", Turn)
+
+    def note_model(self, note: ModelNote | None) -> None:
+        """Keep why the session gets no answer from its model; None: it gets answers. Raises OSError."""
+        if note is None:
+            (self.path / "model.json").unlink(missing_ok=True)
+        else:
+            self._put("model.json", note)
+
+    def model(self) -> ModelNote | None:
+        """Return why the session gets no answer, as far as a person was told of it."""
+        return self._get("model.json", ModelNote)
 
     def note_asks(self, question: str | None) -> None:
         """Keep what its program asks a person at its terminal; None: it asks no more. Raises OSError."""

@@ -1,10 +1,10 @@
-"""What the last lines of a program say that kept its model from answering. Pure."""
+"""Tell from what a program prints why its model does not answer. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,43 +12,103 @@ from liza.programs.preset import Failure
 
 LONGEST = timedelta(days=8)
 """A reset that lies further away is a number that meant something else; limits of use are those of a week at most."""
-_LONGEST_LINE = 1000
+_LONGEST_LINE = 4000
+_MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')
+_CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """``kind`` as in a row's failures, ``words`` what was said, ``until`` when it is over, where that was said."""
+    """``kind`` as in a row's failures, ``words`` what was said, ``until`` when it is over, where that was said.
+
+    ``retried``: the program tries again by itself. ``times``: how often in a row it was seen.
+    """
 
     kind: str
     words: str
     until: datetime | None = None
     retried: bool = False
+    times: int = 1
 
 
-def trouble(failures: Sequence[Failure], tail: str, now: datetime) -> Trouble | None:
-    """The last thing in ``tail`` that one of a row's failures matches; None where there is none. ``now`` has the zone
-    in which a time of day is meant. What the program tried again counts only while nothing else came after it."""
-    # Of a long line the beginning: what tells a failure stands there, and an expression's time grows with the rest.
-    tail = "\n".join(line[:_LONGEST_LINE] for line in tail.splitlines())
-    last: tuple[int, Failure, re.Match[str]] | None = None
-    for failure in failures:
-        for found in re.finditer(failure.match, tail, re.MULTILINE):
-            if failure.retried and _went_on(failures, tail[found.end() :]):
-                continue
-            if last is None or found.start() >= last[0]:
-                last = (found.start(), failure, found)
-    if last is None:
+@dataclass(frozen=True)
+class Signs:
+    """What a row says about its program's model: how it tells of failures, and what shows an answer."""
+
+    failures: Sequence[Failure]
+    answers: str = ""
+
+
+def trouble(signs: Signs, tail: str, now: datetime) -> Trouble | None:
+    """Return what keeps the model from answering after the last line of ``tail``; None if nothing does.
+
+    ``now`` has the zone in which a time of day is meant.
+    """
+    found: Trouble | None = None
+    for line in tail.splitlines():
+        found = after(signs, found, line, now)
+    return found
+
+
+def after(
+    signs: Signs, before: Trouble | None, line: str, now: datetime, is_own: Callable[[int], bool] | None = None
+) -> Trouble | None:
+    """Return what keeps the model from answering after one more line of output.
+
+    A line that shows an answer ends any trouble. What the program tries again by itself also ends with the next event
+    that is no failure, where the row does not say what an answer looks like. ``is_own`` tells whether a process id in a
+    shared log belongs to this session.
+    """
+    # The beginning of a long line: what tells a failure stands there, and an expression's time grows with the rest.
+    line = line[:_LONGEST_LINE]
+    found = _failure(signs.failures, line, is_own)
+    if found is not None:
+        failure, match = found
+        words = " ".join(_said(failure, line, match).split())[:200]
+        times = 1 if before is None else before.times + 1
+        return Trouble(failure.kind, words, _until(match.groupdict(), now), failure.retried, times)
+    if before is None or (signs.answers and re.match(signs.answers, line)):
         return None
-    _, failure, found = last
-    words = " ".join(_words(tail, found).split())[:200]
-    return Trouble(failure.kind, words, _until(found.groupdict(), now), failure.retried)
+    went_on = before.retried and not signs.answers and line.startswith('{"')
+    return None if went_on else before
 
 
-def _went_on(failures: Sequence[Failure], after: str) -> bool:
-    """Whether an event came that is no failure; a failure's own words may go on over several lines."""
-    events = [line for line in after.splitlines()[1:] if line.startswith('{"')]
-    return any(not any(re.match(one.match, line) for one in failures) for line in events)
+def _failure(
+    failures: Sequence[Failure], line: str, is_own: Callable[[int], bool] | None
+) -> tuple[Failure, re.Match[str]] | None:
+    """Return the last of the row's failures that the line matches."""
+    for failure in reversed(failures):
+        match = re.search(failure.match, line, re.MULTILINE)
+        if match is None:
+            continue
+        pid = match.groupdict().get("pid")
+        if pid is None or (is_own is not None and is_own(int(pid))):
+            return failure, match
+    return None
+
+
+def _said(failure: Failure, line: str, found: re.Match[str]) -> str:
+    """Return what a person reads of it, without what is written for machines."""
+    if not failure.says:
+        return plain(_words(line, found))
+    said = failure.says
+    for name, value in found.groupdict().items():
+        said = said.replace(f"{{{name}}}", plain(value or ""))
+    return said
+
+
+def plain(text: str) -> str:
+    """Return the message of an error that is wrapped in JSON, with its code; other text as it is."""
+    text = re.sub(r"^\[(.*)\]$", r"\1", text)
+    begin = text.find('{"')
+    message = _MESSAGE.search(text, begin) if begin >= 0 else None
+    if message is None:
+        return text
+    code = _CODE.search(text, begin)
+    before = text[:begin].lstrip("[").rstrip(" :")
+    said = message["text"] + (f" ({code['code']})" if code and code["code"] not in message["text"] else "")
+    return f"{before}: {said}" if before else said
 
 
 def _words(tail: str, found: re.Match[str]) -> str:
@@ -71,7 +131,7 @@ def _line_of(tail: str, found: re.Match[str]) -> str:
 
 def _until(said: dict[str, str | None], now: datetime) -> datetime | None:
     seconds = 0.0
-    for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
+    for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1), ("milliseconds", 0.001)):
         if said.get(unit):
             seconds += float(said[unit] or 0) * worth
     if seconds > 0:

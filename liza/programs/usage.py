@@ -35,10 +35,18 @@ def session_id(form: Usage, output: Path) -> str | None:
     """The id of the conversation, for going on with it; None where it was not said."""
     text = _text(output) if form.session else None
     for found in _objects(form, text) if text is not None else ():
-        for path in form.session:
-            value = _at(found, path)
-            if isinstance(value, str) and value:
-                return value
+        session = session_in(form, found)
+        if session is not None:
+            return session
+    return None
+
+
+def session_in(form: Usage, found: object) -> str | None:
+    """Return the id of the conversation that an object of the output names; None where it names none."""
+    for path in form.session:
+        value = _at(found, path)
+        if isinstance(value, str) and value:
+            return value
     return None
 
 

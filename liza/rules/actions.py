@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from liza.rules import delivering
+from liza.rules.answering import Unanswered
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,14 @@ class Resume:
 class StopSession:
     """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows.
 
-    ``unusable``: its program waits for a person, and the next session would.
+    ``unusable``: its program waits for a person, and the next session would. ``model`` is the kind of failure where its
+    model gives no answer.
     """
 
     run: str
     why: str
     unusable: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,14 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Tell:
+    """Keep, for ``status``, why the session gets no answer from its model; None: that it gets answers."""
+
+    run: str
+    model: Unanswered | None
+
+
+@dataclass(frozen=True)
 class Pause:
     """Put PAUSE up for a person: no more may be spent."""
 
@@ -147,6 +158,7 @@ Action = (
     | Deliver
     | Remind
     | Ask
+    | Tell
     | Pause
     | Exit
 )

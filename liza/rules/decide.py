@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from liza.rules import choose, delivering, merging, planning
+from liza.rules import answering, choose, delivering, merging, planning
 from liza.rules.actions import (
     Action,
     Ask,
@@ -29,8 +29,10 @@ from liza.rules.actions import (
     Settle,
     StartSession,
     StopSession,
+    Tell,
     Wait,
 )
+from liza.rules.answering import Unanswered
 from liza.rules.choose import Evidence, Limit, Nothing
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
@@ -64,7 +66,7 @@ class SessionFacts:
     """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock.
 
     ``never`` says why it is not going to be ready; ``needs_person``: nor would the next one be. ``terminal``: it has
-    one. ``unanswered`` is how long its model has given nothing but what ``trouble`` says, or nothing at all.
+    one. ``model`` is why its model gives no answer, ``told`` what of that the person was told: a kind and words.
     """
 
     run: str
@@ -73,8 +75,8 @@ class SessionFacts:
     never: str | None = None
     needs_person: bool = False
     terminal: bool = False
-    unanswered: float = 0.0
-    trouble: str | None = None
+    model: Unanswered | None = None
+    told: tuple[str, str] | None = None
     idle: float = 0.0
     """How long its program has waited at its terminal, since it began to or was reminded."""
     reminders: int = 0
@@ -202,12 +204,15 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
         return Renew(session.run)
     if session.asks != session.asked:
         return Ask(session.run, session.asks)
+    tell = _to_tell(at, session)
+    if tell is not None:
+        return tell
     if at.mail is not None and not isinstance(at.mail, delivering.Later):
         return Deliver(session.run, at.mail)
     merge = None if at.job is not None or _halted(at) else _merge(at)
     if merge is not None:
         return merge
-    waits = [beat - session.since_beat]
+    waits = [beat - session.since_beat, *_model_waits(at, session)]
     if at.seconds_left is not None:
         waits.append(at.seconds_left + 0.01)
     if at.mail is not None and at.mail.seconds is not None:
@@ -219,15 +224,37 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     return Wait(f"{session.run} is at work", min(waits))
 
 
+def _to_tell(at: Situation, session: SessionFacts) -> Tell | None:
+    """What is to be told about the model, where that is not what was told already."""
+    model = session.model
+    shown = model if model is not None and answering.is_shown(model, at.state.config.answer_timeout) else None
+    now = None if shown is None else (shown.kind, shown.words)
+    return None if now == session.told else Tell(session.run, shown)
+
+
+def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
+    """Seconds until something has to be done about a model that does not answer."""
+    if session.model is None:
+        return []
+    timeout = at.state.config.answer_timeout
+    waits = [answering.ends_in(session.model, timeout)]
+    if session.model.kind == answering.SILENT:
+        waits.append(answering.shown_after(timeout) - session.model.seconds)
+    return [left + 0.01 for left in waits if left > 0]
+
+
 def _hopeless(at: Situation, session: SessionFacts) -> Action | None:
     """What ends a session from which nothing can come any more."""
     if session.never is not None:
         return StopSession(session.run, session.never, session.needs_person)
     if not session.ready and session.since_start > at.ready_timeout:
         return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
-    if session.unanswered > at.state.config.answer_timeout:
-        said = f": {session.trouble}" if session.trouble else ""
-        return StopSession(session.run, f"no answer from its model for {session.unanswered:.0f} s{said}")
+    timeout = at.state.config.answer_timeout
+    if session.model is not None and (
+        answering.ends_in(session.model, timeout) <= 0 or answering.waits_longer_than(session.model, at.now, timeout)
+    ):
+        kind = session.model.kind
+        return StopSession(session.run, answering.reason(session.model), kind == answering.LOGIN, kind)
     if session.idle > at.state.config.idle_after:
         return StopSession(session.run, IDLE) if session.reminders >= MOST_REMINDERS else Remind(session.run)
     if at.overspent is not None:
@@ -330,7 +357,6 @@ def _until_lapse(at: Situation) -> float | None:
     return max(min(ends), 0.5) if ends else None
 
 
-def backoff(in_vain: int, first: float) -> float:
-    """Seconds to rest after so many sessions in a row that crashed or were held up: doubling from ``first``, at most
-    five minutes."""
-    return float(min(first * 2.0 ** min(max(in_vain - 1, 0), 60), LONGEST_BACKOFF))
+def backoff(in_vain: int, first: float, longest: float = LONGEST_BACKOFF) -> float:
+    """Seconds to rest after so many sessions in a row that came to nothing: doubling from ``first`` to ``longest``."""
+    return float(min(first * 2.0 ** min(max(in_vain - 1, 0), 60), longest))

@@ -101,6 +101,7 @@ _TELL: dict[str, Callable[[Event, Task], str]] = {
     "crash": lambda event, task: f"crashed: {_short(event.detail)}",
     "held up": lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
     "quota": lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
+    "unanswered": lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
     "unusable": lambda event, task: f"cannot go on before a person did something: {_short(event.detail)}",
     "ended": _over,
     "block": _blocked,

@@ -21,9 +21,11 @@ QUOTA = "quota"
 """And of one that a limit of use kept from its model."""
 UNUSABLE = "unusable"
 """And of one whose program nobody can use before a person did something."""
-_NOBODYS_FAULT = (STOP, HELD_UP, QUOTA, UNUSABLE)
+UNANSWERED = "unanswered"
+"""And of one whose model gave no answer that could be used: nothing for too long, errors only, or half an answer."""
+_NOBODYS_FAULT = (STOP, HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
 _ENDS = ("claim", "crash", "ended", "handoff", "reject", *_NOBODYS_FAULT)
-TOLD_ONLY = (HELD_UP, QUOTA, UNUSABLE)
+TOLD_ONLY = (HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
 """Ends that count neither as a crash nor as a session that moved nothing."""
 
 
@@ -162,6 +164,9 @@ def ended_by_nobodys_fault(task: Task) -> bool:
 def goes_on(task: Task) -> bool:
     """Whether the session that begins now goes on with what the last one was kept from by nobody's fault."""
     ends = [one.event for one in task.history if one.event in _ENDS]
+    if ends[-2:] == [UNANSWERED, UNANSWERED]:
+        # Some servers fail on one conversation, such as one that has become too long for them.
+        return False
     return bool(ends) and ends[-1] in _NOBODYS_FAULT
 
 

@@ -190,8 +190,8 @@ def is_held_up(kind: str, word: str | None, on_purpose: bool) -> bool:
 
 
 def session_over(state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime) -> State:
-    """A session of this run ended (``crash``, ``ended``, ``held up``, ``quota`` or ``unusable``) and the task is still
-    its own: count it, or block; an end that was not the session's fault is only told.
+    """A session of this run ended (``crash``, ``ended``, ``held up``, ``quota``, ``unusable`` or ``unanswered``) and
+    the task is still its own: count it, or block; an end that was not the session's fault is only told.
 
     ``moved`` says whether a commit, or any verb, came of it.
     """

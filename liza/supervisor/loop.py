@@ -35,6 +35,8 @@ LONGEST_RETRY = 30.0
 RECORD_EVERY = 2.0  # seconds
 MOST_TRIES_TO_LEAVE = 3
 TOLD_ALREADY = ("blocked", "integration_failed")
+READ_LOG_EVERY = 2.0  # seconds
+READ_EVERY = 0.25  # seconds: a program that streams its answer writes many times a second
 LONG = 1e6  # seconds, as far as poll(2) can count
 
 
@@ -76,7 +78,10 @@ class Supervisor:
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
         self.ground = Ground(crew, agent)
-        self.watch = events.watch(crew.paths, (bell.place(crew.paths),))
+        self.followed: str | None = None
+        """The run whose output is watched."""
+        self.bell = bell.place(crew.paths).resolve()
+        self.watch = events.watch(crew.paths, (self.bell,))
 
     def run(self) -> actions.Exit:
         """Until there is a reason to leave. Raises LizaError for what no retry can mend, Missing if the repository was
@@ -172,6 +177,7 @@ class Supervisor:
         self._tell_adopted()
         self._tell_ready()
         self._hear_end()
+        self._follow_output()
         if self.memory.session is not None:
             self.steps.carrier.listen(self.memory.session.run)
             if self.memory.session.unlogged:
@@ -234,11 +240,55 @@ class Supervisor:
             self._say(f"{known.run} ready after {self.crew.clock.monotonic() - known.started:.1f} s")
 
     def _wait(self, seconds: float | None) -> None:
-        poll = float(self.crew.board.read().config.poll_interval)
-        try:
-            self._take(self.events.get(timeout=poll if seconds is None else min(seconds, poll)))
-        except queue.Empty:
+        """Wait for an event that may change the decision. Output of the living session is read here as it grows, and
+        ends the wait only where it says something new of the model."""
+        clock, poll = self.crew.clock, float(self.crew.board.read().config.poll_interval)
+        end = clock.monotonic() + (poll if seconds is None else min(seconds, poll))
+        read_at = self._next_reading()
+        while (now := clock.monotonic()) < end:
+            if now >= read_at:
+                if self._hears_news(now):
+                    return
+                read_at = self._next_reading()
+            try:
+                event = self.events.get(timeout=max(0.0, min(end, read_at) - now))
+            except queue.Empty:
+                continue
+            if not self._is_output(event):
+                self._take(event)
+                return
+            read_at = min(read_at, clock.monotonic() + READ_EVERY)
+
+    def _next_reading(self) -> float:
+        """When to read again although no event came: nothing tells of a log that lies elsewhere."""
+        known = self.memory.session
+        has_log = known is not None and known.listener is not None and known.listener.has_log
+        return self.crew.clock.monotonic() + READ_LOG_EVERY if has_log else float("inf")
+
+    def _is_output(self, event: object) -> bool:
+        """Whether an event only says that a session wrote."""
+        return isinstance(event, events.FileChanged) and event.path.parent != self.bell
+
+    def _hears_news(self, steady: float) -> bool:
+        """Whether the session's output says something of its model that has to be acted on."""
+        known = self.memory.session
+        listener = known.listener if known is not None else None
+        return listener is not None and listener.listen(steady, self.crew.clock.now().astimezone())
+
+    def _follow_output(self) -> None:
+        """Watch the output of the living session, and that of no other."""
+        known = self.memory.session
+        run = known.run if known is not None else None
+        if run == self.followed:
             return
+        if self.followed is not None:
+            self.watch.no_more(self.crew.run_dir(self.followed).path)
+        if run is not None:
+            directory = self.crew.run_dir(run)
+            self.watch.also(directory.path)
+            # What was written before that is read as well.
+            self.events.put(events.FileChanged(directory.output))
+        self.followed = run
 
     def _take_events(self) -> None:
         """Everything that came meanwhile; one look answers all of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from liza.programs.listening import Listener
 from liza.rules.decide import CRASH_WINDOW
 from liza.rules.spending import Spent
 from liza.supervisor.jobs import Job
@@ -26,8 +27,8 @@ class SessionMemory:
     signs: tuple[object, ...] = ()
     answered: float | None = None
     """When its model last showed that it answers; None before the first time."""
-    troubled: float | None = None
-    """Since when the last lines of the output say that it does not."""
+    listener: Listener | None = None
+    """What reads the output of its program as it grows."""
     spent: Spent | None = None
     spent_at: float = 0.0
     idle: float | None = None
@@ -50,6 +51,10 @@ class Memory:
     crashes: list[float] = field(default_factory=list)
     in_vain: int = 0
     """Sessions in a row that crashed or were held up."""
+    limited: int = 0
+    """Sessions in a row that a limit of use ended."""
+    unanswered: int = 0
+    """Sessions in a row whose model gave no answer that could be used."""
     rest_until: float = 0.0
     gap_at: float | None = None
     session: SessionMemory | None = None

@@ -11,24 +11,26 @@ from pathlib import Path
 from liza import faults
 from liza.programs import ends, ledger, said, session, tmux, usage
 from liza.programs.preset import Preset
-from liza.programs.rundir import Record, RunDir
-from liza.programs.trouble import Trouble, trouble
-from liza.rules import planning, reviewing, taking, working
+from liza.programs.rundir import Halt, Record, RunDir
+from liza.programs.trouble import Signs, Trouble, trouble
+from liza.rules import answering, planning, reviewing, taking, working
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.spending import Spent
-from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
+from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor.outfit import strip
 from liza.supervisor.watching import recorded
 from liza.verbs.crew import Crew
 
 SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
+LAST_OUTPUT = 64 << 10  # bytes: some programs print much after what tells why they end
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a session: ``kind`` is finished, handed off, crashed, stopped, held up, quota or unusable.
+    """What came of a session: ``kind`` is finished, handed off, crashed, stopped, held up, quota,
+    unanswered or unusable.
 
     ``why`` is a sentence, ``until`` when a limit of use is over, where that was said. ``by_hand``: a person has to
     start the program once, and to answer it or log in.
@@ -46,6 +48,7 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     record = recorded(crew, crew.board.read(), directory)
     _keep_screen(crew, directory)
     directory.note_asks(None)
+    directory.note_model(None)
     came = _held_up(directory, _what_came(crew, directory, preset))
     session.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     faults.point("settle", "stopped")
@@ -79,6 +82,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     match ends.outcome(found, directory.word(), preset.exit_codes, moved, reason, found_trouble, begun=begun):
         case ends.Halted(why) if why in ends.ON_PURPOSE:
             return Came(directory.run, "stopped" if why == STOP else "finished", why)
+        case ends.Limited() | ends.Refused() | ends.Unanswered() | ends.Halted() if halt is not None and halt.model:
+            return _model_failed(directory.run, halt, found_trouble)
         case ends.Finished():
             return Came(directory.run, "finished", _last_lines(directory))
         case ends.HandedOff():
@@ -87,6 +92,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
             return Came(directory.run, QUOTA, why, until)
         case ends.NotBegun(why):
             return Came(directory.run, HELD_UP, why)
+        case ends.Unanswered(why):
+            return Came(directory.run, UNANSWERED, why)
         case ends.NeverRan(why):
             return Came(directory.run, UNUSABLE, why)
         case ends.Refused(why):
@@ -98,9 +105,20 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
             return Came(directory.run, "crashed", why if why.endswith(last) else f"{why}. {last}")
 
 
+def _model_failed(run: str, halt: Halt, said: Trouble | None) -> Came:
+    """What came of a session that its supervisor ended because its model gave no answer."""
+    if halt.model == answering.LOGIN:
+        return Came(run, UNUSABLE, halt.reason, by_hand=True)
+    if halt.model == answering.QUOTA:
+        until = said.until if said is not None and said.kind == answering.QUOTA else None
+        return Came(run, QUOTA, halt.reason, until)
+    return Came(run, UNANSWERED, halt.reason)
+
+
 def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> Trouble | None:
     """What the program's last words say that kept its model from answering; a time of day is one of this machine's."""
-    return trouble(preset.failures, directory.last_said(), crew.clock.now().astimezone())
+    said = directory.last_said() if directory.screen.exists() else directory.tail(LAST_OUTPUT)
+    return trouble(Signs(preset.failures, preset.answers), said, crew.clock.now().astimezone())
 
 
 def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, came: Came) -> None:

@@ -8,12 +8,13 @@ from datetime import timedelta
 
 from liza.board import bell, signals
 from liza.programs import inbox, rundir, session, tmux
-from liza.rules import actions, taking, working
+from liza.rules import actions, answering, taking, working
+from liza.rules.answering import Unanswered
 from liza.rules.decide import backoff, holding
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
-from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNUSABLE
+from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor import jobs
 from liza.supervisor.carrier import Carrier
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -66,8 +67,8 @@ class Steps:
             case actions.Resume(task, run):
                 with self.crew.change(self.agent, "resume", task) as tx:
                     tx.state, _ = taking.resume(tx.state, task, run, self.crew.clock.now())
-            case actions.StopSession(run, why, unusable):
-                self._stop(run, why, unusable)
+            case actions.StopSession(run, why, unusable, model):
+                self._stop(run, why, unusable, model)
             case actions.Settle(run):
                 self._settle(run)
             case actions.Renew(run):
@@ -85,6 +86,8 @@ class Steps:
                 self._remind(run)
             case actions.Ask(run, question):
                 self._ask(run, question)
+            case actions.Tell(run, model):
+                self._tell(run, model)
             case actions.Pause(why):
                 self._pause(why)
             case _:
@@ -138,9 +141,9 @@ class Steps:
         )
         self.memory.job = jobs.start(order, self.post)
 
-    def _stop(self, run: str, why: str, unusable: bool) -> None:
+    def _stop(self, run: str, why: str, unusable: bool, model: str) -> None:
         directory = self.crew.run_dir(run)
-        directory.note_stop(self.crew.clock.now(), why, unusable)
+        directory.note_stop(self.crew.clock.now(), why, unusable, model)
         grace = 1.0 if self.memory.firm else float(min(self.crew.board.read().config.grace, 10))
         self.say(f"stopping {run}: {why}")
         session.stop(directory.path, run, self.crew.paths.root, AT_ONCE if why in ("over", "fenced") else grace)
@@ -155,13 +158,15 @@ class Steps:
             self._rest()
         elif came.kind == QUOTA:
             self._wait_for_quota(came)
+        elif came.kind == UNANSWERED:
+            self._wait_for_model(run, came)
         elif came.kind == UNUSABLE:
             self.memory.unusable, self.memory.by_hand = came.why, came.by_hand
         elif came.kind == "handed off":
             pause = self.crew.board.read().config.restart_after_handoff
             self.memory.rest_until = self.crew.clock.monotonic() + pause
         if came.kind in ("finished", "handed off"):
-            self.memory.in_vain = 0
+            self.memory.in_vain = self.memory.limited = self.memory.unanswered = 0
         if came.kind in ("crashed", *TOLD_ONLY) and holding(self.crew.board.read(), self.agent) is None:
             self.say(f"{run} {came.kind}: {came.why}")
         bell.ring(self.crew.paths, self.agent)
@@ -173,14 +178,33 @@ class Steps:
         self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.in_vain, first)
 
     def _wait_for_quota(self, came: Came) -> None:
-        """Until the limit is over, where that was said; otherwise a while, and longer each time."""
-        self._rest()
-        now, steady = self.crew.clock.now(), self.crew.clock.monotonic()
+        """Wait until the limit is over, where that was said; otherwise a while, and longer each time, up to an hour."""
+        self.memory.limited += 1
         if came.until is not None:
-            self.memory.rest_until = steady + max(0.0, (came.until - now).total_seconds()) + 1.0
-        self.memory.rest_until = max(self.memory.rest_until, steady + LEAST_QUOTA_REST)
-        until = now + timedelta(seconds=self.memory.rest_until - steady)
-        rundir.note_waits(self.crew.paths, self.agent, rundir.Waits(reason=came.why, until=until))
+            rest = max(0.0, (came.until - self.crew.clock.now()).total_seconds()) + 1.0
+        else:
+            first = self.crew.board.read().config.restart_after_crash * answering.QUOTA_FACTOR
+            rest = backoff(self.memory.limited, first, answering.LONGEST_QUOTA_REST)
+        self._wait_until(max(rest, LEAST_QUOTA_REST), came.why)
+
+    def _wait_for_model(self, run: str, came: Came) -> None:
+        """Rest longer after each session in a row whose model gave no answer, and keep the task, about which that says
+        nothing."""
+        self.memory.unanswered += 1
+        count = self.memory.unanswered
+        rest = backoff(count, self.crew.board.read().config.restart_after_crash)
+        why = came.why if count == 1 else f"{came.why} ({count} sessions in a row)"
+        self._wait_until(rest, why)
+        if count == answering.ALERT_AFTER:
+            self.crew.write_down([f"model  {run}: {why}; it is tried again. Next: liza status"])
+            self.say(f"! {why}; it is tried again, more rarely each time")
+
+    def _wait_until(self, rest: float, why: str) -> None:
+        """Rest, and keep for ``status`` until when and why."""
+        now = self.crew.clock.now()
+        self.memory.rest_until = self.crew.clock.monotonic() + rest
+        waits = rundir.Waits(reason=why, until=now + timedelta(seconds=rest))
+        rundir.note_waits(self.crew.paths, self.agent, waits)
 
     def _remind(self, run: str) -> None:
         text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
@@ -197,6 +221,28 @@ class Steps:
             return
         self.crew.write_down([f"question  {run} shows {question}. Next: liza attach {self.agent}"])
         self.say(f"! {run} shows {question}: liza attach {self.agent}")
+
+    def _tell(self, run: str, model: Unanswered | None) -> None:
+        """Keep for ``status`` why the session gets no answer, and say so when that changes."""
+        directory = self.crew.run_dir(run)
+        if model is None:
+            directory.note_model(None)
+            self.say(f"{run} gets answers again from its model")
+            return
+        now, timeout = self.crew.clock.now(), self.crew.board.read().config.answer_timeout
+        left = max(0.0, answering.ends_in(model, timeout))
+        directory.note_model(
+            rundir.ModelNote(
+                kind=model.kind,
+                since=now - timedelta(seconds=round(model.seconds)),
+                ends=now + timedelta(seconds=round(left)),
+                words=model.words,
+                retried=model.retried,
+            )
+        )
+        program = self.launcher.preset.name
+        self.say(f"! {run}: {answering.present(model, left, program)}")
+        bell.ring(self.crew.paths, self.agent)
 
     def _pause(self, why: str) -> None:
         """No more may be spent: PAUSE for everyone, and an alert for the person."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza.programs import processes, readiness, screens, session, tmux, witnesses
+from liza.programs.listening import Listener
 from liza.programs.preset import Preset
 from liza.programs.readiness import Facts, Kind, NotReady, Ready
 from liza.programs.rundir import Record, RunDir, runs_of
-from liza.programs.trouble import Trouble, trouble
+from liza.rules.answering import SILENT, Unanswered
 from liza.rules.decide import SessionFacts, Standing, holding
 from liza.rules.errors import LizaError
 from liza.rules.model import State
@@ -25,7 +26,6 @@ from liza.verbs.crew import Crew
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
 ASKS = 3.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
-LAST = 1500  # characters of output that are still the last thing said
 
 
 def unsettled(crew: Crew, state: State, agent: str) -> RunDir | None:
@@ -119,7 +119,7 @@ class Watcher:
             return SessionFacts(run=directory.run, standing=Standing.OVER)
         known.unlogged = pane is not None and seen.screen is not None and seen.screen.alive and not pane.piped
         stands = readiness.classify(seen)
-        said = self._trouble(directory, known)
+        self._listen(directory, known, found)
         return SessionFacts(
             run=directory.run,
             standing=Standing.LIVING,
@@ -127,8 +127,8 @@ class Watcher:
             never=stands.reason if isinstance(stands, NotReady) else None,
             needs_person=isinstance(stands, NotReady) and stands.kind in HOPELESS,
             terminal=pane is not None,
-            unanswered=self._unanswered(known, since_start),
-            trouble=said.words if said else None,
+            model=self._model(known, since_start),
+            told=_told(directory),
             idle=self._idle(directory, known, seen),
             reminders=known.reminders,
             asks=self._asks(known, seen),
@@ -174,7 +174,7 @@ class Watcher:
             return
         signs = self._signs(directory)
         if signs != known.signs and (known.signs or any(_has_spoken(directory))):
-            known.answered, known.troubled = self.steady, None
+            known.answered = self.steady
         known.signs = signs
         traces = (*signs, directory.moved(), _ticks(found) if isinstance(found, session.Living) else 0)
         known.looked = self.steady
@@ -189,20 +189,37 @@ class Watcher:
             _has_spoken(directory),
         )
 
-    def _trouble(self, directory: RunDir, known: SessionMemory) -> Trouble | None:
-        """What the very last lines say that the model did not answer for."""
-        said = trouble(self.preset.failures, directory.tail(LAST), self.now.astimezone())
-        if said is None:
-            known.troubled = None
-        elif known.troubled is None:
-            known.troubled = self.steady
-        return said
+    def _listen(self, directory: RunDir, known: SessionMemory, found: session.Living | session.Starting) -> None:
+        """Read what its program said of its model since the last look."""
+        if known.listener is None:
+            shim = found.shim if isinstance(found, session.Living) else None
 
-    def _unanswered(self, known: SessionMemory, since_start: float) -> float:
-        if known.troubled is not None:
-            return self.steady - known.troubled
+            def is_own(pid: int) -> bool:
+                return shim is not None and pid in processes.below(shim)
+
+            known.listener = Listener(self.preset, directory.output, os.environ, is_own)
+        known.listener.listen(self.steady, self.now.astimezone())
+        if known.listener.answered:
+            known.answered, known.listener.answered = self.steady, False
+
+    def _model(self, known: SessionMemory, since_start: float) -> Unanswered | None:
+        """Why its model gives no answer; None while it does."""
+        said, since = (known.listener.trouble, known.listener.since) if known.listener else (None, None)
+        if said is not None and since is not None:
+            return Unanswered(said.kind, self.steady - since, said.words, said.until, said.retried, said.times)
+        if known.answered is not None:
+            return None
         # What it said before this supervisor looked for the first time is not known.
-        return min(since_start, self.steady - known.seen) if known.answered is None else 0.0
+        return Unanswered(SILENT, min(since_start, self.steady - known.seen))
+
+
+def _told(directory: RunDir) -> tuple[str, str] | None:
+    """What a person was told of its model; nothing where that cannot be read, so that it is told again."""
+    try:
+        note = directory.model()
+    except LizaError:
+        return None
+    return None if note is None else (note.kind, note.words)
 
 
 def _waits(directory: RunDir, seen: Facts) -> bool:

@@ -14,10 +14,10 @@ from msgspec.structs import asdict as fields_of
 from liza.board import journal, signals
 from liza.programs import rundir, session, tmux, trouble
 from liza.programs.wording import line
-from liza.rules import alarms, choose, planning, proving
+from liza.rules import alarms, answering, choose, planning, proving, taking
 from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
-from liza.rules.decide import holding
+from liza.rules.decide import Holding, holding
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Agent, Config, Left, State
 from liza.rules.paths import role_of, run_id
@@ -154,7 +154,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     if left is not None or not crew.supervised(name):
         shown, why = _why_offline(crew, state, name, left)
     elif holds:
-        shown, why = agent.status, _asks(crew, name, agent) or _stands_still(crew, name, agent)
+        shown = agent.status
+        why = _asks(crew, name, agent) or _stands_still(crew, name, agent) or _unanswered(crew, state, name)
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
@@ -189,6 +190,33 @@ def _stands_still(crew: Crew, name: str, agent: Agent) -> str | None:
     except LizaError:
         return None
     return None if server is None else f"the tmux server of its terminal stands still: kill -CONT {server}"
+
+
+def _unanswered(crew: Crew, state: State, name: str) -> str | None:
+    """Why an agent at work gets no answer from its model; or, until its first sign of one, why the session before got
+    none. Nothing where that cannot be read."""
+    agent, held = state.agents[name], holding(state, name)
+    if held is None:
+        return None
+    directory = crew.run_dir(held.run)
+    try:
+        note, begun = directory.model(), directory.ready() is not None
+    except LizaError:
+        return None
+    if note is not None:
+        now, program = crew.clock.now(), (agent.program or "its program").partition(":")[0]
+        since, left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
+        model = answering.Unanswered(note.kind, since, line(note.words, 200), retried=note.retried)
+        return redacted(answering.present(model, left, program))
+    before = None if begun else _before(state, held)
+    return None if before is None else f"tried again after: {redacted(line(before, 200))}"
+
+
+def _before(state: State, held: Holding) -> str | None:
+    """Why the session before this one ended, where its model gave it no answer."""
+    task = state.task(held.task) if held.task and held.kind == "work" else None
+    ends = [one for one in task.history if one.run != held.run] if task is not None else []
+    return ends[-1].detail if ends and ends[-1].event in (taking.UNANSWERED, taking.QUOTA) else None
 
 
 def _waits(crew: Crew, name: str, agent: Agent) -> rundir.Waits | None:

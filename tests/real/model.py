@@ -13,10 +13,10 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Literal
 
 INPUT, CACHED, OUTPUT = 1000, 100, 50
 """Tokens that each answer says it took: cached ones are part of the input."""
@@ -44,14 +44,20 @@ class Say:
 Turn = Shell | Say
 
 
+Breaks = Literal["silent", "closed", "cut", "malformed"]
+"""How an answer with status 200 goes wrong: the connection stays open and says nothing more; it is closed inside of a
+chunk, or in good order before the last event; or the events are no JSON."""
+
+
 @dataclass(frozen=True)
 class Fault:
-    """The next ``times`` requests (None: all) are answered with ``status``."""
+    """The next ``times`` requests (None: all) are answered with ``status``, or with an answer that ``breaks``."""
 
     status: int
     times: int | None = None
     retry_after: int | None = None
     message: str = "the scripted model does not want to"
+    breaks: Breaks | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ class Model:
     asked: list[Asked] = field(default_factory=list)
     refused: int = 0
     others: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -110,7 +117,7 @@ class Model:
             self.refused += 1
             if first.times is not None:
                 rest = first.times - 1
-                self.faults[:1] = [Fault(first.status, rest, first.retry_after, first.message)] if rest else []
+                self.faults[:1] = [replace(first, times=rest)] if rest else []
             return first
 
 
@@ -126,6 +133,7 @@ def serving(script: Script, *faults: Fault, port: int = 0) -> Iterator[Model]:
     try:
         yield model
     finally:
+        model.over.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -168,12 +176,38 @@ class _Handler(BaseHTTPRequestHandler):
         asked = form.read(path, headers, body)
         self.model.asked.append(asked)
         fault = self.model.fault()
-        if fault is not None:
+        if fault is not None and fault.breaks is None:
             self._refuse(fault)
             return
         stream = bool(body.get("stream")) or "stream" in path
         kind, text = form.write(self.model.script(asked), asked, stream)
+        if fault is not None and fault.breaks is not None:
+            self._break(fault.breaks, kind, text)
+            return
         self._send(200, text.encode(), kind)
+
+    def _break(self, how: Breaks, kind: str, text: str) -> None:
+        """Begin a good answer, and do not end it."""
+        self.close_connection = True
+        events = text.split("\n\n")
+        begun = (
+            "\n\n".join(events[: max(1, len(events) // 2 - 1)]) + "\n\n" if len(events) > 3 else text[: len(text) // 2]
+        )
+        if how == "malformed":
+            begun = text.replace('{"', '{"broken" ')
+        with suppress(OSError):
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Connection", "close")
+            if how == "closed":
+                self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            data = begun.encode()
+            # A chunk that promises more than comes.
+            self.wfile.write(f"{len(data) + 100:x}\r\n".encode() + data if how == "closed" else data)
+            self.wfile.flush()
+            if how == "silent":
+                self.model.over.wait()
 
     def _refuse(self, fault: Fault) -> None:
         kinds = {401: "authentication_error", 429: "rate_limit_error"}

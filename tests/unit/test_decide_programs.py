@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import actions, decide, taking, working
+from liza.rules.answering import Unanswered
 from liza.rules.decide import SessionFacts, Situation, Standing
 from liza.rules.delivering import File, Later, Message, Type
 from liza.rules.model import State
@@ -81,8 +82,27 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
             ("the program shows its trust dialog", True),
         ),
         ({"never": "silent", "ready": False}, ("silent", False)),
-        ({"unanswered": 301.0, "trouble": "500"}, ("no answer from its model for 301 s: 500", False)),
-        ({"unanswered": 301.0}, ("no answer from its model for 301 s", False)),
+        ({"model": Unanswered("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
+        (
+            {"model": Unanswered("server", 301.0, "500", retried=True)},
+            ("its model answers with errors: 500", False, "server"),
+        ),
+        (
+            {"model": Unanswered("broken", 3.0, "cut", retried=True, times=10)},
+            ("its model's answers break off: cut", False, "broken"),
+        ),
+        (
+            {"model": Unanswered("login", 6.0, "401", retried=True)},
+            ("the model refuses the program's login: 401", True, "login"),
+        ),
+        (
+            {"model": Unanswered("login", 1.0, "401", retried=True, times=3)},
+            ("the model refuses the program's login: 401", True, "login"),
+        ),
+        (
+            {"model": Unanswered("quota", 1.0, "429", until=NOW + timedelta(hours=1), retried=True)},
+            ("a limit of use is reached: 429", False, "quota"),
+        ),
     ],
 )
 def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
@@ -90,7 +110,28 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
 ) -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run, **facts)) == actions.StopSession(run, *wanted)
-    assert isinstance(at(state, session=living(run, unanswered=299.0)), actions.Wait)
+
+
+@pytest.mark.parametrize(
+    ("model", "told", "seconds"),
+    [
+        (Unanswered("silent", 10.0), None, 50.01),
+        (Unanswered("silent", 299.0), ("silent", ""), 1.01),
+        (Unanswered("login", 1.0, "401", retried=True), ("login", "401"), 4.01),
+        (Unanswered("quota", 10.0, "429", until=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
+        (None, None, None),
+    ],
+)
+def test_why_a_model_gives_no_answer_is_told_once_and_what_comes_next_is_waited_for(
+    model: Unanswered | None, told: tuple[str, str] | None, seconds: float | None
+) -> None:
+    state, run = claimed(board(task()))
+    if told is not None:
+        assert at(state, session=living(run, model=model)) == actions.Tell(run, model)
+    waits = at(state, session=living(run, model=model, told=told))
+    assert isinstance(waits, actions.Wait)
+    assert waits.seconds == pytest.approx(seconds or state.config.heartbeat_interval)
+    assert at(state, session=living(run, told=("server", "500"))) == actions.Tell(run, None)
 
 
 def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:

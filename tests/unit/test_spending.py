@@ -10,7 +10,7 @@ import pytest
 from liza.programs import ends, said, usage
 from liza.programs.preset import Failure, Usage
 from liza.programs.session import Ended, Vanished
-from liza.programs.trouble import Trouble, trouble
+from liza.programs.trouble import Signs, Trouble, trouble
 from liza.rules.decide import IDLE
 from liza.rules.model import Budget, Identity
 from liza.rules.spending import Spent, Used, over, seconds_left, total
@@ -167,7 +167,7 @@ QUOTA = Failure(
 )
 AGAIN = Failure(kind="server", match=r'^\{"type":"error","message":"Reconnecting', retried=True)
 LOGIN = Failure(kind="login", match=r'^\{"type":"failed".*401')
-ROW = (QUOTA, AGAIN, LOGIN)
+ROW = Signs((QUOTA, AGAIN, LOGIN))
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,7 @@ def ended(code: int) -> Ended:
 
 
 GONE = Identity(host="h", boot="b", pid=1, start="1")
+BROKEN = Trouble("broken", "cut")
 SERVER, REFUSED, LIMIT = Trouble("server", "500"), Trouble("login", "401"), Trouble("quota", "429", NOW)
 
 
@@ -219,7 +220,9 @@ SERVER, REFUSED, LIMIT = Trouble("server", "500"), Trouble("login", "401"), Trou
     [
         (0, None, False, None, REFUSED, ends.Refused("the model refuses the program's login: 401")),
         (1, None, False, None, LIMIT, ends.Limited("a limit of use is reached: 429", NOW)),
-        (0, None, False, None, SERVER, ends.Crashed("the model answered with errors only: 500")),
+        (0, None, False, None, SERVER, ends.Unanswered("its model answers with errors: 500")),
+        (1, None, True, None, BROKEN, ends.Unanswered("its model's answers break off: cut")),
+        (0, None, True, None, BROKEN, ends.Finished(idle=False)),
         (0, None, True, None, LIMIT, ends.Finished(idle=False)),
         (0, "0", False, None, REFUSED, ends.Finished(idle=False)),
         (143, None, False, "stop", LIMIT, ends.Halted("stop")),

@@ -127,6 +127,6 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
     assert (row.name, row.command, row.confines) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
     assert presets.choose(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    found = trouble.trouble(row.failures, '{"error":"limit reached, try again in 7 min"}', now)
+    found = trouble.trouble(trouble.Signs(row.failures), '{"error":"limit reached, try again in 7 min"}', now)
     assert found is not None
     assert (found.kind, found.until) == ("quota", now + timedelta(minutes=7))

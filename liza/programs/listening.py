@@ -1,0 +1,117 @@
+"""Follow what a living program says of its model: its output, and its own log, as they grow."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from liza.programs import aside, usage
+from liza.programs.preset import Preset
+from liza.programs.trouble import Signs, Trouble, after
+from liza.rules.answering import MOST_REFUSALS, MOST_RETRIES
+from liza.rules.errors import NoFile
+
+FIRST = 64 << 10
+"""Bytes before the end at which reading begins: a supervisor that adopts a session has not read the rest."""
+MOST = 1 << 20
+"""Bytes that are read at a time; of more only the end."""
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
+
+
+class Listener:
+    """What one session's program says of its model. Seconds are those of the steady clock.
+
+    ``environ`` is the session's own, for the place of a log; ``is_own`` tells whether a process belongs to the session.
+    """
+
+    def __init__(
+        self, row: Preset, output: Path, environ: Mapping[str, str], is_own: Callable[[int], bool] | None = None
+    ) -> None:
+        self.row = row
+        self.trouble: Trouble | None = None
+        self.since: float | None = None
+        """When the trouble that lasts was first seen."""
+        self.answered = False
+        """Whether a line was seen that shows an answer, since this was asked last."""
+        self.has_log = bool(row.log)
+        self._signs = Signs(row.failures, row.answers)
+        self._environ = environ
+        self._is_own = is_own
+        self._output = _Tail(output)
+        self._log: _Tail | None = None
+        self._session: str | None = None
+
+    def listen(self, steady: float, now: datetime) -> bool:
+        """Read what is new. Return whether something has to be done about it, or be told, that had not before."""
+        before = self._standing()
+        for line in self._output.lines():
+            self._hear(line, now)
+            if self.has_log and self._session is None:
+                self._session = _session_id(self.row, line)
+        if self._log is None and self.has_log and (self._session or "{session}" not in self.row.log):
+            self._log = _Tail(log_file(self.row.log, self._environ, self._session or ""))
+        for line in self._log.lines() if self._log is not None else ():
+            self._hear(line, now)
+        if self.trouble is None:
+            self.since = None
+        elif self.since is None:
+            self.since = steady
+        return self._standing() != before
+
+    def _hear(self, line: str, now: datetime) -> None:
+        self.trouble = after(self._signs, self.trouble, line, now, self._is_own)
+        if self.row.answers and re.match(self.row.answers, line):
+            self.answered = True
+
+    def _standing(self) -> tuple[object, ...]:
+        one = self.trouble
+        if one is None:
+            return (self.answered,)
+        return (one.kind, one.words, one.times >= MOST_RETRIES, one.kind == "login" and one.times >= MOST_REFUSALS)
+
+
+class _Tail:
+    """The lines of a file that grows. What stands in its place and is no file says nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset: int | None = None
+        self._rest = b""
+
+    def lines(self) -> list[str]:
+        """Return the lines that were completed since the last call."""
+        try:
+            with aside.opened(self.path) as file:
+                size = file.seek(0, 2)
+                if self._offset is None:
+                    self._offset = max(0, size - FIRST)
+                if size < self._offset:
+                    self._offset, self._rest = 0, b""
+                if size - self._offset > MOST:
+                    self._offset, self._rest = size - MOST, b""
+                file.seek(self._offset)
+                new = file.read(MOST)
+        except (OSError, NoFile):
+            return []
+        self._offset += len(new)
+        *whole, rest = (self._rest + new).split(b"\n")
+        self._rest = rest[-MOST:]
+        return [line.decode(errors="replace").rstrip("\r") for line in whole]
+
+
+def log_file(place: str, environ: Mapping[str, str], session: str) -> Path:
+    """Return the path of a program's own log: ``${NAME:-default}`` is a variable, ``~`` the home."""
+    filled = _VARIABLE.sub(lambda found: environ.get(found["name"]) or found["default"], place)
+    return Path(filled.replace("{session}", session.replace("/", "_"))).expanduser()
+
+
+def _session_id(row: Preset, line: str) -> str | None:
+    if not line.startswith("{"):
+        return None
+    try:
+        return usage.session_in(row.usage, json.loads(line))
+    except (ValueError, RecursionError):
+        return None

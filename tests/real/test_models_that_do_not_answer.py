@@ -1,0 +1,97 @@
+"""Each fault of a model with each real program: what `status` says, how soon, and how many requests that took.
+
+The figures are printed as a table, and written where REAL_TABLE names a file. No figure is asserted, but that the
+reason stands in `status` at all: seconds are those of a machine that does other things as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import Begin, Scene
+from tests.real.model import Fault
+from tests.real.test_headless import WORK, edits
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = ["codex", "pi", "gemini", "opencode", "claude", "qwen", "copilot", "vibe", "aider"]
+TIMEOUT = 20
+"""Seconds without an answer after which a session is ended: 300 where nobody says otherwise."""
+LOGIN = r"the model refuses the program's login: \S"
+QUOTA = r"a limit of use is reached: \S|no answer from its model for \d+"
+BROKEN = r"its model answers with errors: \S|its model's answers break off: \S"
+SILENT = r"no answer from its model for \d+"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault, and what the reason of an agent has to match."""
+
+    fault: Fault
+    reason: str
+
+
+CASES = {
+    "401": Case(Fault(401, message="Incorrect API key provided"), LOGIN),
+    "429, Retry-After 5": Case(Fault(429, retry_after=5, message="Rate limit reached for requests"), QUOTA),
+    "429, Retry-After 3600": Case(Fault(429, retry_after=3600, message="You have hit your usage limit"), QUOTA),
+    "500": Case(Fault(500, message="the server is on fire"), BROKEN),
+    "silent": Case(Fault(200, breaks="silent"), SILENT),
+    "closed": Case(Fault(200, breaks="closed"), BROKEN),
+    "cut": Case(Fault(200, breaks="cut"), BROKEN),
+    "malformed": Case(Fault(200, breaks="malformed"), BROKEN),
+}
+
+
+def why(scene: Scene) -> str:
+    """The reason of the agent in `status`, and its status."""
+    (found,) = [one for one in scene.crew.json("status")["agents"] if one["id"] == "coder-1"]
+    return f"{found['status']}: {found['why'] or ''}"
+
+
+def note(program: str, name: str, seconds: float, requests: int, reason: str) -> None:
+    """A row of the table."""
+    row = f"| {program} | {name} | {seconds:.0f} | {requests} | {' '.join(reason.split())} |"
+    print(row)
+    if os.environ.get("REAL_TABLE"):
+        with Path(os.environ["REAL_TABLE"]).open("a") as table:
+            table.write(row + "\n")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("name", CASES)
+def test_the_reason_for_which_a_model_gives_no_answer_stands_in_status_and_the_task_is_not_blamed(
+    begin: Begin, program: str, name: str
+) -> None:
+    case = CASES[name]
+    script = edits if program == "aider" else WORK
+    scene = begin([program], script, case.fault, answer_timeout=TIMEOUT, restart_after_crash=1.0)
+    scene.crew.add("one")
+    supervisor = scene.start(program)
+    scene.wait(lambda: scene.model.asked, "the first request", supervisor)
+    first = time.monotonic()
+    scene.wait(lambda: re.search(case.reason, why(scene)), f"a reason like {case.reason!r} in status")
+    seconds, requests, reason = time.monotonic() - first, len(scene.model.asked), why(scene)
+    scene.wait(
+        lambda: {"quota", "unusable", "unanswered"} & set(scene.crew.heard("one")), "the end in the history", supervisor
+    )
+    note(program, name, seconds, requests, reason)
+    if case.reason is LOGIN:
+        assert supervisor.process.wait(timeout=60) == 5
+        assert re.search(LOGIN, why(scene)), why(scene)
+    else:
+        scene.wait(lambda: "WAITING" in why(scene) or "tried again after" in why(scene), "the rest", supervisor)
+        assert re.search(case.reason, why(scene)), why(scene)
+        assert supervisor.stop() == 0
+    task = scene.crew.task("one")
+    assert (task.status.value, task.iteration, task.failed_by, task.blocked_reason) == ("CLAIMED", 1, (), None)
+    assert "crash" not in scene.crew.heard("one")
+    detail = next(event.detail or "" for event in task.history if event.event in ("quota", "unusable", "unanswered"))
+    assert re.search(case.reason, detail), detail
+    assert not re.search(r'\{"|\bat .+:\d+:\d+\)', reason + detail), reason + detail
