@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -140,9 +143,16 @@ def up(
         bool, typer.Option("--tmux", help="Give each session a terminal, to look at with `liza attach`.")
     ] = False,
     detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave them running, and come back.")] = False,
+    exit_when_done: Annotated[
+        bool, typer.Option("--exit-when-done", help="Stop all once the goal is reached, instead of waiting for tasks.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all."""
+    """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all.
+
+    Ctrl+C again stops at once, a third one kills everything. Each line has the time of day. A reader that goes away
+    (`| head`) ends the output, not the crew.
+    """
     from liza.supervisor import up as crews
 
     of_all, named = crews.asked_programs(program or [])
@@ -154,16 +164,29 @@ def up(
         programs=named,
         detached=detached,
         terminal=terminal,
+        exit_when_done=exit_when_done,
     )
     return crews.up(find_crew(), options, _step_as_json if as_json else _step)
 
 
-def _step_as_json(agent: str, text: str) -> None:
-    tell.line({"agent": agent or None, "event": text})
+def _step_as_json(agent: str, text: str, when: datetime) -> None:
+    _to_a_reader(lambda: tell.line({"time": when, "agent": agent or None, "event": text}))
 
 
-def _step(agent: str, text: str) -> None:
-    tell.live(f"  {agent:<16}{text}" if agent else text)
+def _step(agent: str, text: str, when: datetime) -> None:
+    _to_a_reader(
+        lambda: tell.live(f"{tell.clock(when)}  {agent:<16}{text}" if agent else f"{tell.clock(when)}  {text}")
+    )
+
+
+def _to_a_reader(write: Callable[[], None]) -> None:
+    """Write a line; where the reader is gone, a pipe or a terminal, say so once. Raises OSError for a full disk."""
+    try:
+        write()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        tell.deaf()
 
 
 @say(app, "down", "liza down")

@@ -31,10 +31,12 @@ def supervise(
 
 
 def run(agent: str, program: str | None, until_eof: bool = False, terminal: bool = False) -> int:
-    """Supervise; each thing that is said goes to stderr behind the agent's name."""
+    """Supervise; each thing that is said goes to stderr behind the agent's name, with the time unless `up` adds it."""
+    from liza.rules.narrate import LIZA
     from liza.supervisor.main import supervise as verb
 
     def told(text: str) -> None:
-        tell.notice(f"{agent}  {text}")
+        named = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
+        tell.notice(named if until_eof else f"{tell.clock()}  {named}")
 
     return verb(find_crew(), agent, program, told, until_eof=until_eof, terminal=terminal)

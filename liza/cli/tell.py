@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from typing import IO, Any
 
 from liza.cli.columns import coloured, escaped, harmless
@@ -50,6 +51,23 @@ def colours(stream: IO[str] | None = None) -> bool:
     """Whether colours are wanted: a terminal, and neither NO_COLOR nor TERM=dumb."""
     asked = stream or sys.stdout
     return asked.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def clock(when: datetime | None = None) -> str:
+    """The time of day by the clock of this machine, HH:MM:SS; default: now."""
+    return f"{(when or datetime.now(UTC)).astimezone():%H:%M:%S}"
+
+
+def deaf() -> None:
+    """Say once on stderr that nobody reads stdout any more, and let all further output go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    try:
+        sys.stderr.write("nobody reads this output any more; the crew goes on: liza status, or liza down to stop it\n")
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(nowhere, sys.stderr.fileno())
+    os.close(nowhere)
 
 
 def line(value: Any) -> None:

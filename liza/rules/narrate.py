@@ -7,21 +7,36 @@ from dataclasses import dataclass
 
 from liza.rules.model import Event, State, Status, Task
 
+LIZA = "liza"
+"""How what supervisors do for the whole crew is signed, whichever of them was free to do it."""
+_OF_THE_CREW = frozenset({"merge", "merge failed"})
+
 
 @dataclass(frozen=True)
 class News:
-    """One thing that happened. ``who`` is the agent, or the person, that did it."""
+    """One thing that happened. ``who`` is the agent, or the person, that did it; ``liza`` says that a supervisor did it
+    for the crew, and that it has nothing to do with its agent's role."""
 
     who: str
     text: str
+    liza: bool = False
 
 
 def news(before: State, after: State) -> tuple[News, ...]:
     """Everything that the histories of ``after`` have and those of ``before`` have not, in the order of time."""
     known = {task.id: len(task.history) for task in before.tasks}
     lines = [(event, task) for task in after.tasks for event in task.history[known.get(task.id, 0) :]]
-    found = [News(event.agent or "", text) for event, task in sorted(lines, key=_when) if (text := _told(event, task))]
+    found = [
+        News(event.agent or "", text, is_lizas(event))
+        for event, task in sorted(lines, key=_when)
+        if (text := _told(event, task))
+    ]
     return (*_added(before, after), *found, *_ended(before, after))
+
+
+def is_lizas(event: Event) -> bool:
+    """Whether a supervisor did this for the crew: a merge that no person asked for."""
+    return event.event in _OF_THE_CREW and not (event.agent or "").startswith("human:")
 
 
 def _when(line: tuple[Event, Task]) -> tuple[object, str]:

@@ -133,6 +133,14 @@ def _close_goal(state: State, trigger: str | None) -> State:
     )
 
 
+def is_over(state: State, has_planner: bool) -> bool:
+    """Whether a crew has nothing more to do: the goal is not in progress, or there is no planner and all tasks are
+    final."""
+    if state.goal.status != "IN_PROGRESS":
+        return True
+    return not has_planner and bool(state.tasks) and all(task.status in FINAL for task in state.tasks)
+
+
 def planned(state: State, run: str) -> None:
     """The fence for a planner's verbs. Raises NotYours."""
     if state.planning.run != run:

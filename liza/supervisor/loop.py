@@ -18,7 +18,7 @@ from liza.rules.alarms import BY_HAND, after_leaving
 from liza.rules.decide import decide
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
-from liza.rules.narrate import news
+from liza.rules.narrate import LIZA, news
 from liza.rules.secrets import redacted
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
@@ -164,7 +164,7 @@ class Supervisor:
         before, self.seen = self.seen, state
         for one in news(before, state):
             if one.who == self.agent:
-                self.say(one.text)
+                self.say(f"{LIZA}  {one.text}" if one.liza else one.text)
 
     def _breathe(self, action: actions.Action) -> None:
         """The same action twice on the same revision has changed nothing: a mistake of ours must not burn a core."""

@@ -4,101 +4,33 @@ from __future__ import annotations
 
 import os
 import queue
-import re
-import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from liza.board import bell, events
 from liza.programs import presets, tmux
 from liza.programs.preset import UNCONFINED, Preset
-from liza.rules import starting
-from liza.rules.decide import UNUSABLE
 from liza.rules.errors import Refused, Usage
-from liza.rules.paths import ROLES, agent_id, role_of
+from liza.rules.narrate import LIZA
+from liza.rules.paths import role_of
+from liza.rules.planning import is_over
+from liza.supervisor import foreground
+from liza.supervisor.feed import Feed, Say
+from liza.supervisor.foreground import Tell
+from liza.supervisor.options import UpOptions, asked_programs, log_of, start
 from liza.verbs import tampering
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
-from liza.verbs.down import end_sessions
-from liza.verbs.liza_path import liza_path
 
-Say = Callable[[str, str], None]
-STOP, LEFT, USELESS = "stop", "left", "useless"
-_NAME = re.compile(r"[\w-]*")
-_DOES = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
+__all__ = ["UpOptions", "asked_programs", "up"]
 LONGEST_START = 60.0  # seconds
-
-
-@dataclass(frozen=True)
-class UpOptions:
-    """How large a crew, and which program it runs: ``program`` for all, ``programs`` for an agent or a role before that
-    (None: as the tables say). ``terminal``: each session has one that a person can attach to."""
-
-    planners: int = 1
-    coders: int = 1
-    reviewers: int = 1
-    program: str | None = None
-    programs: Mapping[str, str] = field(default_factory=dict)
-    detached: bool = False
-    terminal: bool = False
-
-    def agents(self) -> tuple[str, ...]:
-        """The ids of the crew's agents, planners first."""
-        counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
-        return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
-
-    def again(self) -> str:
-        """The command that starts the same crew with the same programs."""
-        counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
-        of_all = {"": self.program} if self.program else {}
-        return starting.command(counts, {**of_all, **self.programs}, terminal=self.terminal)
-
-    def program_of(self, agent: str) -> str | None:
-        """The program that was asked for it."""
-        return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
-
-
-def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
-
-    Raises Usage where one is said twice, or of nobody.
-    """
-    of_all: list[str] = []
-    named: dict[str, str] = {}
-    for word in words:
-        who, _, spec = word.partition("=")
-        name = _whose(who) if spec else None
-        if name is None:
-            of_all.append(word)
-        elif name in named:
-            raise Usage(f"{name} is given two programs", "liza up --help")
-        else:
-            named[name] = spec
-    if len(of_all) > 1:
-        raise Usage(f"{' and '.join(of_all)}: one program is for all", f"liza up --program coder={of_all[1]}")
-    return (of_all[0] if of_all else None), named
-
-
-def _whose(who: str) -> str | None:
-    """The role or the agent id in ``who``; None where a command is meant, as in ``script:A=1 ./agent.sh``.
-
-    Raises Usage for a word that is neither.
-    """
-    role = "code-reviewer" if who in ("reviewer", "code_reviewer") else who
-    if role in ROLES:
-        return role
-    try:
-        return agent_id(who)
-    except Usage as error:
-        if _NAME.fullmatch(who):
-            raise Usage(f"{who!r} is no role or agent: planner, coder, reviewer, coder-2", "liza agents") from error
-        return None
+LAST_LINES = 2.0  # seconds that a reader has to take them
 
 
 def up(crew: Crew, options: UpOptions, say: Say) -> int:
@@ -113,13 +45,27 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:
         raise Refused(f"{', '.join(options.agents())} run already", "liza status")
-    _say_who_is_free(crew.board.read().config.permissions, (programs[agent] for agent in wanted), say)
-    if options.detached:
-        return _leave_running(crew, wanted, options, say)
-    return _stay(crew, wanted, options, programs, say)
+    if options.exit_when_done and options.detached:
+        raise Usage("--exit-when-done is for a crew in this terminal, and -d leaves none", "liza up --exit-when-done")
+    if options.exit_when_done and is_over(crew.board.read(), options.planners > 0):
+        return _over_already(crew, say)
+    free = (programs[agent] for agent in wanted)
+    feed = Feed(say, crew.clock.now)
+    try:
+        _say_who_is_free(crew.board.read().config.permissions, free, feed)
+        if options.detached:
+            return _leave_running(crew, wanted, options, feed)
+        return foreground.stay(crew, wanted, options, programs, feed)
+    finally:
+        feed.close(LAST_LINES)
 
 
-def _say_who_is_free(permissions: str, programs: Iterable[Preset], say: Say) -> None:
+def _over_already(crew: Crew, say: Say) -> int:
+    say(LIZA, foreground.done(crew, crew.board.read()), crew.clock.now())
+    return 0
+
+
+def _say_who_is_free(permissions: str, programs: Iterable[Preset], say: Tell) -> None:
     """A person who asked for confined agents is told of programs that cannot be."""
     if permissions == "confined":
         for name in dict.fromkeys(one.name for one in programs if not one.confines):
@@ -146,39 +92,7 @@ def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     return programs
 
 
-def _start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
-    words = [
-        str(liza_path().with_name("liza-agent")),
-        agent,
-        *(["--program", program] if (program := options.program_of(agent)) else []),
-        *(["--tmux"] if options.terminal else []),
-    ]
-    crew.paths.logs.mkdir(parents=True, exist_ok=True)
-    if options.detached:
-        with _log(crew, agent).open("ab") as log:
-            return subprocess.Popen(
-                words,
-                cwd=crew.paths.root,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                text=True,
-            )
-    # In a group of its own: Ctrl+C reaches this process alone, which then asks each supervisor once.
-    return subprocess.Popen(
-        [*words, "--until-eof"],
-        cwd=crew.paths.root,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        process_group=0,
-        text=True,
-        errors="replace",
-    )
-
-
-def _leave_running(crew: Crew, agents: Sequence[str], options: UpOptions, say: Say) -> int:
+def _leave_running(crew: Crew, agents: Sequence[str], options: UpOptions, say: Tell) -> int:
     """Start them, and come back once each is at work or has ended; 1 where one has."""
     heard: queue.Queue[Any] = queue.Queue()
     fates: list[bool] = []
@@ -213,9 +127,9 @@ class _Beginning:
 
     @classmethod
     def of(cls, crew: Crew, agent: str, options: UpOptions) -> _Beginning:
-        log = _log(crew, agent)
+        log = log_of(crew, agent)
         rung, length = bell.last_rung(crew.paths, agent), log.stat().st_size if log.exists() else 0
-        return cls(crew, agent, _start(crew, agent, options), rung, log, length)
+        return cls(crew, agent, start(crew, agent, options), rung, log, length)
 
     def fate(self, late: bool) -> tuple[bool, str] | None:
         """Whether it is at work, and that in words; None while that is open, which it no longer is when it is late."""
@@ -238,74 +152,3 @@ class _Beginning:
             return f"it said nothing, exit {self.child.returncode}"
         step = f" ({lines.pop().strip()})" if len(lines) > 1 and lines[-1].startswith("  next: ") else ""
         return lines[-1].removeprefix("liza-agent: ") + step
-
-
-def _log(crew: Crew, agent: str) -> Path:
-    return crew.paths.logs / f"{agent}.log"
-
-
-def _stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, Preset], say: Say) -> int:
-    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
-    # Before the first child is there: one that started without them would be left behind.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: heard.put(STOP))
-    children = {agent: _start(crew, agent, options) for agent in agents}
-    for agent, child in children.items():
-        threading.Thread(target=_relay, args=(agent, child, say, heard), daemon=True).start()
-
-    def is_there(role: str) -> bool:
-        return any(crew.supervised(agent) for agent in options.agents() if role_of(agent) == role)
-
-    asked = _until_all_left(children, programs, heard, say, is_there)
-    if asked:
-        # Of supervisors that were killed, or were stopped before they could adopt.
-        end_sessions(crew)
-    say("", f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.again()}")
-    codes = [child.returncode for child in children.values()]
-    if UNUSABLE in codes:
-        return UNUSABLE
-    # One that was asked before it could hear ended by the signal, and had begun nothing.
-    fine = (0, -signal.SIGTERM) if asked else (0,)
-    return int(any(code not in fine for code in codes))
-
-
-def _until_all_left(
-    children: Mapping[str, subprocess.Popen[str]],
-    programs: Mapping[str, Preset],
-    heard: queue.SimpleQueue[str],
-    say: Say,
-    is_there: Callable[[str], bool],
-) -> bool:
-    """Ask all to stop, as often as it is asked for; whether it was. Where a program turns out to be of no use, those
-    that run it are asked by themselves, and the others go on. ``is_there`` tells whether a role has anybody."""
-    asked, there, leaving = 0, set(children), set[str]()
-    while there:
-        event, _, agent = heard.get().partition(" ")
-        if event == LEFT:
-            there.remove(agent)
-            if there - leaving and not asked and not is_there(role_of(agent)):
-                say("", f"nobody {_DOES[role_of(agent)]} now: liza status says why; the others go on")
-            continue
-        if event == USELESS:
-            # Others with the same program would only find out the same, one after the other.
-            alike = [name for name in there if name != agent and programs[name].command == programs[agent].command]
-            for name in alike if not asked else ():
-                leaving.add(name)
-                children[name].send_signal(signal.SIGTERM)
-            continue
-        asked += 1
-        if asked == 1:
-            say("", f"stopping {len(there)} {'agent' if len(there) == 1 else 'agents'}… (again: at once)")
-        for name in there:
-            children[name].send_signal(signal.SIGTERM)
-    return asked > 0
-
-
-def _relay(agent: str, child: subprocess.Popen[str], say: Say, heard: queue.SimpleQueue[str]) -> None:
-    assert child.stderr is not None
-    for line in child.stderr:
-        # What it ends with in spite of itself has another beginning.
-        say(agent, line.rstrip("\n").removeprefix(f"{agent}  "))
-    if child.wait() == UNUSABLE:
-        heard.put(f"{USELESS} {agent}")
-    heard.put(f"{LEFT} {agent}")

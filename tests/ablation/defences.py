@@ -23,6 +23,7 @@ CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
 TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
+PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -107,6 +108,13 @@ def _blind_swap(was: Callable[..., Any]) -> Any:
         return Advance("moved")
 
     return advance
+
+
+def _printed_at_once(was: Callable[..., Any]) -> Any:
+    def call(self: Any, agent: str, text: str) -> None:
+        self._say(agent, text, self._now())
+
+    return call
 
 
 def _by_number(was: Callable[..., Any]) -> Any:
@@ -324,6 +332,24 @@ TABLE: dict[str, Defence] = {
         "the terminal of an earlier session takes that of no other along, whoever watches it",
         {"liza.programs.pane:Pane.close": _kills_at_once},
         (f"{TMUX}test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one",),
+    ),
+    # ── a crew in a terminal ──
+    "reader that is gone": Defence(
+        "a reader of `up` that goes away ends its output and nothing else",
+        {"liza.cli.start:_to_a_reader": lambda was: lambda write: write()},
+        (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),
+    ),
+    "reader that is stopped": Defence(
+        "what `up` cannot print holds up neither its supervisors nor signals",
+        {"liza.supervisor.feed:Feed.__call__": _printed_at_once},
+        (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
+    ),
+    "third Ctrl+C": Defence(
+        "the third Ctrl+C ends what no longer answers",
+        {"liza.supervisor.foreground:_kill": gives(None)},
+        (
+            f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped",
+        ),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from liza.programs.preset import Permissions, Preset
-from liza.supervisor.up import LEFT, STOP, USELESS, _say_who_is_free, _until_all_left
+from liza.supervisor.foreground import LEFT, STOP, USELESS, _until_all_left
+from liza.supervisor.up import _say_who_is_free
 
 FREE = Preset(name="free", command="/bin/free")
 TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(confined=("--confined",)))

@@ -1,0 +1,117 @@
+"""`liza up` whose reader is slow, stopped or gone, and the third Ctrl+C: the output ends, the crew does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from tests.journeys.crews import APPROVE, BIN, LIMIT, WORK, Crew
+
+AGENT = (
+    f'case "$LIZA_RUN" in\ncoder-*)\necho at > "$NOTES/at-$LIZA_TASK"; cat "$NOTES/gate" > /dev/null\n{WORK};;\n*)\n'
+)
+CREW = ("--planners", "0")
+
+
+def up(crew: Crew, program: str, out: int, *more: str) -> subprocess.Popen[bytes]:
+    words = [str(BIN / "liza"), "up", *CREW, "--program", program, *more]
+    child = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    crew.children.append(child)
+    return child
+
+
+def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("t1")
+    program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
+    ours, theirs = os.pipe()
+    child = up(crew, program, theirs)
+    os.close(theirs)
+    crew.wait_note("at-t1")
+    # As `| head -1` does once it has what it wants, and `| tee` when Ctrl+C ends it first.
+    os.close(ours)
+    crew.open_gate("gate")
+    crew.wait_status("t1", "MERGED")
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=LIMIT) == 0
+    assert crew.living() == []
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"liza-report-*{child.pid}*"))
+
+
+def test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("t1")
+    program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"x" * 512)
+    os.set_blocking(theirs, True)
+    child = up(crew, program, theirs)
+    os.close(theirs)
+    crew.wait_note("at-t1")
+    crew.open_gate("gate")
+    crew.wait_status("t1", "MERGED")
+    child.terminate()
+    assert child.wait(timeout=LIMIT) == 0
+    os.close(ours)
+    assert crew.living() == []
+
+
+def test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped(
+    crew: Crew,
+) -> None:
+    crew.add("t1")
+    program = crew.script("agent", "trap '' TERM INT HUP\necho at > \"$NOTES/at\"\nwhile :; do sleep 60; done\n")
+    crew.configure(grace=60)
+    log = crew.notes / "up.log"
+    with log.open("wb") as out:
+        child = up(crew, program, out.fileno(), "--reviewers", "0")
+    crew.wait_note("at")
+    supervisor = int(crew.paths.supervisor_lock("coder-1").read_text().split()[0])
+    os.kill(supervisor, signal.SIGSTOP)
+    for said in ("stopping 1 agent…", "once more: kill everything", "killed"):
+        child.send_signal(signal.SIGINT)
+        crew.wait(lambda _, said=said: re.search(re.escape(said), log.read_text()), said)
+    assert child.wait(timeout=LIMIT) == 130
+    crew.wait(lambda _: not crew.living(), "the end of all processes")
+    assert crew.status("t1") == "CLAIMED"
+
+
+def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_be_stopped_or_ends_by_itself(
+    crew: Crew,
+) -> None:
+    plan = 'planner-*) liza handoff "nothing to add" --done;;\n'
+    program = crew.script("agent", f'case "$LIZA_RUN" in\n{plan}coder-*)\n{WORK};;\n*)\n{APPROVE};;\nesac\n')
+    crew.add("t1")
+    log = crew.notes / "up.log"
+    words = [str(BIN / "liza"), "up", "--program", program]
+    with log.open("wb") as out:
+        child = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    crew.children.append(child)
+    ahead = "the goal is COMPLETED; integration is 2 commits ahead of main: git merge integration"
+    crew.wait(lambda _: "Ctrl+C stops it" in log.read_text(), "the word that it may be stopped")
+    clock = r"(?m)^\d\d:\d\d:\d\d  "
+    assert re.search(clock + f"liza {{12}}{ahead}$", log.read_text())
+    assert re.search(clock + r"the crew waits for new tasks: Ctrl\+C stops it$", log.read_text())
+    assert f"{ahead}\n" in crew.liza("status")
+    assert crew.json("status")["ahead"] == {"integration": "integration", "branch": "main", "commits": 2}
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=LIMIT) == 0
+
+    crew.git("merge", "-q", "integration")
+    assert "main has all of integration" in crew.liza("status")
+    crew.add("t2")
+    told = crew.liza("up", "--exit-when-done", "--program", program)
+    assert re.search(clock + "liza {12}t2 merged as [0-9a-f]{10}, untested$", told)
+    assert "COMPLETED; integration is 2 commits ahead of main: git merge integration" in told
+    assert crew.living() == []
+    assert "Go on:" in told
+    again = crew.liza("up", "--exit-when-done", "--program", program)
+    assert re.search(clock + f"liza {{12}}{ahead}\n\\Z", again)
