@@ -127,14 +127,9 @@ def _what(task: Row) -> str:
         return f"asks: {_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
     if str(task["status"]) == "REJECTED":
         return f"rejected: {_line(task['rejection_reason'] or '', 70)}"
-    if str(task["status"]) == "DRAFT" and (lacks := _lacks(task)):
-        return f"draft: {_line(lacks, 70)}"
+    if str(task["status"]) == "DRAFT" and task.get("missing"):
+        return f"draft: {_line('; '.join(task['missing']), 70)}"
     return _line(task["description"], 70)
-
-
-def _lacks(task: Row) -> str | None:
-    """What a DRAFT lacked when it was last written."""
-    return next((one.detail for one in reversed(task["history"]) if one.event in ("add", "edit")), None)
 
 
 def agents(rows: Sequence[Row], colour: bool) -> str:

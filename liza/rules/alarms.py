@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import invariants, merge_alarms, planning, proving, settings, transitions
+from liza.rules import drafts, invariants, merge_alarms, planning, proving, settings, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
+from liza.rules.hopeless import never_claimable
 from liza.rules.merge_alarms import Alarm as Alarm
 from liza.rules.merge_alarms import Away
 from liza.rules.model import FINAL, Left, State, Status, Task
@@ -44,7 +45,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
     a supervisor had begun a session, and whose supervisor is gone. ``aside``: directories of slots that could not be
-    emptied and were replaced.
+    emptied and were replaced. ``lacks``: what each DRAFT lacks now.
     """
 
     evidence: Evidence = Evidence()
@@ -54,6 +55,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     unknown_config: tuple[str, ...] = ()
     repository: Repository = Repository()
     aside: tuple[str, ...] = ()
+    lacks: Mapping[str, drafts.Lack] = {}
 
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
@@ -72,7 +74,7 @@ def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
                     f"liza task edit {task.id} --depends …",
                 )
             )
-    return (*found, *_planning(state, now, seen), *_untested(state))
+    return (*found, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 
 
 def _left(state: State, seen: Seen) -> Iterator[Alarm]:
@@ -127,16 +129,24 @@ def _held_up(task: Task) -> Iterator[Alarm]:
 
 
 def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    """A draft that somebody asked for, and forgot; those that wait for something are told together."""
     since = task.history[-1].time if task.history else task.created
-    if since is not None and now - since >= STALE_DRAFT:
-        lacks = task.history[-1].detail if task.history and task.history[-1].event in ("add", "edit") else None
-        why = f": {lacks}" if lacks else ""
-        yield Alarm(
-            "stale_draft",
-            task.id,
-            f"{task.id} is a DRAFT since {since:%Y-%m-%d %H:%MZ}{why}",
-            f"liza task edit {task.id} --help",
-        )
+    if since is not None and now - since >= STALE_DRAFT and not drafts.is_incomplete(task):
+        message = f"{task.id} is a DRAFT since {since:%Y-%m-%d %H:%MZ}"
+        yield Alarm("stale_draft", task.id, message, f"liza task edit {task.id} --help")
+
+
+def _incomplete(state: State, seen: Seen) -> Iterator[Alarm]:
+    for lack, ids in drafts.waiting(state, seen.lacks).items():
+        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        one = len(ids) == 1
+        if not lack.missing:
+            told = f"{names} {'is a draft and lacks' if one else 'are drafts and lack'} nothing any more"
+        elif one:
+            told = f"{names} is a draft and waits for you: {'; '.join(lack.missing)}"
+        else:
+            told = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(lack.missing)}"
+        yield Alarm("incomplete_draft", ids[0], told, lack.next)
 
 
 def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -247,35 +257,6 @@ def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
 
 def _near(task: Task, what: str) -> Alarm:
     return Alarm("approaching_limits", task.id, f"{task.id} nears its limit: {what}", f"liza task show {task.id}")
-
-
-def never_claimable(state: State) -> dict[str, str]:
-    """Open tasks that wait for what can never be: each with the dependency that is lost."""
-    lost = {task.id for task in state.tasks if task.status is S.ABANDONED}
-    found: dict[str, str] = {}
-    known = {task.id for task in state.tasks}
-    while True:
-        before = len(lost)
-        for task in state.tasks:
-            if task.id in lost:
-                continue
-            if task.status is S.SUPERSEDED:
-                hopeless = not task.superseded_by or any(one in lost for one in task.superseded_by)
-                lost |= {task.id} if hopeless else set()
-            elif task.status is not S.MERGED:
-                gone = next((one for one in task.depends_on if one in lost or one not in known), None)
-                if gone is not None:
-                    lost.add(task.id)
-                    found[task.id] = f"{gone}, {_how_lost(state, gone)}"
-        if len(lost) == before:
-            return found
-
-
-def _how_lost(state: State, task_id: str) -> str:
-    task = state.task(task_id)
-    if task is None:
-        return "which is not on the board"
-    return f"which is {task.status}" if task.status in FINAL else "which can never be claimed itself"
 
 
 def _invalid(state: State) -> Iterable[Alarm]:

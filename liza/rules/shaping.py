@@ -98,7 +98,9 @@ def _new(state: State, wanted: Wanted, asked: Asked) -> Task:
     missing = lacking(state, task, asked.specs)
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
-    added = Event(time=said.now, event="add", agent=said.by, run=said.run, detail="; ".join(missing) or None)
+    # What is missing is noted only where it is why the task is a draft: see rules/drafts.py.
+    detail = None if wanted.draft else "; ".join(missing) or None
+    added = Event(time=said.now, event="add", agent=said.by, run=said.run, detail=detail)
     return replace(task, history=(added,))
 
 
@@ -119,7 +121,7 @@ def edit(state: State, wanted: Wanted, asked: Asked) -> State:
     ripe = task.status is S.DRAFT and not missing and not wanted.draft
     if not changes and not ripe:
         return state
-    said = replace_said(asked.said, detail="; ".join(missing) or None)
+    said = replace_said(asked.said, detail=None if wanted.draft else "; ".join(missing) or None)
     edited = state.with_task(move(changed, "ready" if ripe else "edit", said))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited

@@ -34,7 +34,7 @@ def _arrow(verb: str, sources: Iterable[Status], target: Status, who: str, cause
 ARROWS: tuple[Arrow, ...] = (
     _arrow("edit", {S.DRAFT}, S.DRAFT, "planner, human", "still incomplete"),
     _arrow("edit", {S.UNCLAIMED}, S.UNCLAIMED, "planner, human", "a text changed before anyone took it"),
-    _arrow("ready", {S.DRAFT}, S.UNCLAIMED, "planner, human", "an edit made it complete"),
+    _arrow("ready", {S.DRAFT}, S.UNCLAIMED, "planner, human, supervisor", "it is complete now"),
     _arrow(
         "claim",
         {S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED},

@@ -25,7 +25,7 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.relocated import Ground
 from liza.supervisor.situation import gather
 from liza.supervisor.steps import Steps
-from liza.verbs import record, recover, tampering
+from liza.verbs import drafts, record, recover, tampering
 from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
 from liza.verbs.orphans import end_orphans
@@ -200,12 +200,15 @@ class Supervisor:
         return left if seconds is None else min(seconds, left)
 
     def _alarm(self) -> None:
-        """Say what newly stands in somebody's way, once for each state of the board and of the repository."""
+        """Say what newly stands in somebody's way, once for each state of the board and of the repository; and free
+        what only waited for something that is there now."""
         for told in self.crew.pass_on_alerts():
             self.say(f"! {told}")
         now = (self.seen.revision, tampering.stamp(self.crew, self.seen))
         if self.memory.alarmed == now:
             return
+        for freed in drafts.reconsider(self.crew):
+            self.say(f"{LIZA}  {freed}")
         self.memory.alarmed = now
         for alarm in raise_alarms(self.crew, self.seen):
             if alarm.kind not in TOLD_ALREADY:

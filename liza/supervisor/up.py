@@ -24,7 +24,7 @@ from liza.supervisor import foreground
 from liza.supervisor.feed import Feed, Say
 from liza.supervisor.foreground import Tell
 from liza.supervisor.options import UpOptions, asked_programs, log_of, start
-from liza.verbs import tampering
+from liza.verbs import drafts, tampering
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 
@@ -52,6 +52,8 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     free = (programs[agent] for agent in wanted)
     feed = Feed(say, crew.clock.now)
     try:
+        for freed in drafts.reconsider(crew):
+            feed(LIZA, freed)
         _say_who_is_free(crew.board.read().config.permissions, free, feed)
         if options.detached:
             return _leave_running(crew, wanted, options, feed)

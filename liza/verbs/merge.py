@@ -12,7 +12,7 @@ from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
-from liza.verbs import candidate, merge_marks, proof_again, tampering
+from liza.verbs import candidate, drafts, merge_marks, proof_again, tampering
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -31,9 +31,11 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
     try:
-        return _merge(crew.holding(lock), by, task_id)
+        done = _merge(crew.holding(lock), by, task_id)
     finally:
         lock.release()
+    drafts.reconsider(crew)
+    return done
 
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:

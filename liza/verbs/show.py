@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.rules import choose, shaping, taking
+from liza.rules import choose, taking
+from liza.rules.drafts import Lack
 from liza.rules.errors import Usage
-from liza.rules.model import Status
+from liza.rules.model import State, Status
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
+from liza.verbs import drafts
 from liza.verbs.crew import Crew
 from liza.verbs.specs import existing
 
@@ -19,7 +21,17 @@ from liza.verbs.specs import existing
 def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The tasks in the order of the board, as the board names their fields. Raises Usage for an unknown status."""
     wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
-    return [fields_of(task) for task in crew.board.read().tasks if task.status in wanted]
+    state = crew.board.read()
+    return rows(state, drafts.lacks(crew, state), wanted)
+
+
+def rows(state: State, lacks: Mapping[str, Lack], wanted: Collection[Status]) -> list[dict[str, Any]]:
+    """The fields of tasks, and beside them what a DRAFT lacks now."""
+    return [
+        {**fields_of(task), "missing": lacks[task.id].missing if task.id in lacks else ()}
+        for task in state.tasks
+        if task.status in wanted
+    ]
 
 
 def task(crew: Crew, task_id: str) -> dict[str, Any]:
@@ -36,7 +48,7 @@ def task(crew: Crew, task_id: str) -> dict[str, Any]:
         **fields_of(found),
         "branch": branch_of(found.id),
         "directory": str(link) if link.is_symlink() else None,
-        "missing": shaping.lacking(state, found, existing(crew, [found.spec_ref])) if draft else (),
+        "missing": drafts.lack(crew, state, found, existing(crew, [found.spec_ref])).missing if draft else (),
         "waits_for": choose.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],

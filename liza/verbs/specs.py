@@ -12,7 +12,7 @@ from liza.verbs.crew import Crew
 def existing(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
     """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. What follows # is for readers."""
     branch = crew.board.read().config.integration_branch
-    return frozenset(ref for ref in refs if ref and _exists(crew, branch, ref.partition("#")[0]))
+    return frozenset(ref for ref in set(refs) if ref and _exists(crew, branch, ref.partition("#")[0]))
 
 
 def _exists(crew: Crew, branch: str, path: str) -> bool:

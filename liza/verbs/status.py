@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -18,13 +18,15 @@ from liza.rules import alarms, answering, choose, planning, proving, taking
 from liza.rules.alarms import Alarm, Repository, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import Holding, holding
+from liza.rules.drafts import Lack
 from liza.rules.errors import LizaError, NoCrew
-from liza.rules.model import Agent, Config, Left, State
+from liza.rules.model import Agent, Config, Left, State, Status
 from liza.rules.paths import role_of, run_id
 from liza.rules.secrets import redacted
 from liza.rules.starting import starting
-from liza.verbs import last_look, spent
+from liza.verbs import drafts, last_look, spent
 from liza.verbs.crew import Crew
+from liza.verbs.show import rows
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events
 
@@ -45,6 +47,7 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
     """As ``status``, of a board that was read already."""
     evidence = crew.evidence(state)
     standing = signals.standing(crew.paths)
+    lacks = _lacks(crew, state)
     return {
         "revision": state.revision,
         "goal": fields_of(state.goal),
@@ -53,9 +56,9 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "tests": _tests(state),
         "signals": list(standing),
         "reasons": {name: redacted(signals.why(crew.paths, name)) for name in standing},
-        "tasks": [fields_of(task) for task in state.tasks],
+        "tasks": rows(state, lacks, frozenset(Status)),
         "agents": [agent_row(crew, state, name, evidence, standing) for name in state.agents],
-        "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence)],
+        "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence, lacks)],
         "cost": spent.cost(crew, state),
     }
 
@@ -65,8 +68,18 @@ def _tests(state: State) -> dict[str, Any]:
     return {"command": state.config.integration_command, "not_proved": proving.doubt(state.config)}
 
 
-def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, ...]:
-    """What stands, seen from here."""
+def _lacks(crew: Crew, state: State) -> dict[str, Lack]:
+    """What drafts lack; nothing is told of that where git cannot be asked, and `liza doctor` says why it cannot."""
+    try:
+        return drafts.lacks(crew, state)
+    except (LizaError, OSError):
+        return {}
+
+
+def found_alarms(
+    crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, Lack] | None = None
+) -> tuple[Alarm, ...]:
+    """What stands, seen from here. ``lacks``: as ``drafts.lacks`` gave it, where that was asked already."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
     seen = Seen(
         evidence=evidence,
@@ -76,6 +89,7 @@ def found_alarms(crew: Crew, state: State, evidence: Evidence) -> tuple[Alarm, .
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
         alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
         aside=_aside(crew),
+        lacks=_lacks(crew, state) if lacks is None else lacks,
     )
     return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 

@@ -8,7 +8,7 @@ from liza.board.lock import Lock
 from liza.repo import merge_refs, merges
 from liza.rules import merging
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.verbs import candidate, proof_again, tampering
+from liza.verbs import candidate, drafts, proof_again, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -57,7 +57,8 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
         lock.release()
     # What was told of integration is accepted now, and `status` need not wait for a supervisor to look again.
     tampering.now(crew, crew.board.read())
-    return done
+    freed = drafts.reconsider(crew)
+    return replace(done, told="\n".join((done.told, *freed)), more={**done.more, "freed": list(freed)})
 
 
 def _checked_out(crew: Crew, into: str) -> str:

@@ -14,6 +14,7 @@ from liza.rules.model import State, Status
 from liza.rules.shaping import Asked, Wanted
 from liza.rules.starting import starting
 from liza.rules.transitions import Said
+from liza.verbs import drafts
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import PERSON, Crew
@@ -37,7 +38,7 @@ def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
         tx.state = shaping.add(tx.state, wanted, _asked(crew, by, specs))
     ids = [one.id for one in wanted]
     missing = {task_id: lacks for task_id in ids if (lacks := _lacking(tx.state, task_id, specs)) is not None}
-    step = _after_draft(by, *next(iter(missing.items()))) if missing else _after_adding(crew, by)
+    step = _after_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _after_adding(crew, by)
     return answer(tx.before, tx.state, ids[0], step, tasks=ids, drafts=list(missing), missing=missing)
 
 
@@ -47,12 +48,10 @@ def _lacking(state: State, task_id: str, specs: frozenset[str]) -> list[str] | N
     return list(shaping.lacking(state, task, specs)) if task.status is Status.DRAFT else None
 
 
-def _after_draft(by: str, task_id: str, missing: Sequence[str]) -> str:
+def _after_draft(crew: Crew, by: str, state: State, task_id: str, specs: frozenset[str]) -> str:
     """Documents come onto integration by a person's commit and `sync`; what else is missing, by an edit."""
-    only_a_spec = bool(missing) and all(one.startswith("spec ") for one in missing)
-    if only_a_spec and by.startswith(PERSON):
-        return f"git commit, then: liza sync; liza task edit {task_id}"
-    return f"liza task edit {task_id} …"
+    lack = drafts.lack(crew, state, taking.find(state, task_id), specs)
+    return lack.next if lack.missing and by.startswith(PERSON) else f"liza task edit {task_id} …"
 
 
 def _after_adding(crew: Crew, by: str) -> str:
@@ -117,7 +116,8 @@ def edit(crew: Crew, wanted: Wanted) -> Answer:
     missing = _lacking(tx.state, wanted.id, specs)
     if missing is None:
         return answer(tx.before, tx.state, wanted.id, f"liza task show {wanted.id}", missing=[])
-    said = answer(tx.before, tx.state, wanted.id, _after_draft(by, wanted.id, missing), missing=missing)
+    step = _after_draft(crew, by, tx.state, wanted.id, specs)
+    said = answer(tx.before, tx.state, wanted.id, step, missing=missing)
     told = f"{wanted.id} stays a draft{': ' + '; '.join(missing) if missing else ''}"
     return replace(said, told=told)
 

@@ -212,7 +212,8 @@ def test_what_is_not_committed_is_no_spec_and_the_task_stays_a_draft(crew: Path)
     shown = task(crew, "n")
     assert (shown["status"], shown["missing"]) == ("DRAFT", lacks)
     told = ok(["task", "edit", "n", "--priority", "1"], crew)
-    assert told == f"n stays a draft: {lacks[0]}\nnext: git commit, then: liza sync; liza task edit n\n"
+    step = "git add new.md && git commit -m 'Add new.md' new.md && liza sync"
+    assert told == f"n stays a draft: {lacks[0]}\nnext: {step}\n"
 
 
 OUTSIDE_A_RUN = [

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from liza.rules.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms, never_claimable
+from liza.rules.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms
 from liza.rules.choose import Evidence
+from liza.rules.drafts import Lack
+from liza.rules.hopeless import never_claimable
 from liza.rules.model import (
     Agent,
     Config,
@@ -148,15 +150,27 @@ def test_one_failure_with_three_rejections_is_announced_too() -> None:
     assert kinds(board(task(failed_by=("coder-1",), review_cycles_total=3))) == ["approaching_limits"]
 
 
-def test_a_draft_becomes_stale_and_says_what_it_lacks() -> None:
+def test_a_draft_that_somebody_asked_for_becomes_stale() -> None:
     def draft(age: timedelta) -> State:
-        added = Event(time=NOW - age, event="add", agent="planner-1", detail="done_when is missing (--done)")
+        added = Event(time=NOW - age, event="add", agent="planner-1")
         return board(task(status=Status.DRAFT, history=(added,)))
 
     assert kinds(draft(STALE_DRAFT - timedelta(seconds=1))) == []
-    found = only(draft(STALE_DRAFT))
-    assert found.kind == "stale_draft"
-    assert found.message.endswith(": done_when is missing (--done)")
+    assert only(draft(STALE_DRAFT)).kind == "stale_draft"
+
+
+def test_drafts_that_wait_for_the_same_are_told_at_once_and_together_by_what_they_lack_now() -> None:
+    def draft(name: str, detail: str | None = "what they lacked once") -> Task:
+        added = Event(time=NOW, event="add", agent="planner-1", detail=detail)
+        return task(name, Status.DRAFT, history=(added,))
+
+    state = board(draft("a"), draft("b"), draft("c"), draft("asked", None))
+    spec = Lack(("spec x.md is not committed on integration",), "git add x.md && git commit && liza sync")
+    found = alarms(state, NOW, Seen(lacks={"a": spec, "b": spec, "c": Lack((), "liza up"), "asked": spec}))
+    assert [(one.kind, one.about, one.message, one.next) for one in found if one.kind == "incomplete_draft"] == [
+        ("incomplete_draft", "a", f"2 tasks are drafts and wait for you (a, b): {spec.missing[0]}", spec.next),
+        ("incomplete_draft", "c", "c is a draft and lacks nothing any more", "liza up"),
+    ]
 
 
 def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:

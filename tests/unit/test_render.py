@@ -103,11 +103,11 @@ def test_what_was_used_is_a_table_with_a_line_a_task_an_agent_a_program_and_an_o
 
 def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_draft_waits_for_a_person() -> None:
     agent = {"id": "coder-1", "status": "OFFLINE", "current_task": "a", "program": None, "why": "no supervisor runs"}
-    added = Event(time=NOW, event="add", detail="spec x.md is not committed on integration")
+    added = Event(time=NOW, event="add", detail="what it lacked once")
     tasks = [
         row("a", Status.CLAIMED, assigned_to="coder-1"),
         row("b", Status.CLAIMED, assigned_to="coder-2"),
-        row("c", Status.DRAFT, history=(added,)),
+        {**row("c", Status.DRAFT, history=(added,)), "missing": ("spec x.md is not committed on integration",)},
     ]
     text = render.status(summary(tasks=tasks, agents=[agent]), False)
     assert "   1 working · 1 stopped · 1 waits for you    " in text.splitlines()[0]

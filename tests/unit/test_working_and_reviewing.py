@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from liza.rules import merging, reviewing, shaping, taking, working
 from liza.rules.choose import Evidence
+from liza.rules.drafts import Lack, ripen
 from liza.rules.errors import NotYours, Refused, Usage
 from liza.rules.model import Anomaly, Handoff, Merging, State, Status
 from liza.rules.shaping import Asked, Wanted
@@ -290,6 +291,16 @@ def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
     assert state.tasks[0].history[0].detail == "spec spec.md is not committed on integration"
     own = shaping.add(board(), [Wanted("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], Asked(ME, frozenset()))
     assert own.tasks[0].history[0].detail == "spec .liza/specs/x.md is not there"
+
+
+def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_a_draft() -> None:
+    wanted = [Wanted("a", **FULL), Wanted("asked", **FULL, draft=True), Wanted("b", **{**FULL, "scope": None})]
+    state = shaping.add(board(), wanted, Asked(ME, frozenset()))
+    nothing, scope = Lack((), ""), Lack(("scope is missing (--scope)",), "")
+    freed = ripen(state, {"a": nothing, "asked": nothing, "b": scope}, ME)
+    assert [one.status for one in freed.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
+    assert freed.tasks[0].history[-1].event == "ready"
+    assert ripen(state, {}, ME) is state
 
 
 def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:

@@ -1,0 +1,86 @@
+"""Tasks that were planned on a document that nobody had committed: said at once, and free as soon as it is there."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.journeys.crews import APPROVE, BIN, WORK, Crew
+
+LACKS = "spec DESIGN.md is not committed on integration"
+PLAN = """\
+planner-*)
+    if [ -e "$NOTES/planned" ]; then exec liza handoff "nothing to add" --done; fi
+    touch "$NOTES/planned"
+    liza task add --file - <<YAML
+- {id: alpha, description: A, done_when: it is there, scope: alpha.txt, spec_ref: DESIGN.md}
+- {id: beta, description: B, done_when: it is there, scope: beta.txt, spec_ref: DESIGN.md}
+- {id: later, description: L, done_when: it is there, scope: later.txt, spec_ref: DESIGN.md, draft: true}
+YAML
+    liza handoff "three tasks planned" --done ;;
+"""
+
+
+def add(crew: Crew, task: str, *more: str) -> str:
+    words = ("--desc", "d", "--done", "w", "--scope", "s", "--spec", "DESIGN.md")
+    return crew.liza("task", "add", "--id", task, *words, *more)
+
+
+def test_drafts_of_a_planner_are_told_with_one_command_and_it_frees_them_while_the_crew_runs(crew: Crew) -> None:
+    (crew.root / "DESIGN.md").write_text("# How it is to be\n")
+    program = crew.script("agent", f'case "$LIZA_RUN" in\n{PLAN}coder-*)\n{WORK};;\n*)\n{APPROVE};;\nesac\n')
+    planner = crew.agent("planner-1", program)
+    planner.wait_said("! 2 tasks are drafts")
+    step = "git add DESIGN.md && git commit -m 'Add DESIGN.md' DESIGN.md && liza sync"
+    told = f"2 tasks are drafts and wait for you (alpha, beta): {LACKS}"
+    assert f"{told}. Next: {step}\n" in crew.paths.alerts.read_text()
+    shown = crew.liza("status")
+    assert shown.index(told) < shown.index("\nalpha ")
+    assert f"    {step}\n" in shown
+    assert [one["missing"] for one in crew.json("status")["tasks"]] == [[LACKS], [LACKS], [LACKS]]
+
+    crew.agent("coder-1", program)
+    crew.agent("code-reviewer-1", program)
+    subprocess.run(["sh", "-c", f'PATH="{BIN}:$PATH"; {step}'], cwd=crew.root, check=True, capture_output=True)
+    for task in ("alpha", "beta"):
+        crew.wait_status(task, "MERGED")
+        assert crew.heard(task)[:2] == ["add", "ready"]
+    assert crew.status("later") == "DRAFT"
+    assert LACKS not in crew.liza("status")
+    assert LACKS not in crew.liza("task", "list")
+
+
+def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew: Crew) -> None:
+    crew.configure(poll_interval=1)
+    add(crew, "t1")
+    planner = crew.agent("planner-1", crew.script("agent", "liza handoff 'nothing' --done\n"))
+    planner.wait_said("! t1 is a draft")
+    _commit_on_integration(crew)
+    crew.wait_status("t1", "UNCLAIMED")
+    planner.wait_said("liza  t1 is no draft any more")
+
+
+def test_the_next_up_frees_a_draft_and_until_then_status_tells_what_is_true_now(crew: Crew) -> None:
+    told = add(crew, "t1")
+    assert '\nnext: "${EDITOR:-vi}" DESIGN.md && git add DESIGN.md && git commit' in told
+    add(crew, "t2", "--draft")
+    _commit_on_integration(crew)
+    shown = crew.liza("status")
+    assert LACKS not in shown
+    assert "t1 is a draft and lacks nothing any more\n    liza up\n" in shown
+    told = crew.liza(
+        "up", "-d", "--planners", "0", "--reviewers", "0", "--program", crew.script("agent", "liza exit 1\n")
+    )
+    assert "t1 is no draft any more: DESIGN.md is committed on integration" in told
+    assert crew.heard("t1")[:2] == ["add", "ready"]
+    assert crew.status("t2") == "DRAFT"
+    crew.liza("down", "--now")
+
+
+def _commit_on_integration(crew: Crew) -> None:
+    """As somebody does who works on integration without Liza, in a checkout of their own."""
+    there = crew.notes / "elsewhere"
+    crew.git("clone", "-q", "-b", "integration", str(crew.root), str(there))
+    (there / "DESIGN.md").write_text("# How it is to be\n")
+    crew.git("add", "-A", cwd=there)
+    crew.git("commit", "-q", "-m", "design", cwd=there)
+    crew.git("push", "-q", "origin", "integration", cwd=there)
