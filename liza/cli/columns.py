@@ -52,6 +52,36 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def wrapped(text: str, most: int, hang: int | None = None) -> str:
+    """The text in lines of at most ``most`` cells, broken between words only, the rest indented by ``hang`` or to
+    where the last column in the left half begins.
+
+    Lines that are a command, which begin with four blanks or ``next:``, stay whole: they are there to be copied.
+    """
+    return "\n".join(part for line in text.split("\n") for part in _wrapped(line, most, hang))
+
+
+_COMMAND: Final = re.compile(r" {4}\S|\s*next: ")
+_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+def _wrapped(line: str, most: int, hang: int | None) -> list[str]:
+    plain = _ESCAPES.sub("", line)
+    if width(line) <= most or _COMMAND.match(plain):
+        return [line]
+    columns = [gap.end() for gap in _GAP.finditer(plain) if gap.end() <= most // 2]
+    usual = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
+    indent = " " * min(usual if hang is None else hang, most // 2)
+    lines, row = [], ""
+    for word in re.findall(r" *[^ ]+", line):
+        if row and width(row + word) > most and _ESCAPES.sub("", row).strip():
+            lines.append(row)
+            row = indent + word.lstrip()
+        else:
+            row += word
+    return [*lines, row]
+
+
 def escaped(text: str) -> str:
     """JSON whose strings hold no letter that would steer a terminal, and mean what they meant."""
     return _ANY.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

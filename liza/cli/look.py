@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from liza.cli import quick, render, tell
+from liza.cli import quick, render, render_metrics, render_patch, render_task, tell
 from liza.cli.columns import harmless
 from liza.cli.words import Json, new, say
 from liza.rules.errors import Usage
@@ -52,7 +52,7 @@ def diff(
     if as_json:
         tell.json(found)
     else:
-        tell.out(render.diff(found, tell.colours()))
+        tell.out(render_patch.diff(found, tell.colours()))
 
 
 @say(app, "history", "liza history invoice-model -p")
@@ -71,13 +71,13 @@ def history(
     if as_json and not follow:
         tell.json({"revisions": found})
     elif not follow:
-        tell.out(render.history(found, tell.colours()))
+        tell.out(render_patch.history(found, tell.colours()))
     else:
         for entry in verbs.follow(crew, task_id, found):
             if as_json:
                 tell.line(entry)
             else:
-                tell.live(render.history([entry], tell.colours()))
+                tell.live(render_patch.history([entry], tell.colours()))
 
 
 @say(app, "logs", "liza logs coder-1 -f")
@@ -137,10 +137,10 @@ def agents(
     crew = find_crew()
     if agent is not None:
         one = verbs.agent(crew, agent)
-        tell.json(one) if as_json else tell.out(render.agent(one, tell.colours()))
+        tell.json(one) if as_json else tell.text(render_task.agent(one, tell.colours()))
         return
     found = verbs.agents(crew)
-    tell.json({"agents": found}) if as_json else tell.out(render.agents(found, tell.colours()))
+    tell.json({"agents": found}) if as_json else tell.text(render.agents(found, tell.colours()))
 
 
 @say(app, "watch", "liza watch")
@@ -164,7 +164,7 @@ def metrics(as_json: Json = False) -> None:
     if as_json:
         tell.json(found)
     else:
-        tell.out(render.metrics(found))
+        tell.text(render_metrics.metrics(found))
 
 
 @say(app, "validate", "liza validate .liza/state.yaml")
@@ -182,5 +182,5 @@ def validate(
     if as_json:
         tell.json(found)
     else:
-        tell.out(render.validation(found))
+        tell.text(render.validation(found))
     return 0 if found["valid"] else 1 if found["readable"] else 4

@@ -43,7 +43,7 @@ def status(as_json: bool) -> None:
         return
     from liza.cli import render
 
-    tell.out(render.status(found, tell.colours()))
+    tell.text(render.status(found, tell.colours()))
 
 
 WORDS = {"ready": ready, "submit": submit, "heartbeat": heartbeat, "status": status}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from liza.cli.columns import paint, table
+from liza.cli.phrases import one_line
+from liza.cli.phrases import program as program_of
 from liza.rules import toml_text
+from liza.rules.durations import spelled
+from liza.verbs.ahead import Ahead
 
 Row = Mapping[str, Any]
 
-_STATUS_COLOURS: Final = {
+STATUS_COLOURS: Final = {
     "DRAFT": "dim",
     "UNCLAIMED": "plain",
     "CLAIMED": "cyan",
@@ -26,6 +29,7 @@ _STATUS_COLOURS: Final = {
     "ABANDONED": "dim",
 }
 _STOPPED: Final = "CLAIMED, and its agent offline"
+_FOR_YOU: Final = "wait for you"
 _GROUPS: Final = (
     ("merged", ("MERGED",)),
     ("working", ("CLAIMED",)),
@@ -33,35 +37,51 @@ _GROUPS: Final = (
     ("to mend", ("REJECTED", "INTEGRATION_FAILED")),
     ("to do", ("UNCLAIMED",)),
     ("stopped", (_STOPPED,)),
-    ("waits for you", ("BLOCKED", "DRAFT")),
+    (_FOR_YOU, ("BLOCKED", "DRAFT")),
     ("given up", ("SUPERSEDED", "ABANDONED")),
 )
 
 
 def status(found: Row, colour: bool) -> str:
-    """The board at a glance: goal, counts and cost in one line, then tasks, agents, and what needs a person."""
-    goal = paint(_line(found["goal"]["description"], 70), "bold", colour)
+    """The board at a glance: goal, counts and cost in one line; what waits for a person, each with its one command;
+    tasks, agents, and what a person should know of."""
+    goal = paint(one_line(found["goal"]["description"], 70), "bold", colour)
     parts = [f"{goal}   {_counts(found)}    {_cost(found['cost'])}"]
-    if found["goal"]["status"] != "IN_PROGRESS":
-        parts.append(f"the goal is {found['goal']['status']}")
+    parts += _ended(found)
     if found["tests"]["not_proved"] and not any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"]):
-        parts.append(f"tests not proved: {_line(found['tests']['not_proved'], 200)}: liza doctor --tests")
+        parts.append(f"tests not proved: {one_line(found['tests']['not_proved'], 200)}: liza doctor --tests")
     for name in found["signals"]:
         parts.append(paint(_standing(name, found["reasons"][name]), "yellow", colour))
+    waiting = found.get("waiting", ())
+    if waiting:
+        parts += ["", *(alarm_line(alarm, colour) for alarm in waiting)]
     if found["tasks"]:
         parts += ["", task_list(found["tasks"], colour)]
     else:
         parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
     if found["agents"]:
         parts += ["", agents(found["agents"], colour)]
-    if found["alerts"]:
-        parts += ["", *(alarm_line(alarm, colour) for alarm in found["alerts"])]
+    known = {(one["kind"], one["about"], one["next"]) for one in waiting}
+    rest = [one for one in found["alerts"] if (one["kind"], one["about"], one["next"]) not in known]
+    if rest:
+        parts += ["", *(alarm_line(alarm, colour, "yellow") for alarm in rest)]
     return "\n".join(parts)
+
+
+def _ended(found: Row) -> list[str]:
+    """Where nothing is left to do: how the goal stands, how far integration is ahead, and what comes next."""
+    ended = found["goal"]["status"] != "IN_PROGRESS"
+    ahead = found.get("ahead")
+    if ahead is None:
+        return [f"the goal is {found['goal']['status']}"] if ended else []
+    there = Ahead(**ahead)
+    how = f"the goal is {found['goal']['status']}" if ended else "no task is open"
+    return [f"{how}; {there.told}: {there.next}"]
 
 
 def _standing(name: str, why: str) -> str:
     """A signal with its reason, which may name the way on already."""
-    said = f"{name} stands: {_line(why, 200)}" if why else f"{name} stands"
+    said = f"{name} stands: {one_line(why, 200)}" if why else f"{name} stands"
     return said if "liza resume" in said else f"{said}: liza resume"
 
 
@@ -69,7 +89,11 @@ def _counts(found: Row) -> str:
     offline = {agent["id"] for agent in found["agents"] if agent["status"] == "OFFLINE"}
     counts = Counter(_STOPPED if _is_stopped(task, offline) else str(task["status"]) for task in found["tasks"])
     groups = [(sum(counts[status] for status in group), name) for name, group in _GROUPS]
-    return " · ".join(f"{number} {name}" for number, name in groups if number) or "no tasks"
+    return " · ".join(f"{number} {_verb(name, number)}" for number, name in groups if number) or "no tasks"
+
+
+def _verb(name: str, number: int) -> str:
+    return "waits for you" if name == _FOR_YOU and number == 1 else name
 
 
 def _is_stopped(task: Row, offline: Collection[str]) -> bool:
@@ -102,7 +126,7 @@ def task_list(tasks: Sequence[Row], colour: bool) -> str:
         [
             [
                 str(task["id"]),
-                paint(str(task["status"]), _STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
+                paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
                 _who(task),
                 _tries(task),
                 _what(task),
@@ -124,25 +148,25 @@ def _tries(task: Row) -> str:
 
 def _what(task: Row) -> str:
     if str(task["status"]) == "BLOCKED":
-        return f"asks: {_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
+        return f"asks: {one_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
     if str(task["status"]) == "REJECTED":
-        return f"rejected: {_line(task['rejection_reason'] or '', 70)}"
+        return f"rejected: {one_line(task['rejection_reason'] or '', 70)}"
     if str(task["status"]) == "DRAFT" and task.get("missing"):
-        return f"draft: {_line('; '.join(task['missing']), 70)}"
-    return _line(task["description"], 70)
+        return f"draft: {one_line('; '.join(task['missing']), 70)}"
+    return one_line(task["description"], 70)
 
 
 def agents(rows: Sequence[Row], colour: bool) -> str:
-    """A line an agent: id, status, what it holds or why it is idle."""
+    """A line an agent: id, what it does and for how long, what it holds, and why it is not at work."""
     if not rows:
         return "no agents yet: liza up"
     return table(
         [
             [
                 str(row["id"]),
-                str(row["status"]),
+                doing(row) or str(row["status"]),
                 str(row["current_task"] or ""),
-                str(row["program"] or ""),
+                program_of(row["program"]),
                 paint(str(row["why"] or ""), "dim", colour),
             ]
             for row in rows
@@ -150,114 +174,18 @@ def agents(rows: Sequence[Row], colour: bool) -> str:
     )
 
 
-def agent(row: Row, colour: bool) -> str:
-    """One agent: its fields, then what it did, newest first."""
-    head = fields({name: value for name, value in row.items() if name not in ("work", "notes")})
-    notes = [f"note: {note}" for note in row["notes"]]
-    work = table([_done(line) for line in row["work"][:30]])
-    return "\n".join([head, *notes, *(["", work] if work else [])])
+def doing(row: Row) -> str:
+    """What an agent does, and for how long: ``working 4 min``; empty where it does nothing."""
+    if not row.get("doing"):
+        return ""
+    who = f"{row['who']} " if row.get("who") else ""
+    return f"{who}{row['doing']} {spelled(row['seconds'])}"
 
 
-def _done(line: Row) -> list[str]:
-    named = [str(line[name] or "") for name in ("run", "task", "event")]
-    return [_time(line["time"]), *named, _line(line["detail"], 60)]
-
-
-def alarm_line(alarm: Row, colour: bool) -> str:
-    """One thing that needs a person, with the command for it."""
-    return f"{paint('!', 'red', colour)} {alarm['message']}\n    {paint(str(alarm['next']), 'bold', colour)}"
-
-
-def task(found: Row, colour: bool) -> str:
-    """A task: what is asked, where it stands, what was said, what happened."""
-    state = paint(str(found["status"]), _STATUS_COLOURS.get(str(found["status"]), "plain"), colour)
-    lines = [f"{paint(str(found['id']), 'bold', colour)}  {state}", ""]
-    lines += _indented("", found["description"] or "(no description)")
-    for name, label in _TEXTS:
-        if found.get(name):
-            lines += _indented(label, _said(found[name]))
-    facts = {name: found[name] for name in _FACTS if found[name] not in (None, "", (), [], False, 0)}
-    lines += ["", fields(facts)]
-    if found["handoff"] is not None:
-        lines += _indented("handed over", f"{found['handoff'].summary}\nnext: {found['handoff'].next_action}")
-    lines += [f"note: {note}" for note in found["notes"]]
-    lines += ["", table([_event(one) for one in found["history"]])]
-    return "\n".join(lines)
-
-
-_TEXTS: Final = (
-    ("done_when", "done when"),
-    ("scope", "scope"),
-    ("missing", "missing"),
-    ("rejection_reason", "rejected"),
-    ("blocked_reason", "blocked"),
-    ("blocked_questions", "asks"),
-    ("answers", "answered"),
-    ("attempted", "attempted"),
-)
-_FACTS: Final = (
-    "spec_ref",
-    "priority",
-    "depends_on",
-    "waits_for",
-    "assigned_to",
-    "run",
-    "branch",
-    "directory",
-    "iteration",
-    "lease_expires",
-    "review_commit",
-    "reviewing_by",
-    "review_cycles_total",
-    "approved_by",
-    "merge_commit",
-    "tested",
-    "failed_by",
-    "superseded_by",
-    "supersedes",
-)
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "\n".join(f"{one.question} → {one.answer}" if hasattr(one, "question") else str(one) for one in value)
-
-
-def _event(one: Any) -> list[str]:
-    return [_time(one.time), one.event, one.run or one.agent or "", (one.commit or "")[:10], _line(one.detail, 70)]
-
-
-def _indented(label: str, text: str) -> list[str]:
-    rows = text.splitlines() or [""]
-    return [f"{label:<12}{row}" if number == 0 else f"{'':<12}{row}" for number, row in enumerate(rows)]
-
-
-def history(entries: Iterable[Row], colour: bool) -> str:
-    """A line a revision, and its patch where there is one."""
-    lines = []
-    for entry in entries:
-        lines.append(f"{entry['revision']:>6}  {_time(entry['time'])}  {entry['subject']}")
-        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
-        if entry["patch"]:
-            lines += [_patch(row, colour) for row in entry["patch"].splitlines()]
-    return "\n".join(lines)
-
-
-def diff(found: Row, colour: bool) -> str:
-    """A patch as git shows it, then the files that git does not know yet."""
-    lines = [_patch(row, colour) for row in found["diff"].splitlines()]
-    lines += [paint(f"untracked: {name}", "yellow", colour) for name in found["untracked"]]
-    return "\n".join(lines) or f"{found['task']} changes nothing yet"
-
-
-def _patch(row: str, colour: bool) -> str:
-    if row.startswith(("+++", "---", "diff ", "index ")):
-        return paint(row, "bold", colour)
-    for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):
-        if row.startswith(start):
-            return paint(row, name, colour)
-    return row
+def alarm_line(alarm: Row, colour: bool, mark: str = "red") -> str:
+    """One thing that needs a person, how long it has waited, and the command for it."""
+    since = f" (for {spelled(alarm['seconds'])})" if alarm.get("seconds") is not None else ""
+    return f"{paint('!', mark, colour)} {alarm['message']}{since}\n    {paint(str(alarm['next']), 'bold', colour)}"
 
 
 def validation(found: Row) -> str:
@@ -311,48 +239,3 @@ def _remedy(row: Row) -> str:
         may = "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]
         return f"works, {may}, in {row['seconds']:g} s"
     return str(row["install"]) if row["command"] and not row["installed"] else ""
-
-
-def metrics(found: Row) -> str:
-    """The counts, one a line, then a table of what was used by each task, agent, program and outcome."""
-    plain = {name: value for name, value in found.items() if name not in ("warnings", *_USED_BY)}
-    tables = [f"\n{_used_by(name, found[name])}" for name in _USED_BY if found[name]]
-    return "\n".join([fields(plain), *(f"warning: {warning}" for warning in found["warnings"]), *tables])
-
-
-_USED_BY: Final = ("by_task", "by_agent", "by_program", "by_outcome")
-
-
-def _used_by(name: str, sums: Row) -> str:
-    rows = [[name, "sessions", "seconds", "tokens", "money"]]
-    for whose, one in sums.items():
-        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,}"
-        money = "-" if one["money"] is None else f"${one['money']:.2f}"
-        rows.append([_line(whose, 100), str(one["sessions"]), f"{one['seconds']:,}", tokens, money])
-    return table(rows)
-
-
-def fields(found: Row) -> str:
-    """Names and values, one a line; lists and mappings on one line each."""
-    return table([[name, _value(value)] for name, value in found.items()])
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, datetime):
-        return _time(value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_value(one)}" for name, one in value.items()) or "-"
-    if isinstance(value, list | tuple | frozenset):
-        return ", ".join(_value(one) for one in value) or "-"
-    return str(value)
-
-
-def _time(when: datetime | str) -> str:
-    return when if isinstance(when, str) else f"{when:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _line(text: str | None, most: int) -> str:
-    one = " ".join((text or "").split())
-    return one if len(one) <= most else one[: most - 1] + "…"

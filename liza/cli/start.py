@@ -174,9 +174,8 @@ def _step_as_json(agent: str, text: str, when: datetime) -> None:
 
 
 def _step(agent: str, text: str, when: datetime) -> None:
-    _to_a_reader(
-        lambda: tell.live(f"{tell.clock(when)}  {agent:<16}{text}" if agent else f"{tell.clock(when)}  {text}")
-    )
+    before = f"{tell.clock(when)}  {f'{agent:<16}' if agent else ''}"
+    _to_a_reader(lambda: tell.row(before, text))
 
 
 def _to_a_reader(write: Callable[[], None]) -> None:

@@ -39,20 +39,20 @@ def list_(
     if as_json:
         tell.json({"tasks": found})
     else:
-        tell.out(render.task_list(found, tell.colours()))
+        tell.text(render.task_list(found, tell.colours()))
 
 
 @say(app, "show", "liza task show invoice-model")
 def show(task_id: Id, as_json: Json = False) -> None:
     """Show a task: its fields, its history, where its work lies."""
-    from liza.cli import render
+    from liza.cli import render_task
     from liza.verbs.show import task
 
     found = task(find_crew(), task_id)
     if as_json:
         tell.json(found)
     else:
-        tell.out(render.task(found, tell.colours()))
+        tell.text(render_task.task(found, tell.colours()))
 
 
 @say(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from typing import IO, Any
 
-from liza.cli.columns import coloured, escaped, harmless
+from liza.cli.columns import coloured, escaped, harmless, wrapped
 from liza.verbs.answer import Answer
 from liza.verbs.liza_path import as_typed
+
+MIN_WIDTH = 40
+"""Cells; in a narrower terminal lines are broken as if it had so many."""
 
 
 def out(text: str) -> None:
@@ -21,6 +25,19 @@ def out(text: str) -> None:
 
 def _shown(text: str) -> str:
     return coloured(text) if colours() else harmless(text)
+
+
+def text(words: str) -> None:
+    """As ``out``; at a terminal broken between words to its width."""
+    out(_fitted(words))
+
+
+def _fitted(words: str) -> str:
+    return wrapped(words, _width()) if sys.stdout.isatty() else words
+
+
+def _width() -> int:
+    return max(MIN_WIDTH, shutil.get_terminal_size().columns)
 
 
 def notice(text: str) -> None:
@@ -84,8 +101,13 @@ def live(text: str) -> None:
     sys.stdout.flush()
 
 
+def row(before: str, text: str) -> None:
+    """Write a line at once; at a terminal broken between words to its width, the rest below ``text``."""
+    live(wrapped(before + text, _width(), len(before)) if sys.stdout.isatty() else before + text)
+
+
 def screen(text: str) -> None:
     """Draw a text over the last one on a terminal; one after the other elsewhere."""
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         sys.stdout.write("\x1b[H\x1b[2J")
-    live(text)
+    live(_fitted(text))

@@ -28,6 +28,15 @@ MOST_HELD_UP = 3
 """How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
 
 
+NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", "integration_failed"})
+"""Alarms that a person should know of and that wait for nobody: the work goes on."""
+
+
+def waits(alarm: Alarm) -> bool:
+    """Whether something stands still until a person does what ``next`` says."""
+    return alarm.kind not in NOTICES
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
     for another commit, and was not there at init; the checkouts that integration was moved without; and how integration
@@ -198,6 +207,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
         task.id,
         f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
         f'liza task unblock {task.id} --answer "…"',
+        task.history[-1].time if task.history else None,
     )
 
 

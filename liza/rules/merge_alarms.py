@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -17,6 +18,7 @@ class Alarm(msgspec.Struct, frozen=True):
     about: str
     message: str
     next: str
+    waiting_since: datetime | None = None
 
 
 class Away(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,16 @@ def agent_id(text: str) -> str:
             "liza agents",
         )
     return name
+
+
+def in_order(agents: Iterable[str]) -> list[str]:
+    """Agent ids in a fixed order: planners, coders, reviewers, each by number; what is no agent id comes last."""
+
+    def place(name: str) -> tuple[int, int, str]:
+        role, _, number = name.rpartition("-")
+        return ROLES.index(role) if role in ROLES else len(ROLES), int(number) if number.isdecimal() else 0, name
+
+    return sorted(agents, key=place)
 
 
 def role_of(agent: str) -> str:

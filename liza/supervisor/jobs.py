@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza import faults
@@ -31,6 +32,12 @@ class Job:
     log: Path
     guard: guarded.Guarded | None = None
     ended: JobEnded | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self.began
 
     def tail(self, size: int = 2000) -> str:
         """The last of what it said."""

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from liza.board import bell, signals
-from liza.programs import inbox, rundir, session, tmux
+from liza.programs import inbox, rundir, session, setup_note, tmux
 from liza.rules import actions, answering, taking, working
 from liza.rules.answering import Unanswered
 from liza.rules.decide import backoff, holding
+from liza.rules.durations import spelled
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
@@ -127,6 +128,7 @@ class Steps:
             env=self.launcher.tool_environment(due.run),
             guarded=True,
         )
+        setup_note.note(self.crew.paths, setup_note.SetUp(run=due.run, started=self.crew.clock.now()))
         self.memory.job = jobs.start(order, self.post)
         self.say(f"set-up in {due.slot}: {due.command}")
 
@@ -306,11 +308,15 @@ class Steps:
         event, self.memory.job = job.ended, None
         if job.name.startswith("set-up "):
             slot = job.name.removeprefix("set-up ")
+            setup_note.forget(self.crew.paths, self.agent)
+            took = spelled(job.seconds)
             if event.code == 0:
                 self.launcher.set_up_done(slot)
+                self.say(f"set-up in {slot} done after {took}")
                 return
             held = holding(self.crew.board.read(), self.agent)
-            self._crash(held.run if held else self.agent, f"set-up failed with exit {event.code}: {job.tail(300)}")
+            why = f"set-up failed with exit {event.code} after {took}: {job.tail(300)}"
+            self._crash(held.run if held else self.agent, why)
             return
         if event.code not in (0, 1):
             self.say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from liza.board import signals
 from liza.rules.errors import UnknownId
-from liza.rules.paths import agent_id
+from liza.rules.paths import agent_id, in_order
 from liza.verbs.crew import Crew
 from liza.verbs.status import agent_row
 
@@ -16,7 +16,7 @@ def agents(crew: Crew) -> list[dict[str, Any]]:
     state = crew.board.read()
     evidence = crew.evidence(state)
     standing = signals.standing(crew.paths)
-    return [agent_row(crew, state, name, evidence, standing) for name in state.agents]
+    return [agent_row(crew, state, name, evidence, standing) for name in in_order(state.agents)]
 
 
 def agent(crew: Crew, name: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ class Ahead:
 
     @property
     def next(self) -> str:
-        """The command that brings them over; what to do next where there are none."""
-        return f"git merge {self.integration}" if self.commits else "liza task add --help"
+        """The command that brings them over; the way out where there are none."""
+        return f"git merge {self.integration}" if self.commits else "liza down --purge, or go on: liza task add"
 
     @property
     def told(self) -> str:

@@ -10,19 +10,25 @@ from liza.rules import merging
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, Status, Task
+from liza.rules.narrate import LIZA
 from liza.rules.transitions import Said, remark
 from liza.verbs import tampering
-from liza.verbs.crew import Crew
+from liza.verbs.crew import PERSON, Crew
 
 FAILURES = (LizaError, OSError)
 _NOT_OF_A_TASK = (BoardInconsistent, LockTimeout, Missing)
 """What keeps every merge from its end, and is reported by other ways: the board, its lock, the disk, git itself."""
 
 
+def actor(by: str) -> str:
+    """Who a merge is attributed to in the history: the person, or Liza, whichever supervisor carried it out."""
+    return by if by.startswith(PERSON) else LIZA
+
+
 def merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     """Integration holds the candidate. What cannot be tidied up is reported, and left to recovery."""
     said = Said(now=crew.clock.now(), by=by, commit=made.candidate)
-    with crew.change(by, "merge", task.id) as tx:
+    with crew.change(actor(by), "merge", task.id) as tx:
         tx.state = merging.merged(tx.state, task.id, said, bool(made.tested))
     faults.point("merge", "merged")
 
@@ -50,7 +56,7 @@ def merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
 
 def failed(crew: Crew, by: str, task: Task, detail: str) -> None:
     """A conflict, or red tests: the task goes back to its coder."""
-    with crew.change(by, "merge failed", task.id) as tx:
+    with crew.change(actor(by), "merge failed", task.id) as tx:
         said = Said(now=crew.clock.now(), by=by, commit=task.review_commit, detail=detail)
         tx.state = merging.failed(tx.state, task.id, said)
     merges.drop_candidate(crew.git, task.id)
@@ -63,7 +69,7 @@ def is_of_a_task(error: BaseException) -> bool:
 
 def troubled(crew: Crew, by: str, task: Task, trouble: Trouble) -> bool:
     """Mark a task whose merge failed; whether it went back to its coder, who alone can resolve it. Raises Refused."""
-    with crew.change(by, "merge failed", task.id) as tx:
+    with crew.change(actor(by), "merge failed", task.id) as tx:
         said = Said(now=crew.clock.now(), by=by, commit=task.review_commit)
         tx.state = merging.troubled(tx.state, task.id, trouble, said)
     after = tx.state.task(task.id)
@@ -95,7 +101,7 @@ def report_moved(crew: Crew, by: str, task: Task, moved: tuple[str, ...]) -> Non
     if not moved:
         return
     names = ", ".join(moved)
-    with crew.change(by, "merging", task.id) as tx:
+    with crew.change(actor(by), "merging", task.id) as tx:
         found = tx.state.task(task.id)
         if found is not None:
             said = Said(now=crew.clock.now(), by=by, detail=names)

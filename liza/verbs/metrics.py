@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from liza.rules import derived
+from liza.rules import derived, timing
 from liza.rules.model import State, Status
 from liza.verbs import spent
 from liza.verbs.crew import Crew
@@ -21,8 +21,23 @@ def metrics(crew: Crew) -> dict[str, Any]:
     given = counts["approved"] + counts["rejected"]
     rate = round(counts["approved"] / given, 3) if given else None
     kind = rate is not None and given >= MANY_VERDICTS and rate > TOO_KIND
+    now = crew.clock.now()
+    times = {task.id: timing.of_task(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,
+        "goal_status": state.goal.status,
+        "goal_seconds": timing.of_goal(state, now),
+        "waiting_seconds": timing.waiting(state, now),
+        "tasks": [
+            {
+                "id": task.id,
+                "status": task.status.value,
+                "seconds": times[task.id].seconds,
+                "tries": times[task.id].tries,
+                "waiting_seconds": times[task.id].waiting,
+            }
+            for task in state.tasks
+        ],
         **counts,
         "by_status": _by_status(state),
         "approval_rate": rate,

@@ -10,10 +10,10 @@ from msgspec.structs import asdict as fields_of
 from liza.rules import choose, taking
 from liza.rules.drafts import Lack
 from liza.rules.errors import Usage
-from liza.rules.model import State, Status
+from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
-from liza.verbs import drafts
+from liza.verbs import doing, drafts
 from liza.verbs.crew import Crew
 from liza.verbs.specs import existing
 
@@ -52,7 +52,14 @@ def task(crew: Crew, task_id: str) -> dict[str, Any]:
         "waits_for": choose.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],
+        **_at_work(crew, state, found),
     }
+
+
+def _at_work(crew: Crew, state: State, task: Task) -> dict[str, Any]:
+    """Who is at work on a task, what it does, and for how long; nulls where nobody is."""
+    who = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
+    return {"who": who, **doing.row(crew, state, who or "")}
 
 
 def _status(word: str) -> Status:

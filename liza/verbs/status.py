@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -21,10 +22,11 @@ from liza.rules.decide import Holding, holding
 from liza.rules.drafts import Lack
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Agent, Config, Left, State, Status
-from liza.rules.paths import role_of, run_id
+from liza.rules.paths import in_order, role_of, run_id
+from liza.rules.planning import is_over
 from liza.rules.secrets import redacted
 from liza.rules.starting import starting
-from liza.verbs import drafts, last_look, spent
+from liza.verbs import ahead, doing, drafts, last_look, spent
 from liza.verbs.crew import Crew
 from liza.verbs.show import rows
 
@@ -48,7 +50,11 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
     evidence = crew.evidence(state)
     standing = signals.standing(crew.paths)
     lacks = _lacks(crew, state)
+    found = found_alarms(crew, state, evidence, lacks)
+    rows_of_agents = [agent_row(crew, state, name, evidence, standing) for name in in_order(state.agents)]
+    waiting = [*(one for one in found if alarms.waits(one)), *_questions(crew, state, rows_of_agents)]
     return {
+        "time": crew.clock.now(),
         "revision": state.revision,
         "goal": fields_of(state.goal),
         "sprint": fields_of(state.sprint),
@@ -57,8 +63,10 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "signals": list(standing),
         "reasons": {name: redacted(signals.why(crew.paths, name)) for name in standing},
         "tasks": rows(state, lacks, frozenset(Status)),
-        "agents": [agent_row(crew, state, name, evidence, standing) for name in state.agents],
-        "alerts": [fields_of(one) for one in found_alarms(crew, state, evidence, lacks)],
+        "agents": rows_of_agents,
+        "waiting": [{**fields_of(one), "seconds": _seconds(crew, one.waiting_since)} for one in waiting],
+        "alerts": [fields_of(one) for one in found],
+        "ahead": _ahead(crew, state),
         "cost": spent.cost(crew, state),
     }
 
@@ -66,6 +74,30 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
 def _tests(state: State) -> dict[str, Any]:
     """The test command, and why nobody knows that it tests the worktree that it runs in; null where that is proved."""
     return {"command": state.config.integration_command, "not_proved": proving.doubt(state.config)}
+def _questions(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:
+    """What programs ask at their terminals."""
+    for one in rows:
+        question = _question(crew, state, one["id"]) if one["doing"] == doing.WAITS else None
+        if question is not None:
+            yield Alarm(
+                "question", one["id"], f"{one['run']} shows {question}", f"liza attach {one['id']}", one["since"]
+            )
+
+
+def _seconds(crew: Crew, since: datetime | None) -> int | None:
+    return None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
+
+
+def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
+    """How far integration is ahead of the person's branch, once nothing is left to do; nothing where git cannot be
+    asked, and `liza doctor` says why it cannot."""
+    if not is_over(state, has_planner=False):
+        return None
+    try:
+        found = ahead.ahead(crew, state)
+    except (LizaError, OSError):
+        return None
+    return None if found is None else asdict(found)
 
 
 def _lacks(crew: Crew, state: State) -> dict[str, Lack]:
@@ -169,7 +201,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         shown, why = _why_offline(crew, state, name, left)
     elif holds:
         shown = agent.status
-        why = _asks(crew, name, agent) or _stands_still(crew, name, agent) or _unanswered(crew, state, name)
+        why = _asks(crew, state, name) or _stands_still(crew, name, agent) or _unanswered(crew, state, name)
     else:
         shown = agent.status if agent.status != "OFFLINE" else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
@@ -185,16 +217,24 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
+        **doing.row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
     }
 
 
-def _asks(crew: Crew, name: str, agent: Agent) -> str | None:
-    """What the program of an agent at work asks a person; nothing where that cannot be read."""
+def _asks(crew: Crew, state: State, name: str) -> str | None:
+    """What the program of an agent at work asks a person, with the command to answer it."""
+    question = _question(crew, state, name)
+    return None if question is None else f"its program shows {question}: liza attach {name}"
+
+
+def _question(crew: Crew, state: State, name: str) -> str | None:
+    """What the program of an agent asks a person; nothing where that cannot be read."""
+    agent = state.agents[name]
     try:
         question = crew.run_dir(run_id(name, agent.runs)).asks() if agent.runs else None
     except LizaError:
         return None
-    return None if question is None else f"its program shows {redacted(line(question, 160))}: liza attach {name}"
+    return None if question is None else redacted(line(question, 160))
 
 
 def _stands_still(crew: Crew, name: str, agent: Agent) -> str | None:

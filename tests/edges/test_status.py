@@ -14,10 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from liza.board.lock import Lock
-from liza.programs import rundir
+from liza.programs import rundir, setup_note
 from liza.programs.processes import identity
 from liza.programs.rundir import Record, Waits
 from liza.programs.session import Living
+from liza.rules import taking
 from liza.rules.model import Left, State, Status
 from liza.rules.paths import Paths
 from liza.verbs.agents import agents
@@ -120,6 +121,45 @@ def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> 
         living = Living(shim=identity(), child=identity(), time=now)
         (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
         assert waits(soon) == "WORKING"
+
+
+def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_stands_first(
+    crew: Crew, clock: FakeClock
+) -> None:
+    def does() -> tuple[str | None, int | None]:
+        (found,) = agents(crew)
+        return found["doing"], found["seconds"]
+
+    claim(crew)
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        setup_note.note(crew.paths, setup_note.SetUp(run="coder-1.1", started=clock.now()))
+        clock.advance(40)
+        assert does() == ("set-up", 40)
+        setup_note.forget(crew.paths, "coder-1")
+        begun = crew.run_dir("coder-1.1")
+        begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+        assert does() == (None, None)
+        living = Living(shim=identity(), child=identity(), time=clock.now())
+        (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
+        clock.advance(240)
+        assert does() == ("working", 240)
+        assert status(crew)["waiting"] == []
+        begun.note_asks("Allow it? (y/n)")
+        asked = clock.now().timestamp() - 720
+        os.utime(begun.path / "asks", (asked, asked))
+        assert does() == ("waits for you", 720)
+        (first,) = status(crew)["waiting"]
+        assert (first["kind"], first["seconds"], first["next"]) == ("question", 720, "liza attach coder-1")
+        assert first["message"] == "coder-1.1 shows Allow it? (y/n)"
+    assert does() == (None, None)
+
+
+def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first(crew: Crew) -> None:
+    for name in ("code-reviewer-1", "coder-10", "planner-1", "coder-2"):
+        change(crew, lambda state, name=name: taking.register(state, name))
+    ids = [one["id"] for one in status(crew)["agents"]]
+    assert ids == ["planner-1", "coder-1", "coder-2", "coder-10", "code-reviewer-1"]
+    assert [one["id"] for one in agents(crew)] == ids
 
 
 def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from liza.cli import render
-from liza.cli.columns import coloured, escaped, harmless, paint, table, width
+from liza.cli import render, render_patch, render_task, tell
+from liza.cli.columns import coloured, escaped, harmless, paint, table, width, wrapped
+from liza.cli.phrases import local
 from liza.cli.reference import text as reference
+from liza.cli.render_metrics import metrics
 from liza.cli.table import HEADINGS, MODULES, QUICK
 from liza.cli.words import details, duration, listed
+from liza.rules.durations import spelled
 from liza.rules.errors import Usage
 from liza.rules.model import Answer, Budget, Event, Goal, Status, Task
 
@@ -72,32 +76,67 @@ def test_a_sum_of_what_some_sessions_told_says_how_many_are_not_in_it(found: dic
     assert first.partition("no tasks    ")[2] == wanted
 
 
-def test_what_was_used_is_a_table_with_a_line_a_task_an_agent_a_program_and_an_outcome() -> None:
+def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_and_an_outcome() -> None:
     told = {"sessions": 2, "seconds": 1234, "tokens": 5600, "money": 0.755}
     silent = {"sessions": 12, "seconds": 7, "tokens": None, "money": None}
     found = {
-        "done": 3,
+        "sprint": "sprint-1",
+        "goal_status": "IN_PROGRESS",
+        "goal_seconds": 7500,
+        "waiting_seconds": 720,
+        "total": 6,
+        "merged": 3,
+        "approved": 3,
+        "rejected": 1,
+        "by_status": {"CLAIMED": 1, "MERGED": 3, "READY_FOR_REVIEW": 2},
+        "approval_rate": 0.75,
+        "untested_merges": 1,
+        "tasks": [
+            {"id": "invoice-model", "status": "MERGED", "seconds": 240, "tries": 2, "waiting_seconds": 0},
+            {"id": "x", "status": "BLOCKED", "seconds": 90, "tries": 1, "waiting_seconds": 720},
+            {"id": "y", "status": "UNCLAIMED", "seconds": None, "tries": 0, "waiting_seconds": 0},
+        ],
+        "anomalies": {"spec_gap": 2},
         "by_task": {"invoice-model": told, "planning": silent},
         "by_agent": {},
         "by_program": {"script:/bin/a.sh -x": told},
         "by_outcome": {"finished": silent},
-        "messages": {"attempted": 1},
+        "messages": {
+            "attempted": 1,
+            "first_try": 1,
+            "after_retry": 0,
+            "escalated_to_brief": 0,
+            "failed": 0,
+            "waiting": 0,
+            "unreadable": [],
+            "median_seconds": 1.25,
+        },
         "warnings": ["look"],
     }
-    assert render.metrics(found).splitlines() == [
-        "done      3",
-        "messages  attempted 1",
+    assert metrics(found).splitlines() == [
+        "sprint-1: 3 of 6 tasks merged (1 claimed · 3 merged · 2 ready for review)",
+        "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
+        "verdicts: 3 approved, 1 rejected (75% approved)",
+        "1 merge without a test",
+        "1 message to agents: 1 read at the first try, 0 later, 0 put into a brief, 0 not seen to be read, 0 waiting; "
+        "read after 1.2 s (median)",
+        "reported by agents: 2 spec gap",
         "warning: look",
         "",
-        "by_task        sessions  seconds  tokens  money",
-        "invoice-model  2         1,234    5,600   $0.76",
-        "planning       12        7        -       -",
+        "task           status     time   tries  waited for you",
+        "invoice-model  MERGED     4 min  2      -",
+        "x              BLOCKED    90 s   1      12 min",
+        "y              UNCLAIMED  -      0      -",
         "",
-        "by_program           sessions  seconds  tokens  money",
-        "script:/bin/a.sh -x  2         1,234    5,600   $0.76",
+        "task           sessions  time    tokens  money",
+        "invoice-model  2         20 min  5,600   $0.76",
+        "planning       12        7 s     -       -",
         "",
-        "by_outcome  sessions  seconds  tokens  money",
-        "finished    12        7        -       -",
+        "program              sessions  time    tokens  money",
+        "script:/bin/a.sh -x  2         20 min  5,600   $0.76",
+        "",
+        "outcome   sessions  time  tokens  money",
+        "finished  12        7 s   -       -",
     ]
 
 
@@ -138,10 +177,96 @@ def test_a_blocked_task_shows_its_question_and_a_rejected_one_its_reason() -> No
 
 def test_an_idle_agent_shows_its_one_reason_and_an_alert_its_command() -> None:
     agent = {"id": "coder-1", "status": "IDLE", "current_task": None, "program": None, "why": "no task is claimable"}
-    alarm = {"message": "t is blocked", "next": 'liza task unblock t --answer "…"'}
-    text = render.status(summary(agents=[agent], alerts=[alarm]), False)
-    assert "coder-1  IDLE  no task is claimable" in text
-    assert 'liza task unblock t --answer "…"' in text
+    blocked = {"kind": "blocked", "about": "t", "message": "t is blocked", "next": 'liza task unblock t --answer "…"'}
+    untested = {
+        "kind": "untested_merges",
+        "about": "config",
+        "message": "merged without a test: a",
+        "next": "liza edit",
+    }
+    waiting = [{**blocked, "seconds": 750}]
+    found = summary(tasks=[row("t", Status.BLOCKED)], agents=[agent], waiting=waiting, alerts=[blocked, untested])
+    assert render.status(found, False).splitlines()[1:] == [
+        "",
+        "! t is blocked (for 12 min)",
+        '    liza task unblock t --answer "…"',
+        "",
+        "t  BLOCKED  asks:",
+        "",
+        "coder-1  IDLE  no task is claimable",
+        "",
+        "! merged without a test: a",
+        "    liza edit",
+    ]
+
+
+def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
+    base = {
+        "status": "WORKING",
+        "current_task": "t",
+        "program": "script:/a/long/way/to/the/place/of/agent.sh -x",
+        "why": None,
+    }
+    rows = [
+        {**base, "id": "coder-1", "doing": "working", "seconds": 250},
+        {**base, "id": "coder-2", "doing": "set-up", "seconds": 40},
+        {**base, "id": "coder-3", "doing": "waits for you", "seconds": 725},
+        {**base, "id": "coder-4", "doing": None, "seconds": None},
+    ]
+    assert [line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render.agents(rows, False).splitlines()] == [
+        "working 4 min",
+        "set-up 40 s",
+        "waits for you 12 min",
+        "WORKING",
+    ]
+    assert "  script:…/agent.sh -x" in render.agents(rows, False)
+
+
+def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> None:
+    goal = asdict(Goal(id="goal", description="g", status="COMPLETED"))
+    ahead = {"integration": "integration", "branch": "main", "commits": 3}
+    lines = render.status(summary(goal=goal, ahead=ahead), False).splitlines()
+    assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: git merge integration"
+    assert "integration is 1 commit ahead" in render.status(summary(goal=goal, ahead={**ahead, "commits": 1}), False)
+
+
+def test_lines_are_broken_between_words_and_go_on_below_their_column_and_commands_stay_whole() -> None:
+    line = "coder-1  IDLE  its supervisor left because of a long and very sad story"
+    assert wrapped(line, 40).splitlines() == [
+        "coder-1  IDLE  its supervisor left",
+        "               because of a long and",
+        "               very sad story",
+    ]
+    command = '    liza task unblock invoice-mail --answer "billing@shop.example"'
+    assert wrapped(command, 40) == command
+    assert ESCAPE.sub("", wrapped(paint(line, "red", True), 40)) == wrapped(line, 40)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (200000, "2 days"),
+    ],
+)
+def test_spans_of_time_have_units(seconds: int, told: str) -> None:
+    assert spelled(seconds) == told
+
+
+def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert local(NOW) == local("2026-01-01T12:00:00Z") == "2026-01-01 17:30:00"
+        assert tell.clock(NOW) == "17:30:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
@@ -160,20 +285,20 @@ def test_a_task_shows_what_was_asked_answered_and_done() -> None:
         answers=(Answer(question="Which?", answer="this"),),
         history=(Event(time=NOW, event="claim", run="coder-1.1", commit="a" * 40),),
     )
-    text = render.task(
+    text = render_task.task(
         {**found, "branch": "task/t", "directory": None, "waits_for": (), "handoff": None, "notes": ["n"]}, False
     )
     assert "done when   pytest passes" in text
     assert "Which? → this" in text
-    assert "2026-01-01T12:00:00Z  claim  coder-1.1  aaaaaaaaaa" in text
+    assert "2026-01-01 12:00:00  claim  coder-1.1  aaaaaaaaaa" in text
     assert "note: n" in text
 
 
 def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
     found = {"task": "t", "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "untracked": ["new.txt"]}
-    assert render.diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
-    assert ESCAPE.sub("", render.diff(found, True)) == render.diff(found, False)
-    assert render.diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
+    assert render_patch.diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
+    assert ESCAPE.sub("", render_patch.diff(found, True)) == render_patch.diff(found, False)
+    assert render_patch.diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
 
 
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
