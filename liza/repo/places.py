@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,22 @@ def remove(paths: Paths) -> tuple[str, ...]:
     return tuple(str(placed.place / name) for name in others)
 
 
-def moved_to(paths: Paths, placed: Placed) -> Path | None:
+def after_move(paths: Paths, placed: Placed, environ: Mapping[str, str]) -> Placed:
+    """The record of a repository that was moved or copied since ``placed`` was written. Raises Refused, OSError."""
+    place = _moved_to(paths, placed)
+    if place is not None:
+        return replace(placed, root=paths.root, place=place)
+    # It has no slots: none were made yet, they were deleted, or this is a copy of a repository that keeps them.
+    if placed.place == Paths(placed.root).slots:
+        return replace(fresh(paths.root, Paths(paths.root).slots), made=True)
+    proposed = placing.proposals(placed.root, _state_home(environ))
+    if not placed.place.exists() and placed.place not in proposed:
+        # A person chose it. It is made again when it is needed.
+        return fresh(paths.root, placed.place)
+    return choose(paths.root, None, environ)
+
+
+def _moved_to(paths: Paths, placed: Placed) -> Path | None:
     """Where the slots of a repository are that was moved since its record was written; None if it has none of its own.
 
     They stay where they are if only the repository was moved, and are found beside it if both were. Raises OSError.

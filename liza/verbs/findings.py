@@ -54,6 +54,17 @@ def _integration(crew: Crew, state: State) -> Iterator[Finding]:
         yield Finding("branch", f"{state.config.integration_branch} at {tip[:12]}")
 
 
+def _slots(crew: Crew, state: State) -> Iterator[Finding]:
+    place = crew.paths.slots
+    if crew.moved is not None:
+        yield Finding("worktrees", crew.moved, False, "liza down")
+    elif place.is_relative_to(crew.paths.root):
+        text = "inside the repository: tests in them can import what lies in your checkout, and yours can find theirs"
+        yield Finding("worktrees", f"{place}, {text}", True, "liza down --purge; liza init")
+    else:
+        yield Finding("worktrees", f"{place}{'' if place.is_dir() else ', made when one is needed'}")
+
+
 def _planted(crew: Crew, state: State) -> Iterator[Finding]:
     for one in Pins.load(crew.paths.pins).found(crew.git):
         text = f"executable configuration came after init, and is kept from running: {one.text}"
@@ -162,6 +173,7 @@ def _span(revisions: list[int]) -> str:
 
 _LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _integration),
+    ("worktrees", _slots),
     ("git", _planted),
     ("git", _locks),
     ("board", _config),

@@ -43,23 +43,15 @@ def settled(paths: Paths, placed: Placed | None) -> tuple[Paths, str | None]:
         if now is not None and now.root == paths.root:
             # Another process was quicker.
             return replace(paths, place=now.place), None
-        now = _now(paths, now or old)
+        now = now or old
+        if now.root != paths.root:
+            now = places.after_move(paths, now, os.environ)
         fresh = replace(paths, place=now.place)
         relocate.repair(fresh, common, {old.place})
         if now.place.is_dir():
             places.stamp(now)
         places.write(paths, now)
     return fresh, None
-
-
-def _now(paths: Paths, old: Placed) -> Placed:
-    if old.root == paths.root:
-        return old
-    place = places.moved_to(paths, old)
-    if place is not None:
-        return replace(old, root=paths.root, place=place)
-    # A copy of a repository that is still there, or the directory is gone: nothing of the other one is used.
-    return places.choose(paths.root, None, os.environ)
 
 
 def _recovered(paths: Paths, common: Path) -> Placed:

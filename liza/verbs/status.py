@@ -123,7 +123,8 @@ def found_alarms(
         aside=_aside(crew),
         lacks=_lacks(crew, state) if lacks is None else lacks,
     )
-    return (*alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+    moved = [Alarm("moved", "repository", crew.moved, "liza down")] if crew.moved is not None else []
+    return (*moved, *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 
 
 def _aside(crew: Crew) -> tuple[str, ...]:

@@ -1,0 +1,232 @@
+"""Worktrees lie outside the repository: nothing in the person's checkout finds them, and they find nothing of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from liza.repo import places
+from liza.repo.worktrees import Worktrees
+from liza.rules.errors import Refused
+from liza.rules.placing import MARK
+from liza.rules.shaping import Wanted
+from liza.verbs.claim import claim
+from liza.verbs.crew import Crew, find_crew
+from liza.verbs.doctor import doctor
+from liza.verbs.down import purge
+from liza.verbs.init import InitOptions, init
+from liza.verbs.merge import merge
+from liza.verbs.restore import crew_here, restore
+from liza.verbs.submit import submit
+from liza.verbs.task import add
+from liza.verbs.verdict import verdict
+from tests.conftest import git
+
+
+def begun(root: Path, **options: object) -> Crew:
+    init(root, InitOptions(**{"goal": "It is there", "no_test": True, **options}))  # type: ignore[arg-type]
+    return find_crew(root)
+
+
+def drafted(crew: Crew) -> Path:
+    add(crew, [Wanted("first", "Write", "it is there", "a.txt", "README.md")])
+    claim(crew, "coder-1", "first")
+    there = crew.paths.slot("s1")
+    (there / "draft.txt").write_text("half\n")
+    return there
+
+
+def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_them(repo: Path) -> None:
+    crew = begun(repo)
+    there = drafted(crew)
+    place = repo.with_name("repo.worktrees")
+    assert there.parent == crew.paths.slots == place
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert (place / MARK).stat().st_mode & 0o777 == 0o600
+    assert (repo / ".worktrees" / "first").resolve() == there
+    assert [entry.name for entry in (repo / ".worktrees").iterdir()] == ["first"]
+
+
+def test_tests_and_git_in_the_persons_checkout_do_not_find_the_worktrees(repo: Path) -> None:
+    (repo / "test_mine.py").write_text("def test_mine():\n    pass\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "a test")
+    there = drafted(begun(repo))
+    assert (there / "test_mine.py").exists()
+    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    found = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=True).stdout
+    assert "1 test collected" in found
+    assert git(repo, "status", "--porcelain", "--ignored", "--untracked-files=all", "--", "*.py") == ""
+    git(repo, "clean", "-q", "-fdx")
+    git(repo, "clean", "-q", "-ffdx")
+    assert (there / "draft.txt").read_text() == "half\n"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_a_module_that_only_the_persons_checkout_has_does_not_make_a_merge_green(repo: Path) -> None:
+    (repo / ".gitignore").write_text("node_modules/\n")
+    (repo / "index.js").write_text("")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "a program")
+    (repo / "node_modules" / "onlymine").mkdir(parents=True)
+    (repo / "node_modules" / "onlymine" / "index.js").write_text("")
+    crew = begun(repo, no_test=False, test="node index.js")
+    there = drafted(crew)
+    (there / "index.js").write_text("require('onlymine')\n")
+    git(there, "add", "-A")
+    git(there, "commit", "-q", "-m", "work")
+    with chdir(there):
+        submit(find_crew())
+    verdict(crew, "approve", "ok", task_id="first")
+    merge(crew, "first")
+    found = crew.board.read().task("first")
+    assert found is not None
+    assert found.status == "INTEGRATION_FAILED"
+    assert any("Cannot find module 'onlymine'" in (event.detail or "") for event in found.history), found.history
+    assert subprocess.run(["node", "-e", "require('onlymine')"], cwd=repo, check=False).returncode == 0
+
+
+def test_beside_a_repository_in_another_checkout_nothing_is_laid_and_the_state_directory_is_used(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = repo / "inner"
+    git(repo, "clone", "-q", str(repo), str(inner))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    there = drafted(begun(inner))
+    assert there.parent.parent == tmp_path / "state" / "liza" / "worktrees"
+    with chdir(there):
+        assert find_crew().paths.root == inner
+    purge(find_crew(inner))
+    assert not there.parent.exists()
+
+
+def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", str(repo), str(other))
+    taken = drafted(begun(other, worktrees=tmp_path / "taken")).parent
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine\n")
+    for place, why in (
+        (taken, f"belongs to the crew of {other}"),
+        (tmp_path / "full", "is not empty"),
+        (repo / "slots", "lies in the repository"),
+        (tmp_path, "the repository lies in it"),
+    ):
+        with pytest.raises(Refused, match=why):
+            begun(repo, worktrees=place)
+    assert not (repo / ".liza").exists()
+    (tmp_path / "free").mkdir()
+    there = drafted(begun(repo, worktrees=tmp_path / "free"))
+    assert there.parent == tmp_path / "free"
+    # Somebody gives it to another crew by hand.
+    (there.parent / MARK).write_bytes((taken / MARK).read_bytes())
+    crew = find_crew(repo)
+    with pytest.raises(Refused, match=f"belongs to the crew of {other}"):
+        Worktrees(crew.paths, crew.git).add("s2", "HEAD")
+    assert not (there.parent / "s2").exists()
+
+
+def test_a_purge_removes_the_directory_it_made_and_leaves_what_is_not_liza_s(repo: Path, tmp_path: Path) -> None:
+    place = drafted(begun(repo)).parent
+    purge(find_crew(repo))
+    assert not place.exists()
+    assert not (repo / ".worktrees").exists()
+    (tmp_path / "mine").mkdir()
+    place = drafted(begun(repo, worktrees=tmp_path / "mine")).parent
+    (place / "notes.txt").write_text("mine\n")
+    purge(find_crew(repo))
+    assert [entry.name for entry in place.iterdir()] == ["notes.txt"]
+
+
+def test_an_init_that_is_refused_leaves_no_directory(repo: Path) -> None:
+    with pytest.raises(Refused, match="red"):
+        begun(repo, no_test=False, test="false")
+    assert not repo.with_name("repo.worktrees").exists()
+
+
+def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_uncommitted_files(
+    repo: Path, tmp_path: Path
+) -> None:
+    crew = begun(repo, worktrees=tmp_path / "mine")
+    there = drafted(crew)
+    from liza.verbs.record import record
+
+    record(crew)
+    git(repo, "clean", "-q", "-fdx")
+    assert not (repo / ".liza").exists()
+    # Said in the worktree, where nothing but its mark leads to the repository.
+    with chdir(there):
+        restore(crew_here(), last_good=True)
+        again = find_crew()
+    assert again.paths == crew.paths
+    doctor(repo, fix=True)
+    assert (repo / ".worktrees" / "first").resolve() == there
+    assert (there / "draft.txt").read_text() == "half\n"
+
+
+def test_slots_of_an_earlier_version_stay_in_the_repository_and_a_lost_record_is_made_again(repo: Path) -> None:
+    crew = begun(repo, worktrees=repo / ".worktrees")
+    there = drafted(crew)
+    assert there == repo / ".worktrees" / ".slots" / "s1"
+    crew.paths.placed.unlink()
+    (there.parent / MARK).unlink()
+    assert find_crew(repo).paths.slots == there.parent
+    assert places.read(crew.paths) is not None
+    with chdir(there):
+        assert find_crew().paths.root == repo
+    assert any(one.about == "worktrees" and "inside the repository" in one.text for one in doctor(repo).findings)
+
+
+def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Path, tmp_path: Path) -> None:
+    begun(repo)
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (planted / MARK).write_text(json.dumps({"root": str(repo), "id": "another"}))
+    assert places.root_of(planted) is None
+
+
+def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(repo: Path) -> None:
+    git(repo, "branch", "task")
+    with pytest.raises(Refused, match="the branch task is in the way") as refused:
+        begun(repo)
+    assert refused.value.hint == "git branch -m task task-old"
+    git(repo, *refused.value.hint.split()[1:])
+    git(repo, "branch", "-D", "task-old")
+    crew = begun(repo)
+    add(crew, [Wanted(name, "Write", "it is there", "a.txt", "README.md") for name in ("first", "second")])
+    for name, task in (("task", "first"), ("task/second/part", "second")):
+        git(repo, "branch", name)
+        if name == "task":
+            assert [one.hint for one in doctor(repo).findings if "is in the way" in one.text] == [
+                "git branch -m task task-old"
+            ]
+        with pytest.raises(Refused, match=f"the branch {name} is in the way") as refused:
+            claim(crew, "coder-1", task)
+        found = crew.board.read().task(task)
+        assert found is not None
+        assert (found.status, found.assigned_to, found.reservation) == ("UNCLAIMED", None, None)
+        git(repo, *refused.value.hint.split()[1:])
+        claim(crew, "coder-1", task)
+        with chdir(crew.paths.link(task)):
+            git(Path.cwd(), "commit", "-q", "--allow-empty", "-m", "work")
+            submit(find_crew(repo))
+        git(repo, "update-ref", "-d", f"refs/heads/task/{task}") if name == "task" else None
+
+
+@pytest.mark.parametrize("where", ["", "below"])
+def test_a_line_break_in_the_path_is_refused_before_anything_is_made(tmp_path: Path, where: str) -> None:
+    root = tmp_path / "a\nb"
+    (root / "below").mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "commit", "-q", "--allow-empty", "-m", "first")
+    with pytest.raises(Refused, match="line break"):
+        begun(root / where)
+    assert not (root / ".liza").exists()
+    assert [one.ok for one in doctor(root).findings if "line break" in one.text] == [False]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a\nb"]

@@ -1,0 +1,193 @@
+"""A repository that is renamed, moved or copied, alone or with the worktrees beside it, at rest and under a crew."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+from tests.journeys.crews import APPROVE, Crew, begun, started
+
+
+def drafted(crew: Crew, task: str = "first") -> Path:
+    """The real directory of a claimed task's worktree, with a file that is not committed."""
+    crew.add(task)
+    crew.liza("claim", task, "--agent", "coder-1")
+    there = (crew.root / ".worktrees" / task).resolve()
+    (there / "draft.txt").write_text("half\n")
+    return there
+
+
+def elsewhere(crew: Crew, root: Path) -> Crew:
+    moved = Crew(root, crew.notes)
+    moved.children = crew.children
+    return moved
+
+
+def renamed(crew: Crew) -> Crew:
+    root = crew.root.with_name("renamed")
+    crew.root.rename(root)
+    return elsewhere(crew, root)
+
+
+def moved_with_its_worktrees(crew: Crew) -> Crew:
+    away = crew.root.parent / "away"
+    away.mkdir()
+    for name in ("project", "project.worktrees"):
+        if (crew.root.parent / name).exists():
+            (crew.root.parent / name).rename(away / name)
+    return elsewhere(crew, away / "project")
+
+
+def goes_on(crew: Crew, task: str = "first") -> None:
+    """Everything that a person does next works, in the worktree as it was."""
+    link = crew.root / ".worktrees" / task
+    assert (link / "draft.txt").read_text() == "half\n"
+    assert git(link, "status", "--porcelain") == "?? draft.txt"
+    git(link, "add", "-A")
+    git(link, "commit", "-q", "-m", "work")
+    crew.liza("submit", cwd=link.resolve())
+    crew.liza("verdict", "approve", "ok", "--task", task)
+    crew.liza("merge")
+    assert crew.status(task) == "MERGED"
+    assert git(crew.root, "for-each-ref", "refs/liza/salvage") == ""
+
+
+@pytest.mark.parametrize(
+    ("move", "first"),
+    [
+        (renamed, ("status",)),
+        (renamed, ("claim", "second", "--agent", "coder-2")),
+        (moved_with_its_worktrees, ("doctor", "--fix")),
+    ],
+)
+def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
+    crew: Crew, move: Callable[[Crew], Crew], first: tuple[str, ...]
+) -> None:
+    there = drafted(crew)
+    crew.add("second")
+    theirs = crew.root.parent / "theirs"
+    git(crew.root, "worktree", "add", "-q", "--detach", str(theirs))
+    record = crew.root / ".git" / "worktrees" / "theirs" / "gitdir"
+    before = record.read_bytes(), (theirs / ".git").read_bytes()
+    now = move(crew)
+    now.run(*first)
+    assert now.paths.slots == (there.parent if move is renamed else now.root.with_name("project.worktrees"))
+    goes_on(now)
+    record = now.root / ".git" / "worktrees" / "theirs" / "gitdir"
+    assert (record.read_bytes(), (theirs / ".git").read_bytes()) == before, "a person's worktree was touched"
+
+
+def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew) -> None:
+    there = drafted(crew)
+    now = renamed(crew)
+    git_dir = now.root / ".git" / "worktrees" / "s1"
+    subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "add", "-A"], check=True)
+    subprocess.run(["git", "--git-dir", git_dir, "--work-tree", there, "commit", "-qm", "work"], check=True)
+    # As a shell has it that came by the link.
+    now.liza("submit", cwd=now.root / ".worktrees" / "first", PWD=str(now.root / ".worktrees" / "first"))
+    assert now.status("first") == "READY_FOR_REVIEW"
+
+
+def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
+    with started(tmp_path, inside=True) as crew:
+        drafted(crew)
+        # As a crew of a version that kept no record.
+        crew.paths.placed.unlink()
+        now = renamed(crew)
+        now.liza("status")
+        assert now.paths.slots == now.root / ".worktrees" / ".slots"
+        goes_on(now)
+
+
+def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew: Crew) -> None:
+    there = drafted(crew)
+    shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)
+    copy = elsewhere(crew, crew.root.with_name("copy"))
+    copy.run("doctor", "--fix")
+    mine = (copy.root / ".worktrees" / "first").resolve()
+    assert mine == copy.root.with_name("copy.worktrees") / "s1"
+    (mine / "other.txt").write_text("other\n")
+    copy.git("add", "-A", cwd=mine)
+    copy.git("commit", "-q", "-m", "in the copy", cwd=mine)
+    copy.liza("submit", cwd=mine)
+    copy.liza("down", "--purge")
+    assert not mine.parent.exists()
+    assert (there / "draft.txt").read_text() == "half\n"
+    goes_on(crew)
+
+
+def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_repository_that_was_there(
+    tmp_path: Path,
+) -> None:
+    crew = begun(tmp_path)
+    crew.liza("init", "Every file is there", "--no-test")
+    there = drafted(crew)
+    now = renamed(crew)
+    git(crew.root.parent, "clone", "-q", str(now.root), str(crew.root))
+    assert "project.worktrees-2" in crew.liza("init", "Another goal", "--no-test")
+    drafted(crew)
+    assert crew.paths.slots != there.parent
+    now.liza("status")
+    assert now.paths.slots == there.parent
+    goes_on(now)
+    goes_on(crew)
+
+
+def test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why(
+    crew: Crew,
+) -> None:
+    drafted(crew)
+    crew.add("second")
+    supervisor = crew.agent("coder-9", crew.script("idle", "sleep 600\n"))
+    crew.wait_status("second", "CLAIMED")
+    supervisor.process.send_signal(signal.SIGSTOP)
+    now = renamed(crew)
+    told = now.liza("status")
+    assert f"! the repository was moved here from {crew.root} under a running crew" in told, told
+    assert "liza down" in told
+    record = now.root / ".git" / "worktrees" / "s1" / "gitdir"
+    before = record.read_bytes(), now.paths.placed.read_bytes()
+    assert "coder-9 is still at work" in now.liza("submit", cwd=now.paths.slot("s1"), code=1, LIZA_ROOT=str(now.root))
+    assert (record.read_bytes(), now.paths.placed.read_bytes()) == before
+    supervisor.process.send_signal(signal.SIGCONT)
+    assert supervisor.wait_gone() != 0
+    now.run("status")
+    goes_on(now)
+
+
+def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place(crew: Crew) -> None:
+    program = crew.script(
+        "agent",
+        """\
+        case "$LIZA_RUN" in
+        coder-*)
+            [ -f draft.txt ] || { echo half > draft.txt; echo here > "$NOTES/at-work"; exec sleep 600; }
+            git add -A; git commit -q -m work; liza submit ;;
+        *)
+        """
+        + f"    {APPROVE} ;;\n        esac\n",
+    )
+    crew.add("first")
+    coder, reviewer = crew.agent("coder-1", program), crew.agent("code-reviewer-1", program)
+    crew.wait_note("at-work")
+    now = renamed(crew)
+    told = now.liza("status")
+    assert coder.wait_gone() != 0
+    assert reviewer.wait_gone() != 0
+    assert f"the repository is not {crew.root} any more, it is {now.root} now" in coder.said()
+    assert now.living() == []
+    assert not crew.root.exists(), sorted(crew.root.rglob("*"))
+    told = now.liza("status")
+    assert "WORKING" not in told, told
+    assert "it was moved" in told, told
+    now.agent("coder-1", program)
+    now.agent("code-reviewer-1", program)
+    now.wait_status("first", "MERGED")
+    assert "crash" not in now.heard("first")
+    assert now.git("show", "integration:draft.txt") == "half"
