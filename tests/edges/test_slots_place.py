@@ -88,7 +88,7 @@ def test_a_module_that_only_the_persons_checkout_has_does_not_make_a_merge_green
     found = crew.board.read().task("first")
     assert found is not None
     assert found.status == "INTEGRATION_FAILED"
-    assert any("Cannot find module 'onlymine'" in (event.detail or "") for event in found.history), found.history
+    assert any("MODULE_NOT_FOUND" in (event.detail or "") for event in found.history), found.history
     assert subprocess.run(["node", "-e", "require('onlymine')"], cwd=repo, check=False).returncode == 0
 
 
