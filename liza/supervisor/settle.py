@@ -14,13 +14,14 @@ from liza.programs.preset import Preset
 from liza.programs.rundir import Halt, Record, RunDir
 from liza.programs.trouble import Signs, Trouble, trouble
 from liza.rules import answering, planning, reviewing, taking, working
-from liza.rules.errors import Refused
+from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State, Status
 from liza.rules.spending import Spent
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor.outfit import strip
 from liza.supervisor.watching import recorded
 from liza.verbs.crew import Crew
+from liza.verbs.tidy import tidy
 
 SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
 LAST_OUTPUT = 64 << 10  # bytes: some programs print much after what tells why they end
@@ -59,6 +60,9 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         faults.point("settle", "told")
         _write_down(crew, directory, preset, record, came)
     directory.note_settled(f"{came.kind}: {came.why}")
+    # In nobody's way if it fails: the next end, or the next supervisor, does it.
+    with suppress(LizaError, OSError):
+        tidy(crew, directory.agent)
     return came
 
 

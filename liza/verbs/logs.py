@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import queue
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.programs import aside, rundir
+from liza.programs import archive, aside, rundir
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.paths import agent_id, agent_of
 from liza.rules.secrets import redacted, whole
@@ -26,6 +27,11 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
     run = name if "." in name else newest_run(crew, agent_id(name))
     path = crew.run_dir(run).output
     if not path.exists():
+        archived = archive.place(crew.paths, run)
+        if archived.exists():
+            raise Refused(
+                f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log"
+            )
         raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
     data, size = _tail(path, lines)
     kept = data[: _whole(data)] if followed else data

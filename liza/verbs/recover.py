@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from liza.board import bell
 from liza.board.lock import Lock, holder_pid
-from liza.programs import processes
+from liza.programs import archive, processes
 from liza.repo import merge_refs, stuck, sweep
 from liza.rules import taking
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL, Identity, Reservation, Status, Task
-from liza.verbs import tampering
+from liza.verbs import tampering, tidy
 from liza.verbs.crew import Crew
 from liza.verbs.dead_mergers import settle_dead_merger
 from liza.verbs.record import record
@@ -43,6 +43,7 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
         *_kept(crew),
         *_merges(crew, by),
         *_leftovers(crew),
+        *_old_runs(crew, by),
     ]
     record(crew)
     # Whoever started this agent waits to hear that nothing was in its way; a full disk must not be.
@@ -181,6 +182,19 @@ def _leftovers(crew: Crew) -> list[Settled]:
     found += [f"{lock} was left by a killed git; removed" for lock in sweep.locks(crew.paths, crew.git)]
     sweep.asides(crew.paths, crew.git)
     return [Settled(one) for one in found]
+
+
+def _old_runs(crew: Crew, by: str) -> Iterator[Settled]:
+    """Directories of runs that are long over, of this agent and of those without a supervisor."""
+    for agent in crew.board.read().agents:
+        if agent != by and crew.supervised(agent):
+            continue
+        # A full disk, or what somebody put there, is in nobody's way.
+        with suppress(LizaError, OSError):
+            gone = tidy.tidy(crew, agent)
+            if gone:
+                text = f"{agent}: {len(gone)} old run directories went to {archive.place(crew.paths, gone[0]).parent}"
+                yield Settled(text)
 
 
 def _mended(crew: Crew) -> list[str]:

@@ -16,6 +16,8 @@ from tests.ablation.switches import Switch
 
 STORE = "tests/edges/test_board_store.py::"
 TREES = "tests/edges/test_repo_worktrees.py::"
+PLACE = "tests/edges/test_slots_place.py::"
+MOVED = "tests/journeys/test_moved_repositories.py::"
 PINS = "tests/edges/test_repo_pins.py::"
 FILTER = "tests/edges/test_repo_brief_filter.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
@@ -49,6 +51,10 @@ def _unreserved(was: Callable[..., Any]) -> Any:
 
 def _any_run(was: Callable[..., Any]) -> Any:
     return lambda state, task_id, run: state.task(task_id)
+
+
+def _by_id(was: Callable[..., Any]) -> Any:
+    return lambda placed, mark, other, place: mark is not None and mark.id == placed.id
 
 
 def _in_place(was: Callable[..., Any]) -> Any:
@@ -263,6 +269,54 @@ TABLE: dict[str, Defence] = {
         "a slot whose .git was taken away resets no other work tree",
         {"liza.repo.worktrees:Worktrees.slot_git": _here, "liza.repo.slots:lead_back": gives(None)},
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
+    ),
+    "slots outside": Defence(
+        "nothing of the person's checkout is found from a worktree",
+        {"liza.rules.placing:proposals": lambda was: lambda root, home: iter([root / ".worktrees" / ".slots"])},
+        (
+            f"{PLACE}test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_them",
+            f"{PLACE}test_git_clean_takes_nothing_of_a_worktree",
+        ),
+    ),
+    "free directory": Defence(
+        "worktrees are not laid into a directory that somebody else uses",
+        {"liza.rules.placing:objection": gives(None)},
+        (f"{PLACE}test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made",),
+    ),
+    "repaired records": Defence(
+        "a repository that was moved goes on with its worktrees as they were",
+        {"liza.repo.relocate:repair": gives(())},
+        (
+            f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",
+            f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
+        ),
+    ),
+    "one crew's directory": Defence(
+        "a copy of a repository does not work in the worktrees of its original",
+        {"liza.rules.placing:is_ours": _by_id},
+        (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
+    ),
+    "moved under a crew": Defence(
+        "a supervisor whose repository was moved away ends its session and leaves",
+        {"liza.supervisor.relocated:Ground.check": gives(None)},
+        (f"{MOVED}test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place",),
+    ),
+    "waits for the former crew": Defence(
+        "the worktrees of a moved repository are left alone while a supervisor works at its former path",
+        {"liza.verbs.moved:_still_there": gives([])},
+        (
+            f"{MOVED}test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why",
+        ),
+    ),
+    "free branch": Defence(
+        "a task whose branch git cannot make is given back and not claimed",
+        {"liza.repo.worktrees:Worktrees._refuse_blocked": gives(None)},
+        (f"{PLACE}test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back",),
+    ),
+    "no line break": Defence(
+        "a path that git would write as two lines is refused",
+        {"liza.rules.placing:refuse_line_break": gives(None)},
+        (f"{PLACE}test_a_line_break_in_the_path_is_refused_before_anything_is_made",),
     ),
     "pins": Defence(
         "no program runs that was written into git's configuration after init",

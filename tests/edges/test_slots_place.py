@@ -63,8 +63,13 @@ def test_tests_and_git_in_the_persons_checkout_do_not_find_the_worktrees(repo: P
     found = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=True).stdout
     assert "1 test collected" in found
     assert git(repo, "status", "--porcelain", "--ignored", "--untracked-files=all", "--", "*.py") == ""
-    git(repo, "clean", "-q", "-fdx")
+
+
+def test_git_clean_takes_nothing_of_a_worktree(repo: Path) -> None:
+    there = drafted(begun(repo))
+    # With -ff it takes repositories as well.
     git(repo, "clean", "-q", "-ffdx")
+    assert there.is_dir()
     assert (there / "draft.txt").read_text() == "half\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, until
 from tests.journeys.crews import APPROVE, Crew, begun, started
 
 
@@ -47,8 +47,10 @@ def moved_with_its_worktrees(crew: Crew) -> Crew:
 def goes_on(crew: Crew, task: str = "first") -> None:
     """Everything that a person does next works, in the worktree as it was."""
     link = crew.root / ".worktrees" / task
+    assert (link / "draft.txt").exists()
     assert (link / "draft.txt").read_text() == "half\n"
-    assert git(link, "status", "--porcelain") == "?? draft.txt"
+    looked = subprocess.run(["git", "status", "--porcelain"], cwd=link, capture_output=True, text=True, check=False)
+    assert looked.stdout == "?? draft.txt\n", looked.stderr
     git(link, "add", "-A")
     git(link, "commit", "-q", "-m", "work")
     crew.liza("submit", cwd=link.resolve())
@@ -178,8 +180,7 @@ def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in
     crew.wait_note("at-work")
     now = renamed(crew)
     told = now.liza("status")
-    assert coder.wait_gone() != 0
-    assert reviewer.wait_gone() != 0
+    until(lambda: coder.process.poll() and reviewer.process.poll(), "supervisors did not leave a moved repository")
     assert f"the repository is not {crew.root} any more, it is {now.root} now" in coder.said()
     assert now.living() == []
     assert not crew.root.exists(), sorted(crew.root.rglob("*"))

@@ -1,0 +1,85 @@
+"""Directories of old runs: archived whole once they are settled, over and not in use; the others stay."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from liza.programs import archive, processes
+from liza.programs.rundir import Record, RunDir
+from liza.programs.session import Living
+from liza.rules import keeping
+from liza.rules.errors import Refused
+from liza.verbs.crew import Crew
+from liza.verbs.doctor import doctor
+from liza.verbs.logs import logs
+from liza.verbs.tidy import tidy
+from tests.edges.test_slots_place import begun, drafted
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def ran(crew: Crew, number: int, settled: bool = True) -> RunDir:
+    directory = crew.run_dir(f"coder-1.{number}")
+    directory.create(Record(agent="coder-1", run=directory.run, kind="work", started=NOW))
+    directory.output.write_text(f"said by {directory.run}\n")
+    if settled:
+        directory.note_settled("finished: done")
+    return directory
+
+
+def numbers(crew: Crew) -> list[int]:
+    return sorted(int(path.name.rpartition(".")[2]) for path in (crew.paths.runs / "coder-1").glob("coder-1.*"))
+
+
+def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task(repo: Path) -> None:
+    crew = begun(repo)
+    # Its claim is coder-1.1.
+    drafted(crew)
+    last = keeping.NEWEST + 7
+    for number in range(1, last + 1):
+        ran(crew, number, settled=number != 3)
+    this = processes.identity()
+    living = msgspec.json.encode(Living(shim=this, child=this, time=NOW))
+    (crew.run_dir("coder-1.4").path / "session.json").write_bytes(living)
+    told = [what for what in doctor(repo, fix=True).settled if "old run directories" in what]
+    assert told == [f"coder-1: 4 old run directories went to {crew.paths.runs / 'coder-1' / 'archive'}"]
+    assert numbers(crew) == [1, 3, 4, *range(8, last + 1)]
+    with pytest.raises(Refused, match="is archived") as refused:
+        logs(crew, "coder-1.2", 10)
+    shown = subprocess.run(["sh", "-c", refused.value.hint], capture_output=True, text=True, check=True)
+    assert shown.stdout == "said by coder-1.2\n"
+    assert archive.place(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
+    assert tidy(crew, "coder-1") == ()
+
+
+def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:
+    crew = begun(repo)
+    directory = ran(crew, 1)
+    archive.archive(directory)
+    # As a kill between the archive and the last of the removals leaves it.
+    ran(crew, 1).output.unlink()
+    archive.archive(directory)
+    assert not directory.exists()
+    with tarfile.open(archive.place(crew.paths, directory.run)) as tar:
+        assert sorted(tar.getnames()) == [directory.run, *(f"{directory.run}/{one}" for one in FILES)]
+
+
+FILES = ("output.log", "run.json", "settled")
+
+
+def test_a_link_in_a_run_directory_is_kept_as_a_link_and_what_it_leads_to_stays(repo: Path, tmp_path: Path) -> None:
+    crew = begun(repo)
+    directory, secret = ran(crew, 1), tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("key\n")
+    (directory.path / "link").symlink_to(secret)
+    archive.archive(directory)
+    assert (secret / "key").exists()
+    with tarfile.open(archive.place(crew.paths, directory.run)) as tar:
+        assert tar.getmember(f"{directory.run}/link").issym()
