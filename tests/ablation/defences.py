@@ -308,6 +308,14 @@ TABLE: dict[str, Defence] = {
             f"{MOVED}test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why",
         ),
     ),
+    "runs in use": Defence(
+        "the directory of a run that a task names is not archived",
+        {"liza.rules.keeping:in_use": gives(frozenset())},
+        (
+            "tests/edges/test_old_runs.py::"
+            "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",
+        ),
+    ),
     "free branch": Defence(
         "a task whose branch git cannot make is given back and not claimed",
         {"liza.repo.worktrees:Worktrees._refuse_blocked": gives(None)},
