@@ -54,7 +54,7 @@ def _integration(crew: Crew, state: State) -> Iterator[Finding]:
         yield Finding("branch", f"{state.config.integration_branch} at {tip[:12]}")
 
 
-def _slots(crew: Crew, state: State) -> Iterator[Finding]:
+def _place(crew: Crew, state: State) -> Iterator[Finding]:
     place = crew.paths.slots
     if crew.moved is not None:
         yield Finding("worktrees", crew.moved, False, "liza down")
@@ -173,7 +173,7 @@ def _span(revisions: list[int]) -> str:
 
 _LOOKS: tuple[tuple[str, Callable[[Crew, State], Iterator[Finding]]], ...] = (
     ("branch", _integration),
-    ("worktrees", _slots),
+    ("worktrees", _place),
     ("git", _planted),
     ("git", _locks),
     ("board", _config),
