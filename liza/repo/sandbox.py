@@ -42,12 +42,13 @@ def copy(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
 def setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
     """Whether the set-up ``command`` has to run in a slot: never run here, or it or one of ``files`` changed since.
 
-    ``files`` are names relative to the slot. Raises GitFailed, OSError.
+    ``files`` are names relative to the slot; of a directory, such as a submodule, counts what the commit says of it.
+    Raises GitFailed, OSError.
     """
     if not command:
         return False
     try:
-        return _mark(git).read_text() != _digest(git.directory, command, files)
+        return _mark(git).read_text() != _digest(git, command, files)
     except FileNotFoundError:
         return True
 
@@ -56,7 +57,7 @@ def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
     """Note that the set-up was run for the files as they are. Raises GitFailed, OSError."""
     place = _mark(git)
     aside = place.with_name(f"{_MARK}.{os.getpid()}")
-    aside.write_text(_digest(git.directory, command, files))
+    aside.write_text(_digest(git, command, files))
     aside.replace(place)
 
 
@@ -130,11 +131,13 @@ def _mark(git: Git) -> Path:
     return git_dirs(git)[0] / _MARK
 
 
-def _digest(slot: Path, command: str, files: Sequence[str]) -> str:
-    """A digest of the command and of each file; a file that is not there counts as that."""
+def _digest(git: Git, command: str, files: Sequence[str]) -> str:
+    """A digest of the command, of each file, and of the commit of each submodule; what is not there counts as that."""
     whole = hashlib.sha256(command.encode())
     for name in sorted(set(files)):
-        path = slot / name
+        path = git.directory / name
         text = path.read_bytes() if path.is_file() else None
+        if path.is_dir():
+            text = git.run("rev-parse", "-q", "--verify", f"HEAD:{name}", codes=(0, 1, 128)).stdout
         whole.update(f"\0{name}\0{'absent' if text is None else len(text)}\0".encode() + (text or b""))
     return whole.hexdigest()

@@ -1,0 +1,244 @@
+"""The proof that tests test the worktree they run in, with real interpreters; and the project as the doctor sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from liza.repo import sandbox
+from liza.repo.runner import Git
+from liza.rules.errors import Missing, Refused
+from liza.verbs import environments
+from liza.verbs.answer import Answer
+from liza.verbs.crew import Crew, find_crew
+from liza.verbs.doctor import doctor
+from liza.verbs.findings import Finding
+from liza.verbs.init import InitOptions, init
+from liza.verbs.status import status
+from tests.conftest import git
+
+PYTHON = Path(sys.executable)
+UNITTEST = f"{PYTHON} -m unittest discover -s tests -q"
+SUMS = "def add(a, b):\n    return a + b\n"
+TEST = """\
+import unittest
+from invo.sums import add
+
+class Sums(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(1, 2), 3)
+"""
+
+
+@pytest.fixture
+def package(repo: Path) -> Path:
+    """A Python project in src layout, committed."""
+    (repo / "src" / "invo").mkdir(parents=True)
+    (repo / "src" / "invo" / "__init__.py").write_text("")
+    (repo / "src" / "invo" / "sums.py").write_text(SUMS)
+    (repo / "tests").mkdir()
+    (repo / "tests" / "test_sums.py").write_text(TEST)
+    (repo / "pyproject.toml").write_text('[project]\nname = "invo"\nversion = "1"\n')
+    (repo / ".gitignore").write_text("__pycache__/\n/.venv/\n")
+    commit(repo)
+    return repo
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "files")
+
+
+def begun(root: Path, test: str, **more: object) -> tuple[Answer, dict[str, str]]:
+    facts: dict[str, str] = {}
+    options = InitOptions(goal="g", test=test, **more)  # type: ignore[arg-type]
+    return init(root, options, lambda name, text: facts.__setitem__(name, text)), facts
+
+
+def environment(place: Path, *lines: str) -> Path:
+    """A virtual environment without pip; ``lines`` go into a ``.pth`` file, as an editable install writes it."""
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", place], check=True)
+    (site,) = place.glob("lib/python3*/site-packages")
+    (site / "__editable__.invo-1.pth").write_text("".join(f"{line}\n" for line in lines))
+    return place
+
+
+def proof(crew: Crew) -> tuple[str, str]:
+    kept = crew.board.read().config.proof
+    return kept.outcome, kept.why
+
+
+def test_tests_that_fail_with_the_sources_of_their_own_worktree_are_proved_and_nothing_of_it_is_left(
+    package: Path,
+) -> None:
+    before = git(package, "status", "--porcelain"), git(package, "for-each-ref", "refs/liza/salvage")
+    _, facts = begun(package, f"PYTHONPATH=src {UNITTEST}")
+    assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
+    crew = find_crew(package)
+    assert proof(crew) == ("proved", "")
+    assert status(crew)["tests"]["not_proved"] is None
+    assert not crew.worktrees.stands("proof")
+    assert not crew.paths.slot("proof").exists()
+    assert (git(package, "status", "--porcelain"), git(package, "for-each-ref", "refs/liza/salvage")) == before
+    assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
+
+
+@pytest.mark.parametrize("command", ["true", "python3 -c pass"])
+def test_tests_that_run_nothing_are_not_proved_and_not_refused(package: Path, command: str) -> None:
+    _, facts = begun(package, command)
+    why = "2 source files were made to fail and the tests stayed green: they do not run them"
+    assert facts["proof"] == f"not proved that the tests test the worktree they run in: {why}"
+    assert status(find_crew(package))["tests"] == {"command": command, "not_proved": why}
+
+
+def test_without_a_source_the_tests_run_once_and_are_not_proved(repo: Path, tmp_path: Path) -> None:
+    begun(repo, f"echo run >> {tmp_path}/runs")
+    assert (tmp_path / "runs").read_text() == "run\n"
+    assert proof(find_crew(repo)) == ("unproved", "the repository has no source of a kind that can be made to fail")
+
+
+def test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom(package: Path) -> None:
+    venv = environment(package / ".venv", f"{package}/src")
+    with pytest.raises(Refused) as refused:
+        begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
+    assert "src/invo/__init__.py, src/invo/sums.py in your checkout" in refused.value.message
+    assert f"(by {venv}/bin/python)" in refused.value.message
+    setup = "python3 -m venv .venv && .venv/bin/pip install -q -e ."
+    wanted = f'liza init "…" --setup "{setup}" --test ".venv/bin/python -m unittest discover -s tests -q"'
+    assert refused.value.hint == f"{wanted}; or go without: --no-proof"
+    assert not (package / ".liza").exists()
+
+
+def test_red_in_the_proof_is_no_proof_where_a_part_of_the_sources_came_from_the_persons_checkout(package: Path) -> None:
+    (package / "here").mkdir()
+    (package / "here" / "__init__.py").write_text("")
+    (package / "tests" / "test_here.py").write_text("import here\n")
+    commit(package)
+    venv = environment(package / ".venv", f"{package}/src")
+    with pytest.raises(Refused, match="src/invo/sums.py in your checkout"):
+        begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
+
+
+def test_tests_that_import_an_installed_copy_are_refused(package: Path, tmp_path: Path) -> None:
+    venv = environment(tmp_path / "venv")
+    (site,) = venv.glob("lib/python3*/site-packages")
+    (site / "invo").mkdir()
+    (site / "invo" / "__init__.py").write_text("")
+    (site / "invo" / "sums.py").write_text(SUMS)
+    with pytest.raises(Refused, match=r"uses the installed .*/site-packages/invo/__init__\.py"):
+        begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
+
+
+def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: Path) -> None:
+    (repo / "tool").write_text("#!/bin/sh\nexit 0\n")
+    (repo / "tool").chmod(0o755)
+    (repo / "check.sh").write_text(f"#!/bin/sh\nexec {repo}/tool\n")
+    commit(repo)
+    with pytest.raises(Refused, match=r"which is named in check.sh:2"):
+        begun(repo, "sh check.sh")
+
+
+def test_with_no_proof_they_are_taken_as_they_are_and_status_says_so(package: Path) -> None:
+    venv = environment(package / ".venv", f"{package}/src")
+    begun(package, f"{venv}/bin/python -m unittest discover -s tests -q", no_proof=True)
+    assert status(find_crew(package))["tests"]["not_proved"] == "no proof was wanted (--no-proof)"
+
+
+def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: Path) -> None:
+    begun(package, f"rm -rf src && ln -s {package}/src src && PYTHONPATH=src {UNITTEST}", no_proof=True)
+    crew = find_crew(package)
+    report = doctor(package, tests=True)
+    assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
+    assert git(package, "status", "--porcelain") == ""
+    assert [one for one in report.findings if one.about == "proof"][0].text.startswith("the tests do not test")
+    assert proof(crew)[0] == "elsewhere"
+
+
+def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:
+    with pytest.raises(Missing, match="the tests do not start: no-such-runner is not there"):
+        begun(package, "no-such-runner -q", accept_red=True)
+    with pytest.raises(Missing, match="the set-up does not start: no-such-tool is not there"):
+        begun(package, "true", setup="no-such-tool sync")
+
+
+def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = environment(package / ".venv", str(tmp_path))
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    monkeypatch.setenv("PATH", f"{venv}/bin", prepend=":")
+    test = '[ "$(command -v python3)" = "%s/bin/python3" ] && PYTHONPATH=src python3 -m unittest discover -s tests -q'
+    _, facts = begun(package, test % venv)
+    assert "holds dependencies only" in facts["python"]
+    assert find_crew(package).board.read().config.environment == str(venv)
+
+    (site,) = venv.glob("lib/python3*/site-packages")
+    (site / "__editable__.invo-1.pth").write_text(f"{package}/src\n")
+    assert environments.installs(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
+    (found,) = [one for one in doctor(package).findings if one.about == "python"]
+    assert (found.ok, "has this checkout installed" in found.text) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("__editable___invo_1_finder.py", "import sys\nMAPPING: dict[str, str] = {{'invo': '{root}/src/invo'}}\n"),
+        ("invo.egg-link", "{root}/src\n../\n"),
+        ("invo-1.dist-info/direct_url.json", '{{"url": "file://{root}", "dir_info": {{"editable": true}}}}'),
+    ],
+)
+def test_each_way_to_install_a_checkout_is_found(package: Path, tmp_path: Path, name: str, text: str) -> None:
+    venv = environment(tmp_path / "venv")
+    (site,) = venv.glob("lib/python3*/site-packages")
+    (site / name).parent.mkdir(exist_ok=True)
+    (site / name).write_text(text.format(root=package))
+    (found,) = environments.installs(venv, package)
+    assert found.startswith(f"{name} leads to {package}")
+    assert environments.installs(venv, tmp_path / "other") == ()
+
+
+def about(root: Path, name: str) -> Finding:
+    (found,) = [one for one in doctor(root).findings if one.about == name]
+    return found
+
+
+def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(repo: Path) -> None:
+    (repo / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (repo / "poetry.lock").write_text("")
+    (repo / "package.json").write_text("{}\n")
+    (repo / ".pre-commit-config.yaml").write_text("repos: []\n")
+    (repo / ".gitattributes").write_text("*.psd filter=lfs diff=lfs\n")
+    (repo.parent / "node_modules").mkdir()
+    commit(repo)
+    assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is not there"
+    assert about(repo, "set-up").hint == "install poetry"
+    assert "not installed: nobody's commits are checked" in about(repo, "hooks").text
+    assert about(repo, "node").hint == f"ls {repo.parent}/node_modules"
+    assert not about(repo, "lfs").ok
+
+
+def test_the_doctor_shows_the_disk_that_worktrees_use(package: Path) -> None:
+    begun(package, "true")
+    crew = find_crew(package)
+    crew.worktrees.detach("planner-1", "integration", "planner-1.1")
+    (crew.paths.slot("planner-1") / "big").write_bytes(b"x" * 3_000_000)
+    assert about(package, "disk").text.startswith("3 MB in 1 worktrees below ")
+
+
+def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path: Path) -> None:
+    sub = tmp_path / "sub"
+    subprocess.run(["git", "init", "-q", sub], check=True)
+    for number in (1, 2):
+        (sub / "file").write_text(str(number))
+        commit(sub)
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(sub), "vendor/sub")
+    commit(repo)
+    files = (".gitmodules", "vendor/sub")
+    sandbox.mark_setup_done(Git(repo), "fetch", files)
+    assert not sandbox.setup_due(Git(repo), "fetch", files)
+    git(repo / "vendor" / "sub", "checkout", "-q", "HEAD~1")
+    commit(repo)
+    assert sandbox.setup_due(Git(repo), "fetch", files)
