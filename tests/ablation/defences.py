@@ -26,6 +26,7 @@ WORKING = "tests/unit/test_working_and_reviewing.py::"
 TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
+PROOF = "tests/edges/test_proof.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -145,6 +146,22 @@ def _that_keeps_reports(was: Callable[..., Any]) -> Any:
 
 def _kills_at_once(was: Callable[..., Any]) -> Any:
     return lambda self, to=None: self.ask("kill-session", "-t", self.target.rstrip(":"))
+
+
+def _uncleaned(was: Callable[..., Any]) -> Any:
+    from liza.rules.environ import Clean
+
+    return lambda variables, *rest: Clean(dict(variables))
+
+
+def _always_proved(was: Callable[..., Any]) -> Any:
+    from liza.rules.proving import Proved
+
+    return lambda *words: Proved()
+
+
+def _through_links(was: Callable[..., Any]) -> Any:
+    return lambda slot, name, text: (slot / name).write_text(text)
 
 
 TABLE: dict[str, Defence] = {
@@ -444,5 +461,45 @@ TABLE: dict[str, Defence] = {
         "what a dead merger left is settled before anything else is merged",
         {"liza.verbs.merge:settle_dead_merger": gives(None)},
         (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
+    ),
+    # ── what tests test ──
+    "clean environment": Defence(
+        "tests, set-up and sessions use nothing of the person's checkout",
+        {"liza.rules.environ:cleaned": _uncleaned},
+        (
+            "tests/edges/test_commands.py::"
+            "test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated",
+            "tests/unit/test_environ.py::test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first",
+        ),
+    ),
+    "no checkout in the environment": Defence(
+        "an environment that imports the checkout itself is not used",
+        {"liza.verbs.environments:installs": gives(())},
+        (
+            f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not",
+            f"{PROOF}test_each_way_to_install_a_checkout_is_found[egg-link]",
+        ),
+    ),
+    "proof of the tests": Defence(
+        "no crew begins with tests that test another checkout",
+        {"liza.rules.proving:judge": _always_proved},
+        (
+            f"{PROOF}test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom",
+            f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
+            f"{PROOF}test_tests_that_name_the_persons_checkout_are_refused_in_any_language",
+        ),
+    ),
+    "proof of a changed command": Defence(
+        "nothing is merged by tests that were changed and test another checkout",
+        {"liza.verbs.proof_again:need": gives(None)},
+        (
+            f"{PROOF}test_a_test_command_that_changed_is_proved_before_it_counts_"
+            "and_one_of_another_checkout_stops_merging",
+        ),
+    ),
+    "sources of the slot only": Defence(
+        "the proof makes no file of the person's fail",
+        {"liza.verbs.proof:_replace": _through_links},
+        (f"{PROOF}test_a_source_is_never_replaced_through_a_link_that_the_tests_laid",),
     ),
 }

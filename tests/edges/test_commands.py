@@ -65,3 +65,20 @@ def _directory(pid: str) -> Path | None:
         return Path(f"/proc/{pid}/cwd").readlink()
     except OSError:
         return None
+
+
+def test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, link = tmp_path / "checkout", tmp_path / "link"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin" / "tool").write_text("#!/bin/sh\n")
+    (root / "bin" / "tool").chmod(0o755)
+    link.symlink_to(root / "bin")
+    monkeypatch.setenv("VIRTUAL_ENV", str(root))
+    monkeypatch.setenv("NODE_PATH", str(root))
+    for entry in (root / "bin", link, "bin", ""):
+        monkeypatch.setenv("PATH", str(entry), prepend=":")
+    command = '! command -v tool && [ -z "$VIRTUAL_ENV$NODE_PATH" ]'
+    assert commands.run(command, root, tmp_path / "logs" / "log", 60, root).green
+    assert commands.run("command -v tool", root, tmp_path / "logs" / "log", 60, root, str(root)).green

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from liza.repo import sandbox
 from liza.repo.runner import Git
+from liza.rules import merging
 from liza.rules.errors import Missing, Refused
+from liza.rules.model import Status
+from liza.rules.shaping import Wanted
 from liza.verbs import environments
 from liza.verbs.answer import Answer
+from liza.verbs.claim import claim
 from liza.verbs.crew import Crew, find_crew
 from liza.verbs.doctor import doctor
 from liza.verbs.findings import Finding
 from liza.verbs.init import InitOptions, init
+from liza.verbs.merge import merge
 from liza.verbs.status import status
+from liza.verbs.submit import submit
+from liza.verbs.sync import sync
+from liza.verbs.task import add
+from liza.verbs.verdict import verdict
 from tests.conftest import git
 
 PYTHON = Path(sys.executable)
@@ -118,7 +129,7 @@ def test_red_in_the_proof_is_no_proof_where_a_part_of_the_sources_came_from_the_
     (package / "tests" / "test_here.py").write_text("import here\n")
     commit(package)
     venv = environment(package / ".venv", f"{package}/src")
-    with pytest.raises(Refused, match="src/invo/sums.py in your checkout"):
+    with pytest.raises(Refused, match=r"src/invo/sums\.py in your checkout"):
         begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
 
 
@@ -153,7 +164,7 @@ def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: 
     report = doctor(package, tests=True)
     assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
     assert git(package, "status", "--porcelain") == ""
-    assert [one for one in report.findings if one.about == "proof"][0].text.startswith("the tests do not test")
+    assert next(one for one in report.findings if one.about == "proof").text.startswith("the tests do not test")
     assert proof(crew)[0] == "elsewhere"
 
 
@@ -178,7 +189,7 @@ def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_che
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / "__editable__.invo-1.pth").write_text(f"{package}/src\n")
     assert environments.installs(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
-    (found,) = [one for one in doctor(package).findings if one.about == "python"]
+    found = about(package, "python")
     assert (found.ok, "has this checkout installed" in found.text) == (False, True)
 
 
@@ -189,14 +200,15 @@ def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_che
         ("invo.egg-link", "{root}/src\n../\n"),
         ("invo-1.dist-info/direct_url.json", '{{"url": "file://{root}", "dir_info": {{"editable": true}}}}'),
     ],
+    ids=["finder", "egg-link", "url"],
 )
 def test_each_way_to_install_a_checkout_is_found(package: Path, tmp_path: Path, name: str, text: str) -> None:
     venv = environment(tmp_path / "venv")
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text(text.format(root=package))
-    (found,) = environments.installs(venv, package)
-    assert found.startswith(f"{name} leads to {package}")
+    found = environments.installs(venv, package)
+    assert [one.startswith(f"{name} leads to {package}") for one in found] == [True]
     assert environments.installs(venv, tmp_path / "other") == ()
 
 
@@ -242,3 +254,48 @@ def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path:
     git(repo / "vendor" / "sub", "checkout", "-q", "HEAD~1")
     commit(repo)
     assert sandbox.setup_due(Git(repo), "fetch", files)
+
+
+def approved(crew: Crew, task: str) -> None:
+    """A task whose work is a file of its own, ready to be merged."""
+    add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
+    run = str(claim(crew, "coder-1", task).more["run"])
+    there = crew.paths.slot(str(crew.board.read().task(task).worktree))  # type: ignore[union-attr]
+    (there / f"{task}.txt").write_text(run)
+    commit(there)
+    with chdir(there):
+        submit(find_crew(crew.paths.root))
+    verdict(crew, "approve", "seen", task_id=task)
+
+
+def configured(crew: Crew, **settings: object) -> None:
+    with crew.change("human", "edit") as tx:
+        tx.state = replace(tx.state, config=replace(tx.state.config, **settings))
+
+
+def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_another_checkout_stops_merging(
+    package: Path,
+) -> None:
+    begun(package, f"PYTHONPATH=src {UNITTEST}")
+    crew = find_crew(package)
+    approved(crew, "a")
+    before = git(package, "rev-parse", "integration")
+    configured(crew, integration_command=f"PYTHONPATH={package}/src {UNITTEST}")
+    with pytest.raises(Refused, match=r"does not test the worktree it runs in, it uses .*named in `PYTHONPATH="):
+        merge(crew, "a")
+    state = crew.board.read()
+    assert (proof(crew)[0], git(package, "rev-parse", "integration")) == ("elsewhere", before)
+    assert merging.next_to_merge(state) is None
+    assert state.task("a").status is Status.APPROVED  # type: ignore[union-attr]
+    (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_elsewhere"]
+    assert alarm["message"].startswith("nothing is merged: ")
+
+    # What a person brings in may be the cure: it comes in, and not as tested.
+    (package / "new").write_text("x\n")
+    commit(package)
+    assert sync(crew).more["tested"] is False
+
+    configured(crew, integration_command=f"PYTHONPATH=./src {UNITTEST}")
+    assert merge(crew, "a").more["tested"] is True
+    assert proof(crew) == ("proved", "")
+    assert about(package, "proof").text == "the tests fail when the sources of their own worktree fail"

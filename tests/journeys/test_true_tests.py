@@ -1,0 +1,195 @@
+"""On repositories of ordinary shape a merge that breaks the code is red, a good one green, and a fresh clone agrees."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+from tests.journeys.crews import BIN, Crew
+
+PACKAGES = site.getsitepackages()[0]
+"""Where pytest is, for environments that are made without a network."""
+
+
+def begun(tmp_path: Path, files: Mapping[str, str]) -> Crew:
+    """A project with these files committed, and no crew yet."""
+    root = tmp_path / "project"
+    (tmp_path / "notes").mkdir()
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    write(root, {"README.md": "# A project\n", **files})
+    return Crew(root, tmp_path / "notes")
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "files")
+
+
+def merged(crew: Crew, task: str, name: str, text: str) -> str:
+    """The status of a task, approved and offered for merging, that wrote ``text`` into the file ``name``."""
+    crew.add(task)
+    crew.liza("claim", task, "--agent", "coder-1")
+    there = crew.root / ".worktrees" / task
+    write(there, {name: text})
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "looks ok", "--task", task)
+    crew.liza("merge", task)
+    return crew.status(task)
+
+
+def passes_in_a_fresh_clone(crew: Crew, tmp_path: Path) -> bool:
+    """Whether set-up and tests of the board pass in a clone of integration, with nothing of this machine's."""
+    there = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "-b", "integration", str(crew.root), str(there))
+    config = crew.state().config
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]}
+    command = " && ".join(filter(None, (config.sandbox_setup, config.integration_command)))
+    return subprocess.run(command, shell=True, cwd=there, env=env, check=False, capture_output=True).returncode == 0
+
+
+def bad_is_red_and_good_is_green(crew: Crew, tmp_path: Path, source: str, bad: str, good: str) -> None:
+    before = crew.git("rev-parse", "integration")
+    assert merged(crew, "bad", source, bad) == "INTEGRATION_FAILED"
+    assert crew.git("rev-parse", "integration") == before
+    assert merged(crew, "good", source, good) == "MERGED"
+    assert crew.task("good").tested is True
+    assert crew.git("show", f"integration:{source}") == good.rstrip("\n")
+    assert passes_in_a_fresh_clone(crew, tmp_path)
+
+
+PYTHON = {
+    "src/invo/__init__.py": "def add(a, b):\n    return a + b\n",
+    "tests/test_add.py": "from invo import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
+    "pyproject.toml": '[project]\nname = "invo"\nversion = "1"\n[project.optional-dependencies]\ndev = ["pytest"]\n'
+    '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n',
+    ".gitignore": ".venv/\n__pycache__/\n",
+    # As `pip install -e .` does it, without a network.
+    "set-up.sh": f"""\
+{sys.executable} -m venv --without-pip .venv
+cd .venv/lib/python3*/site-packages
+echo {PACKAGES} > packages.pth
+echo "${{1-$OLDPWD/src}}" > __editable__.invo-1.pth
+""",
+}
+GOOD, BAD = "def add(a, b):\n    return b + a\n", 'def add(a, b):\n    raise SystemExit("BROKEN")\n'
+
+
+def activated(venv: Path) -> dict[str, str]:
+    return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin:{os.environ['PATH']}"}
+
+
+def test_a_python_package_installed_editable_in_an_activated_environment(tmp_path: Path) -> None:
+    crew = begun(tmp_path, PYTHON)
+    subprocess.run(["sh", "set-up.sh"], cwd=crew.root, check=True)
+    venv = crew.root / ".venv"
+    here = activated(venv)
+    subprocess.run(["python3", "-m", "pytest", "-q"], cwd=crew.root, env={**os.environ, **here}, check=True)
+
+    told = crew.run("init", "Numbers add up", **here)
+    assert told.returncode == 1
+    assert f"{venv} is activated and not used: it has this checkout installed (__editable__" in told.stdout
+    assert f"left out  of the environment of tests and sessions: VIRTUAL_ENV; from PATH {venv}/bin" in told.stdout
+    setup = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]'"
+    test = ".venv/bin/python -m pytest -q"
+    assert f'next: liza init "…" --setup "{setup}" --test "{test}"' in told.stderr
+
+    told = crew.run("init", "Numbers add up", "--test", f"{venv}/bin/python -m pytest -q", **here)
+    assert told.returncode == 1
+    assert "src/invo/__init__.py in your checkout" in told.stderr
+
+    said = crew.liza("init", "Numbers add up", "--setup", "sh set-up.sh", "--test", test, **here)
+    assert "proof     the tests fail when the sources of their own worktree fail" in said
+    bad_is_red_and_good_is_green(crew, tmp_path, "src/invo/__init__.py", BAD, GOOD)
+
+
+def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_is_not_activated(
+    tmp_path: Path,
+) -> None:
+    text = PYTHON["pyproject.toml"] + 'pythonpath = ["src"]\n'
+    crew = begun(tmp_path, {**PYTHON, "pyproject.toml": text})
+    subprocess.run(["sh", "set-up.sh", str(tmp_path)], cwd=crew.root, check=True)
+    crew.liza("init", "Numbers add up", **activated(crew.root / ".venv"))
+    assert crew.state().config.environment == str(crew.root / ".venv")
+    assert crew.state().config.proof.outcome == "proved"
+    before = crew.git("rev-parse", "integration")
+    elsewhere = {"PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin"}
+    assert "comes first on PATH" in crew.run("doctor", **elsewhere).stdout
+    assert merged(crew, "bad", "src/invo/__init__.py", BAD) == "INTEGRATION_FAILED"
+    assert crew.git("rev-parse", "integration") == before
+    assert merged(crew, "good", "src/invo/__init__.py", GOOD) == "MERGED"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_a_node_project_with_modules_of_its_own(tmp_path: Path) -> None:
+    crew = begun(
+        tmp_path,
+        {
+            "package.json": json.dumps({"name": "shop", "scripts": {"test": "node --test tests/"}}),
+            "lib/index.js": "exports.add = (a, b) => require('dep')(a, b);\n",
+            "tests/add.test.js": "const test = require('node:test'), assert = require('node:assert');\n"
+            "test('adds', () => assert.equal(require('../lib/index.js').add(1, 2), 3));\n",
+            ".gitignore": "node_modules/\n",
+            "vendor/dep.js": "module.exports = (a, b) => a + b;\n",
+        },
+    )
+    setup = "mkdir -p node_modules/dep && cp vendor/dep.js node_modules/dep/index.js"
+    said = crew.liza("init", "Numbers add up", "--setup", setup, "--test", "node --test tests/")
+    assert "proof     the tests fail when the sources of their own worktree fail" in said
+    good = "exports.add = (a, b) => require('dep')(b, a);\n"
+    bad_is_red_and_good_is_green(crew, tmp_path, "lib/index.js", "throw new Error('BROKEN');\n", good)
+
+
+def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path) -> None:
+    with (Path(os.environ["HOME"]) / ".gitconfig").open("a") as configured:
+        configured.write('[protocol "file"]\n\tallow = always\n')
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    git(sub, "init", "-q", "-b", "main")
+    write(sub, {"rate.py": "RATE = 2\n"})
+    crew = begun(
+        tmp_path,
+        {
+            "api/app/__init__.py": "",
+            "api/app/price.py": "import sys\n\nsys.path.append('../vendor/sub')\n"
+            "from rate import RATE\n\nPRICE = 5 * RATE\n",
+            "api/tests/test_price.py": "import unittest\nfrom app.price import PRICE\n\n\n"
+            "class Price(unittest.TestCase):\n    def test(self):\n        self.assertEqual(PRICE, 10)\n",
+            ".gitignore": "__pycache__/\n",
+        },
+    )
+    (crew.root / "api" / "requirements.txt").write_text("# none\n")
+    git(crew.root, "submodule", "add", "-q", str(sub), "vendor/sub")
+    write(crew.root, {})
+    said = crew.liza("init", "Prices are right")
+    assert "set-up    git submodule update --init --recursive:" in said
+    assert "baseline  (cd api && python3 -m unittest discover -s tests -q): ok" in said
+    assert "proof     the tests fail when the sources of their own worktree fail" in said
+    source, text = "api/app/price.py", (crew.root / "api" / "app" / "price.py").read_text()
+    bad_is_red_and_good_is_green(crew, tmp_path, source, text.replace("5", "6"), f"{text}\nNAME = 'x'\n")
+
+    # The commit of the submodule moves with a task: what is tested is what the task says.
+    write(sub, {"rate.py": "RATE = 3\n"})
+    crew.add("rate")
+    crew.liza("claim", "rate", "--agent", "coder-1")
+    there = crew.root / ".worktrees" / "rate"
+    git(there, "submodule", "-q", "update", "--init")
+    git(there / "vendor" / "sub", "fetch", "-q", "origin")
+    git(there / "vendor" / "sub", "checkout", "-q", "origin/main")
+    write(there, {})
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "looks ok", "--task", "rate")
+    crew.liza("merge", "rate")
+    assert crew.status("rate") == "INTEGRATION_FAILED"
