@@ -285,7 +285,7 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
         merge(crew, "a")
     state = crew.board.read()
     assert (proof(crew)[0], git(package, "rev-parse", "integration")) == ("elsewhere", before)
-    assert merging.next_to_merge(state) is None
+    assert merging.next_to_merge(state, crew.clock.now()) is None
     assert state.task("a").status is Status.APPROVED  # type: ignore[union-attr]
     (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_elsewhere"]
     assert alarm["message"].startswith("nothing is merged: ")

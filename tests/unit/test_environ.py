@@ -67,5 +67,5 @@ def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() 
     env = environment.compose(
         row, outside, run="coder-1.1", task=None, root=Path(ROOT), liza=Path("/opt/liza/bin/liza")
     )
-    assert env["PATH"] == "/opt/liza:/usr/bin"
+    assert env["PATH"] == "/opt/liza/bin:/usr/bin"
     assert "VIRTUAL_ENV" not in env
