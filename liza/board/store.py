@@ -60,8 +60,10 @@ class Transaction:
 class Board:
     """The board of one crew. One thread at a time is in a transaction; another waits."""
 
-    def __init__(self, paths: Paths, clock: Clock) -> None:
+    def __init__(self, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> None:
+        """``trusted`` gives a board that was read the settings that count; see ``rules.settings``."""
         self.paths = paths
+        self._trusted = trusted
         self._places = Places(paths)
         self.spool = Spool(paths.spool)
         self._clock = clock
@@ -74,6 +76,10 @@ class Board:
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self) -> State:
+        """The board as it is now, with the settings that count. Raises what ``as_written`` raises."""
+        return self._trusted(self.as_written())
+
+    def as_written(self) -> State:
         """The board as it is now, without the lock unless it is in doubt.
 
         Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, and LockTimeout."""

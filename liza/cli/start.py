@@ -109,12 +109,16 @@ def demo(
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Settle what dead processes left.")] = False,
     tests: Annotated[bool, typer.Option("--tests", help="Run the tests, and prove what they test.")] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="NAME", help="Take as yours what an alarm tells of, by its name; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Look at git, the programs, the project and the crew; say what stands in the way."""
     from liza.verbs.doctor import doctor as verb
 
-    report = verb(Path.cwd(), fix=fix, tests=tests)
+    report = verb(Path.cwd(), fix=fix, tests=tests, accepted=accept or ())
     if as_json:
         tell.json({"ok": report.ok, "findings": report.findings, "settled": report.settled})
         return 0 if report.ok else 5

@@ -1,9 +1,9 @@
 """The parent of a command of the project (its tests, its set-up): ends everything that the command started.
 
-Run as ``python -I -S /abs/_guard.py ALIVE WORD...``. ALIVE is the read end of a pipe whose write end the caller holds: its
-end of file says that the caller is dead, or wants the command to end. The guard is a subreaper, so that a process that
-left its group, its session or its parent is still below it; and its environment names the run, so that such a process is
-known to come from a command. It ends as the command ended: with its exit code, or by its signal.
+Run as ``python -I -S /abs/_guard.py ALIVE WORD...``. ALIVE is the read end of a pipe whose write end the caller holds:
+its end of file says that the caller is dead, or wants the command to end. The guard is a subreaper, so that a process
+that left its group, its session or its parent is still below it; and its environment names the run, so that such a
+process is known to come from a command. It ends as the command ended: with its exit code, or by its signal.
 """
 # pathlib would double the time that this takes to start.
 # ruff: noqa: PTH120

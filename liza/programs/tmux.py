@@ -134,7 +134,8 @@ def _first(root: Path, words: Sequence[str]) -> str:
     env = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR") if name in os.environ}
     if not any(env.get(name) for name in ("LANG", "LC_ALL")):
         env["LC_ALL"] = "C.UTF-8"
-    command = [lookup.program("tmux"), "-u", "-L", sockets.server_name(root), "-f", os.devnull, "start-server", ";", *words]
+    tmux = [lookup.program("tmux"), "-u", "-L", sockets.server_name(root), "-f", os.devnull]
+    command = [*tmux, "start-server", ";", *words]
     for _ in range(TRIES):
         try:
             done = subprocess.run(

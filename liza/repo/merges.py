@@ -151,7 +151,9 @@ def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     if done.code != 0:
         now = tip(git, branch)
         if now == expected:
-            raise GitFailed(f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}", mending(done.stderr))
+            raise GitFailed(
+                f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}", mending(done.stderr)
+            )
         # A git that was killed after its last act has moved it all the same.
         if now != candidate or done.code > 0:
             return Advance("lost")

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from liza.repo import plain
 from liza.repo.runner import Git
@@ -93,6 +94,8 @@ class Pins:
     config: Mapping[str, tuple[str, ...]]
     hooks: Mapping[str, str]
     substitutes: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] | None = None
+    """What a person has confirmed of the board's settings; None where nothing ever was."""
     _known: dict[str, _Known] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -113,7 +116,7 @@ class Pins:
         try:
             words = json.loads(plain.read(path))
             config = {key: tuple(values) for key, values in words["config"].items()}
-            return cls(config, dict(words["hooks"]), dict(words.get("substitutes", {})))
+            return cls(config, dict(words["hooks"]), dict(words.get("substitutes", {})), words.get("settings"))
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
 
@@ -121,7 +124,8 @@ class Pins:
         """Write the pins aside, then rename: a reader sees the old or the new ones."""
         aside = path.with_name(f"{path.name}.{os.getpid()}")
         config = {key: list(values) for key, values in sorted(self.config.items())}
-        words = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
+        words: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
+        words |= {} if self.settings is None else {"settings": dict(self.settings)}
         aside.write_text(json.dumps(words, indent=1) + "\n")
         aside.replace(path)
 
@@ -129,7 +133,7 @@ class Pins:
         """These pins, with what the configuration says about one key today."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
         today = {k: v for k, v in _programs(_settings(git)).items() if k == key}
-        return Pins({**config, **today}, self.hooks, self.substitutes)
+        return Pins({**config, **today}, self.hooks, self.substitutes, self.settings)
 
     def planted(self, git: Git) -> tuple[str, ...]:
         """What names a program now and did not at init, a line each, for the alert. Raises GitFailed."""

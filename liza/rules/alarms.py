@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import drafts, invariants, merge_alarms, planning, proving, settings, transitions
+from liza.rules import drafts, intrusions, invariants, merge_alarms, planning, proving, settings, transitions
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.hopeless import never_claimable
+from liza.rules.intrusions import Repository as Repository
 from liza.rules.merge_alarms import Alarm as Alarm
-from liza.rules.merge_alarms import Away
 from liza.rules.model import FINAL, Left, State, Status, Task
+from liza.rules.settings import Unconfirmed
 from liza.rules.starting import starting
 from liza.rules.taking import HELD_UP
 
@@ -37,18 +38,6 @@ def waits(alarm: Alarm) -> bool:
     return alarm.kind not in NOTICES
 
 
-class Repository(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; the checkouts that integration was moved without; and how integration
-    was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
-
-    planted: tuple[str, ...] = ()
-    away: tuple[Away, ...] = ()
-    moved: str | None = None
-    lost: tuple[str, ...] = ()
-    ways: str = ""
-
-
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
 
@@ -62,6 +51,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     alone: frozenset[str] = frozenset()
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
+    settings: tuple[Unconfirmed, ...] | None = ()
+    """What of the settings does not count; None where nobody ever confirmed any."""
     repository: Repository = Repository()
     aside: tuple[str, ...] = ()
     lacks: Mapping[str, drafts.Lack] = {}
@@ -69,7 +60,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
-    found = [*_invalid(state), *_repository(state, seen.repository), *_signals(seen, now), *_config(seen)]
+    found = [*_invalid(state), *intrusions.alarms(state, seen.repository, seen.settings)]
+    found += [*_signals(seen, now), *_config(seen)]
     found += [*_left(state, seen), *_alone(state, now, seen), *merge_alarms.slots(seen.aside)]
     hopeless = never_claimable(state)
     for task in state.tasks:
@@ -272,17 +264,6 @@ def _near(task: Task, what: str) -> Alarm:
 def _invalid(state: State) -> Iterable[Alarm]:
     for violation in invariants.check(state):
         yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
-
-
-def _repository(state: State, seen: Repository) -> Iterable[Alarm]:
-    for line in seen.planted:
-        yield Alarm(
-            "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
-        )
-    yield from merge_alarms.away(seen.away)
-    if seen.moved is not None:
-        branch = state.config.integration_branch
-        yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
 
 
 def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:

@@ -1,14 +1,77 @@
-"""What is said of keys of ``config`` that name no setting: a limit under a misspelt name limits nothing. Pure."""
+"""Settings: keys of ``config`` that name none, and those that count only once a person has confirmed them. Pure.
+
+A limit under a misspelt name limits nothing, so it is told. And a setting that decides what "tested" means, what an
+agent may do, or what it may cost, is not changed by whoever can write the board: the value that a person gave it by a
+command of Liza goes on to be used until a person confirms another one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from liza.rules.model import Budget, Config, Delivery, TestProof
 
 NESTED: Final = {"budget": Budget, "delivery": Delivery, "proof": TestProof}
 """The settings that are mappings of settings."""
+
+PINNED: Final = (
+    "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
+    "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop",
+)  # fmt: skip
+"""The settings that a person confirms. One that this version does not have is passed over."""
+
+
+class Unconfirmed(msgspec.Struct, frozen=True):
+    """A setting that was changed by other means than a command of a person: ``used`` counts, ``found`` stands there."""
+
+    key: str
+    used: Any
+    found: Any
+
+    @property
+    def told(self) -> str:
+        """A sentence for people."""
+        return (
+            f"config.{self.key} was changed outside of liza to {_shown(self.found)}; "
+            f"{_shown(self.used)} is used until a person confirms that"
+        )
+
+
+def values(config: Config) -> dict[str, Any]:
+    """The settings that a person confirms, as JSON has them."""
+    wanted = {key: getattr(config, key) for key in PINNED if key in Config.__struct_fields__}
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
+    return found
+
+
+def unconfirmed(config: Config, confirmed: Mapping[str, Any]) -> tuple[Unconfirmed, ...]:
+    """The settings that differ from what a person has confirmed. A key that nobody ever confirmed counts as its
+    default, as it was before there was such a setting."""
+    now, usual = values(config), values(Config())
+    wanted = {key: confirmed.get(key, usual[key]) for key in now}
+    return tuple(Unconfirmed(key, wanted[key], now[key]) for key in now if now[key] != wanted[key])
+
+
+def effective(config: Config, confirmed: Mapping[str, Any]) -> Config:
+    """The settings that count: the confirmed values, and the board's for everything else."""
+    odd = unconfirmed(config, confirmed)
+    if not odd:
+        return config
+    words = {**msgspec.to_builtins(config), **{one.key: one.used for one in odd}}
+    return msgspec.convert(words, Config)
+
+
+def changed(before: Config, after: Config) -> dict[str, Any]:
+    """The settings that a person confirms which differ, with their new values."""
+    old, new = values(before), values(after)
+    return {key: value for key, value in new.items() if value != old[key]}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value in (None, "", [], {}) else repr(value)
 
 
 def unknown(config: Mapping[str, Any]) -> tuple[str, ...]:

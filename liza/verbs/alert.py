@@ -6,7 +6,7 @@ import msgspec
 
 from liza.board.files import swap
 from liza.board.lock import Lock
-from liza.rules.alarms import Alarm
+from liza.rules.merge_alarms import Alarm
 from liza.rules.model import State
 from liza.verbs.crew import Crew
 from liza.verbs.status import found_alarms

@@ -124,4 +124,3 @@ def environment(root: Path, keep: str | None = None) -> dict[str, str]:
     own = {name: value for name, value in outside.items() if not name.startswith(("LIZA_", "GIT_"))}
     # What is tested is the commit itself, not what a ref says instead of it.
     return {**own, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": MARK, "LIZA_ROOT": str(root)}
-

@@ -19,14 +19,14 @@ from liza.board.store import Board, Transaction
 from liza.programs import kept
 from liza.programs.rundir import RunDir
 from liza.repo import places
-from liza.rules import placing
+from liza.rules import placing, settings
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.secrets import redacted, redacted_since
-from liza.verbs import sessions
+from liza.verbs import confirmed, sessions
 
 if TYPE_CHECKING:
     from liza.repo.runner import Git
@@ -63,7 +63,7 @@ class Crew:
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.paths, self.clock)
+        return Board(self.paths, self.clock, lambda state: confirmed.trusted(self.paths, state))
 
     @cached_property
     def git(self) -> Git:
@@ -97,6 +97,8 @@ class Crew:
             if tx.state is not tx.before:
                 changed = tx.state if actor.startswith(PERSON) else redacted_since(tx.before, tx.state)
                 tx.state = derive(changed)
+        if actor.startswith(PERSON):
+            confirmed.confirm(self.paths, settings.changed(tx.before.config, tx.state.config))
         self.pass_on_alerts()
 
     def pass_on_alerts(self) -> tuple[str, ...]:

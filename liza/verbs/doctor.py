@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from liza.rules import invariants
 from liza.rules.errors import LizaError, Missing, NoCrew
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
-from liza.verbs import project, proof_again, sessions
+from liza.verbs import confirmed, project, proof_again, sessions
+from liza.verbs.accept import accept
+from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew
 from liza.verbs.findings import BY, Finding, findings
 from liza.verbs.init import fit
@@ -34,17 +36,19 @@ class Report:
         return all(one.ok for one in self.findings)
 
 
-def doctor(directory: Path, *, fix: bool = False, tests: bool = False) -> Report:
+def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted: Sequence[str] = ()) -> Report:
     """Look at the repository, the programs, the project and, where there is one, the crew.
 
-    With ``fix`` what the dead left is settled first; with ``tests`` the tests run and are proved once more. Raises
-    LizaError for what can be neither settled nor left.
+    With ``fix`` what the dead left is settled first; with ``tests`` the tests run and are proved once more; what is
+    ``accepted`` by name is from now on as a person wants it. Raises LizaError for what can be neither settled nor left.
     """
     found: list[Finding] = []
     settled: tuple[str, ...] = ()
     crew = _crew(found, directory)
     if crew is not None and fix:
         settled += _pins_again(crew)
+    if accepted:
+        settled += accept(crew or find_crew(directory), accepted)
     place = _asked(found, "git", lambda: _repository(directory, crew))
     state = None if crew is None else _board(found, crew)
     if crew is not None and state is not None:
@@ -89,9 +93,13 @@ def _pins_again(crew: Crew) -> tuple[str, ...]:
     """Pins that are gone are taken anew, but not from the repository: by now anybody can have written there."""
     if crew.paths.pins.exists():
         return ()
+    human_or(crew, planner=False)
     git = Git(crew.paths.root)
     Pins.of_person(git).with_key(git, brief_filter.KEY).save(crew.paths.pins)
-    return ("the pinned configuration was gone: what the repository's own configuration names will not run",)
+    written = crew.board.as_written()
+    confirmed.confirm_all(crew.paths, written)
+    told = "the pinned configuration was gone: what the repository's own configuration names will not run"
+    return told, f"the settings on the board count from now on; tests: {written.config.integration_command or 'none'}"
 
 
 def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey]]) -> Survey | None:

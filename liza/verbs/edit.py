@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from liza.board import document
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, Usage
-from liza.rules.model import SpecChange
+from liza.rules.model import Config, SpecChange
+from liza.verbs import confirmed
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -63,15 +64,24 @@ def _warnings(typed: str) -> list[str]:
 
 
 def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
-    document.load(typed, "your copy")
+    given = settings.changed(_config(base), document.load(typed, "your copy").config)
     try:
         crew.board.read()
     except BoardUnreadable:
         if crew.board.raw() != base:
             raise
         crew.board.replace_text(by, typed)
-        return
-    crew.board.rewrite(by, lambda now: joined(base, typed, now))
+    else:
+        crew.board.rewrite(by, lambda now: joined(base, typed, now))
+    confirmed.confirm(crew.paths, given)
+
+
+def _config(base: str) -> Config:
+    """The settings before a person typed; the usual ones where that board could not be read."""
+    try:
+        return document.load(base).config
+    except BoardUnreadable:
+        return Config()
 
 
 def _copied(crew: Crew) -> Path:

@@ -24,7 +24,7 @@ from liza.rules import placing
 from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
-from liza.verbs import commands, ground, tampering
+from liza.verbs import commands, confirmed, ground, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.baseline import Baseline, Wish, baseline
 from liza.verbs.crew import Crew, SystemClock, no_crew
@@ -101,6 +101,7 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
         # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
         crew.board.create(_board(goal, spec, options, tested, crew.clock.now()), above)
+        confirmed.confirm_all(crew.paths, crew.board.as_written())
         _marker(crew).unlink()
         if earlier:
             say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")

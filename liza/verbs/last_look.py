@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from liza.programs import aside
-from liza.rules.alarms import Repository
+from liza.rules.intrusions import Repository
 from liza.rules.paths import Paths
 
 Stamp = list[list[int] | None]

@@ -7,14 +7,14 @@ import textwrap
 from liza.board.store import Restored
 from liza.repo import history
 from liza.rules.errors import BoardInconsistent, NoCrew, Usage
-from liza.verbs import ground
+from liza.verbs import confirmed, ground
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew, find_lost
 
 _LAID = (
     ".liza was laid out anew. Of what lay in it the history has the board alone: not what you wrote in .liza/specs, no "
-    "logs; and what the repository's own configuration names will not run"
+    "logs; what the repository's own configuration names will not run; and the settings on that board count"
 )
 
 
@@ -47,6 +47,7 @@ def restore(crew: Crew, last_good: bool) -> Answer:
     if done is None:
         return Answer("unchanged", None, None, "liza status", {"revision": now})
     if laid:
+        confirmed.confirm_all(crew.paths, crew.board.as_written())
         ground.lay_goal(crew, done.good.goal.description)
     more = {"revision": now, "restored": done.good.revision, "was": was, "kept": done.kept and str(done.kept)}
     return Answer("changed", None, None, "liza validate; liza status", more, _told(crew, done, now, laid))

@@ -16,17 +16,18 @@ from liza.board import journal, signals
 from liza.programs import rundir, session, tmux, trouble
 from liza.programs.wording import line
 from liza.rules import alarms, answering, choose, planning, proving, taking
-from liza.rules.alarms import Alarm, Repository, Seen
+from liza.rules.alarms import Alarm, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import Holding, holding
 from liza.rules.drafts import Lack
 from liza.rules.errors import LizaError, NoCrew
+from liza.rules.intrusions import Repository
 from liza.rules.model import Agent, Config, Left, State, Status
 from liza.rules.paths import in_order, role_of, run_id
 from liza.rules.planning import is_over
 from liza.rules.secrets import redacted
 from liza.rules.starting import starting
-from liza.verbs import ahead, doing, drafts, last_look, spent
+from liza.verbs import ahead, confirmed, doing, drafts, last_look, spent
 from liza.verbs.crew import Crew
 from liza.verbs.show import rows
 
@@ -74,6 +75,8 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
 def _tests(state: State) -> dict[str, Any]:
     """The test command, and why nobody knows that it tests the worktree that it runs in; null where that is proved."""
     return {"command": state.config.integration_command, "not_proved": proving.doubt(state.config)}
+
+
 def _questions(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:
     """What programs ask at their terminals."""
     for one in rows:
@@ -117,6 +120,7 @@ def found_alarms(
         evidence=evidence,
         signals=since,
         unknown_config=crew.board.unknown_config(),
+        settings=confirmed.unconfirmed(crew.paths, crew.board.as_written()),
         repository=_repository(crew, state),
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
         alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),

@@ -16,8 +16,8 @@ from pathlib import Path
 from liza.repo import away, merge_refs, merges
 from liza.repo.pins import Pins, config_files, git_dirs
 from liza.repo.runner import Git
-from liza.rules.alarms import Repository
 from liza.rules.errors import DiskRefused, Missing
+from liza.rules.intrusions import Repository
 from liza.rules.merge_alarms import Away
 from liza.rules.model import State, Status, Task
 from liza.verbs import last_look

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.rules.alarms import Alarm
 from liza.rules.errors import LizaError, NoCrew
+from liza.rules.merge_alarms import Alarm
 from liza.verbs.crew import Crew
 from liza.verbs.status import changes, found_alarms
 

@@ -68,7 +68,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "liza-agent": ("coder-8 --program script:/bin/true", REFUSED),
 }
 
-WORDS_OF_REFUSAL = ("from inside the session coder-1.1", "neither a session nor a claimed worktree", "has a crew already")
+WORDS_OF_REFUSAL = (
+    "from inside the session coder-1.1",
+    "neither a session nor a claimed worktree",
+    "has a crew already",
+)
 
 ASK = """
 import importlib, json, os, sys
@@ -107,7 +111,12 @@ def typed() -> set[str]:
 
 def session_of(crew: Crew, program: list[str], run: str = "coder-1.1", **more: Any) -> subprocess.CompletedProcess[str]:
     """What ``program`` said, as a child of a process that bears the run of a session."""
-    words = [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)", *program]
+    words = [
+        sys.executable,
+        "-c",
+        "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
+        *program,
+    ]
     environ = {**os.environ, "LIZA_RUN": run, "LIZA_ROOT": str(crew.root), "LIZA_TASK": "task-1"}
     return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=90, cwd=crew.root, **more)
 
@@ -228,6 +237,8 @@ def test_a_person_in_another_pid_namespace_says_so_at_a_terminal_and_everybody_i
 
 def test_a_crew_with_nobody_at_work_is_a_persons_from_any_namespace(crew: Crew) -> None:
     """As in a container that was made for one command."""
-    done = subprocess.run([*unshared(), "liza", "note", "hello"], cwd=crew.root, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(
+        [*unshared(), "liza", "note", "hello"], cwd=crew.root, capture_output=True, text=True, timeout=90
+    )
     assert done.returncode == 0, done
     assert Path(crew.paths.state).read_text().count("hello") == 1

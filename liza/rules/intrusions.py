@@ -1,0 +1,45 @@
+"""What others than Liza and the person's own commands did to the repository and to the settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from liza.rules import merge_alarms
+from liza.rules.merge_alarms import Alarm, Away
+from liza.rules.model import State
+from liza.rules.settings import Unconfirmed
+
+ACCEPT = "liza doctor --accept"
+ALL = "settings"
+"""The word for every setting that a person confirms."""
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
+    for another commit, and was not there at init; the checkouts that integration was moved without; and how integration
+    was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
+
+    planted: tuple[str, ...] = ()
+    away: tuple[Away, ...] = ()
+    moved: str | None = None
+    lost: tuple[str, ...] = ()
+    ways: str = ""
+
+
+def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:
+    """An alarm for each of them, with the command that resolves it."""
+    if unconfirmed is None:
+        message = "no setting was ever confirmed by a person: whatever stands under config: counts"
+        yield Alarm("unconfirmed_setting", ALL, message, f"{ACCEPT} {ALL}")
+    for one in unconfirmed or ():
+        yield Alarm("unconfirmed_setting", one.key, one.told, f"{ACCEPT} {one.key}")
+    for line in seen.planted:
+        yield Alarm(
+            "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
+        )
+    yield from merge_alarms.away(seen.away)
+    if seen.moved is not None:
+        branch = state.config.integration_branch
+        yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")

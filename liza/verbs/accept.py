@@ -1,0 +1,30 @@
+"""doctor --accept: what was done outside of Liza, and is as a person wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from liza.rules import settings
+from liza.rules.errors import Usage
+from liza.rules.intrusions import ALL
+from liza.verbs import confirmed
+from liza.verbs.caller import human_or
+from liza.verbs.crew import Crew
+
+
+def accept(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
+    """Accept what these names stand for in the alarms; a line for each. Raises Refused, Usage."""
+    human_or(crew, planner=False)
+    return tuple(line for name in names for line in _accept(crew, name))
+
+
+def _accept(crew: Crew, name: str) -> tuple[str, ...]:
+    written = crew.board.as_written()
+    if name == ALL:
+        confirmed.confirm_all(crew.paths, written)
+        return ("every setting on the board counts",)
+    known = settings.values(written.config)
+    if name in known:
+        confirmed.confirm(crew.paths, {name: known[name]})
+        return (f"config.{name} counts as it stands on the board: {known[name]!r}",)
+    raise Usage(f"{name!r} is nothing to accept: {', '.join((ALL, *known))}", "liza status")

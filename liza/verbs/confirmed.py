@@ -1,0 +1,77 @@
+"""What a person has confirmed by a command: settings that count, kept beside the pins of git's configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from liza.repo import plain
+from liza.rules import settings
+from liza.rules.errors import LizaError
+from liza.rules.model import State
+from liza.rules.paths import Paths
+from liza.rules.settings import Unconfirmed
+
+KEY = "settings"
+_seen: dict[Path, tuple[object, dict[str, Any] | None]] = {}
+
+
+def trusted(paths: Paths, state: State) -> State:
+    """The board with the settings that count. As it is where nothing was ever confirmed, or the pins are gone: whatever
+    needs them refuses by itself."""
+    known = _settings(paths)
+    config = state.config if known is None else settings.effective(state.config, known)
+    return state if config is state.config else replace(state, config=config)
+
+
+def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
+    """The settings on the board, as it is written, that do not count. None where there are pins and no settings among
+    them: of an older version, or somebody took them out."""
+    known = _settings(paths)
+    if known is None:
+        return None if paths.pins.exists() else ()
+    return settings.unconfirmed(written.config, known)
+
+
+def confirm(paths: Paths, given: Mapping[str, Any]) -> None:
+    """Let these values count. Nothing where there are no pins: nothing runs then. Raises OSError."""
+    words = _words(paths)
+    if words is None or not given:
+        return
+    words[KEY] = {**(words.get(KEY) or {}), **given}
+    aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
+    aside.write_text(json.dumps(words, indent=1) + "\n")
+    aside.replace(paths.pins)
+
+
+def confirm_all(paths: Paths, written: State) -> None:
+    """Let everything count that stands on the board. Raises OSError."""
+    confirm(paths, settings.values(written.config))
+
+
+def _settings(paths: Paths) -> dict[str, Any] | None:
+    """What was confirmed, read again only where the file has changed."""
+    try:
+        found = paths.pins.stat()
+    except OSError:
+        return None
+    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    known = _seen.get(paths.pins)
+    if known is None or known[0] != stamp:
+        words = _words(paths)
+        inside = None if words is None else words.get(KEY)
+        known = _seen[paths.pins] = (stamp, inside if isinstance(inside, dict) else None)
+    return known[1]
+
+
+def _words(paths: Paths) -> dict[str, Any] | None:
+    try:
+        words = json.loads(plain.read(paths.pins))
+    except (OSError, ValueError, LizaError, RecursionError):
+        return None
+    return words if isinstance(words, dict) else None

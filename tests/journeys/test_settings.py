@@ -1,0 +1,86 @@
+"""Settings that decide what "tested" means count as a person gave them, whatever stands on the board."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.journeys.crews import Crew
+
+
+@pytest.fixture
+def red(crew: Crew) -> Crew:
+    """A crew whose tests are red for every merge, and a task that waits to be merged."""
+    crew.configure(integration_command="exit 7")
+    there = crew.work_by_hand("task-1")
+    crew.liza("submit", cwd=there)
+    crew.liza("verdict", "approve", "good", "--task", "task-1")
+    return crew
+
+
+def type_in(crew: Crew, old: str, new: str) -> None:
+    """What an editor, or an agent, does to the board under its lock."""
+    words = ["flock", str(crew.paths.state_lock), "sed", "-i", f"s#{old}#{new}#", str(crew.paths.state)]
+    subprocess.run(words, check=True)
+
+
+def alerts(crew: Crew, kind: str = "unconfirmed_setting") -> list[dict[str, Any]]:
+    return [one for one in crew.json("status")["alerts"] if one["kind"] == kind]
+
+
+def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count(red: Crew) -> None:
+    assert alerts(red) == []
+    type_in(red, "integration_command: .*", 'integration_command: "true"')
+    (told,) = alerts(red)
+    assert told["message"] == (
+        "config.integration_command was changed outside of liza to 'true'; "
+        "'exit 7' is used until a person confirms that"
+    )
+    assert told["next"] == "liza doctor --accept integration_command"
+    red.liza("merge", "task-1")
+    assert red.status("task-1") == "INTEGRATION_FAILED"
+    assert "exit 7" in str(red.task("task-1").history[-1].detail)
+
+
+def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Crew) -> None:
+    type_in(red, "integration_command: .*", 'integration_command: "true"')
+    assert "config.integration_command counts as it stands" in red.run(*alerts(red)[0]["next"].split()[1:]).stdout
+    assert alerts(red) == []
+    red.liza("merge", "task-1")
+    assert red.status("task-1") == "MERGED"
+
+
+def test_what_a_person_changes_with_liza_edit_counts_at_once_and_confirms_nothing_else(red: Crew) -> None:
+    type_in(red, "permissions: .*", "permissions: bypass")
+    red.configure(integration_command="true", max_coder_iterations=3)
+    assert [one["about"] for one in alerts(red)] == ["permissions"]
+    red.liza("merge", "task-1")
+    assert red.status("task-1") == "MERGED"
+
+
+def test_a_supervisor_writes_it_down_and_works_with_what_was_confirmed(crew: Crew) -> None:
+    crew.configure(sandbox_setup="touch set-up")
+    agent = crew.agent("coder-1", crew.script("coder", 'ls > "$NOTES/seen"; read line < "$NOTES/go"\n'))
+    crew.wait_supervised("coder-1")
+    type_in(crew, "sandbox_setup: .*", 'sandbox_setup: "touch planted"')
+    crew.wait(
+        lambda _: crew.paths.alerts.exists() and "config.sandbox_setup" in crew.paths.alerts.read_text(), "an alert"
+    )
+    crew.gate("go")
+    crew.add("task-1")
+    assert {"set-up", "planted"} & set(crew.wait_note("seen").split()) == {"set-up"}
+    crew.open_gate("go")
+    assert agent.process.poll() is None
+
+
+def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
+    words = json.loads(crew.paths.pins.read_text())
+    del words["settings"]
+    crew.paths.pins.write_text(json.dumps(words))
+    (told,) = alerts(crew)
+    assert told["next"] == "liza doctor --accept settings"
+    crew.run(*told["next"].split()[1:])
+    assert alerts(crew) == []
