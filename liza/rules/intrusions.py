@@ -30,11 +30,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:
     """An alarm for each of them, with the command that resolves it."""
-    if unconfirmed is None:
-        message = "no setting was ever confirmed by a person: whatever stands under config: counts"
-        yield Alarm("unconfirmed_setting", ALL, message, f"{ACCEPT} {ALL}")
-    for one in unconfirmed or ():
-        yield Alarm("unconfirmed_setting", one.key, one.told, f"{ACCEPT} {one.key}")
+    yield from of_settings(unconfirmed)
     for line in seen.planted:
         yield Alarm(
             "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
@@ -43,3 +39,12 @@ def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | 
     if seen.moved is not None:
         branch = state.config.integration_branch
         yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
+
+
+def of_settings(unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:
+    """The settings that do not count; None: nobody ever confirmed any."""
+    if unconfirmed is None:
+        message = "no setting was ever confirmed by a person: whatever stands under config: counts"
+        yield Alarm("unconfirmed_setting", ALL, message, f"{ACCEPT} {ALL}")
+    for one in unconfirmed or ():
+        yield Alarm("unconfirmed_setting", one.key, one.told, f"{ACCEPT} {one.key}")

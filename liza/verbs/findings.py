@@ -10,12 +10,12 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.repo import history, left_locks, moves, sweep
 from liza.repo.pins import Pins
-from liza.rules import choose, merge_alarms, settings
+from liza.rules import choose, intrusions, merge_alarms, settings
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import HISTORY_REF, run_id
 from liza.rules.starting import starting
-from liza.verbs import recover, sessions, tampering
+from liza.verbs import confirmed, recover, sessions, tampering
 from liza.verbs.crew import Crew
 
 BY = "doctor"
@@ -80,6 +80,9 @@ def _locks(crew: Crew, state: State) -> Iterator[Finding]:
 def _config(crew: Crew, state: State) -> Iterator[Finding]:
     for one in crew.board.unknown_config():
         yield Finding("board", settings.told(one), True, "liza edit")
+    seen = confirmed.unconfirmed(crew.paths, crew.board.as_written())
+    for alarm in intrusions.of_settings(seen):
+        yield Finding("settings", alarm.message, True, alarm.next)
 
 
 def _claims(crew: Crew, state: State) -> Iterator[Finding]:

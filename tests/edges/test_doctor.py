@@ -19,6 +19,7 @@ from liza.programs.rundir import Record
 from liza.repo.moves import Move
 from liza.rules.model import Agent
 from liza.rules.shaping import Wanted
+from liza.verbs import confirmed
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew
 from liza.verbs.doctor import doctor
@@ -149,6 +150,7 @@ def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: 
     there.paths.state.write_text(
         text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
     )
+    confirmed.confirm(there.paths, {"integration_command": "make test"})
     report = doctor(there.paths.root)
     assert "broken, the first: " in next(one.text for one in report.findings if one.about == "board")
     assert told(there, "tests")[0].text.startswith("make test (config.integration_command")
