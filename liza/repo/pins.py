@@ -96,6 +96,8 @@ class Pins:
     substitutes: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] | None = None
     """What a person has confirmed of the board's settings; None where nothing ever was."""
+    reviewed: Mapping[str, int] = field(default_factory=dict)
+    """Until when (seconds since the epoch) a person has accepted what sessions did to a ref; ``*``: to every one."""
     _known: dict[str, _Known] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -116,7 +118,8 @@ class Pins:
         try:
             words = json.loads(plain.read(path))
             config = {key: tuple(values) for key, values in words["config"].items()}
-            return cls(config, dict(words["hooks"]), dict(words.get("substitutes", {})), words.get("settings"))
+            substitutes, reviewed = dict(words.get("substitutes", {})), dict(words.get("reviewed", {}))
+            return cls(config, dict(words["hooks"]), substitutes, words.get("settings"), reviewed)
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
 
@@ -126,6 +129,7 @@ class Pins:
         config = {key: list(values) for key, values in sorted(self.config.items())}
         words: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         words |= {} if self.settings is None else {"settings": dict(self.settings)}
+        words |= {"reviewed": dict(self.reviewed)} if self.reviewed else {}
         aside.write_text(json.dumps(words, indent=1) + "\n")
         aside.replace(path)
 
@@ -133,7 +137,7 @@ class Pins:
         """These pins, with what the configuration says about one key today."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
         today = {k: v for k, v in _programs(_settings(git)).items() if k == key}
-        return Pins({**config, **today}, self.hooks, self.substitutes, self.settings)
+        return Pins({**config, **today}, self.hooks, self.substitutes, self.settings, self.reviewed)
 
     def planted(self, git: Git) -> tuple[str, ...]:
         """What names a program now and did not at init, a line each, for the alert. Raises GitFailed."""

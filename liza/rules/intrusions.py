@@ -10,6 +10,7 @@ from liza.rules import merge_alarms
 from liza.rules.merge_alarms import Alarm, Away
 from liza.rules.model import State
 from liza.rules.settings import Unconfirmed
+from liza.rules.trespass import Trespass
 
 ACCEPT = "liza doctor --accept"
 ALL = "settings"
@@ -26,6 +27,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     moved: str | None = None
     lost: tuple[str, ...] = ()
     ways: str = ""
+    trespasses: tuple[Trespass, ...] = ()
 
 
 def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:
@@ -39,6 +41,9 @@ def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | 
     if seen.moved is not None:
         branch = state.config.integration_branch
         yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
+    for moved in seen.trespasses:
+        message = f"{moved.message}. To keep it: {ACCEPT} {moved.about}"
+        yield Alarm("moved_by_session", moved.about, message, moved.way)
 
 
 def of_settings(unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:

@@ -16,7 +16,7 @@ from liza.programs.rundir import Record, RunDir, runs_of
 from liza.programs.startup import Carrier
 from liza.repo import sandbox
 from liza.repo.runner import NOBODY
-from liza.rules import taking
+from liza.rules import taking, trespass
 from liza.rules.decide import Holding, holding
 from liza.rules.errors import NotYours, Refused
 from liza.rules.model import State
@@ -204,7 +204,7 @@ class Launcher:
         )
 
     def _environment(self, held: Holding) -> dict[str, str]:
-        return environment.compose(
+        found = environment.compose(
             self.preset,
             self.environ,
             run=held.run,
@@ -214,6 +214,9 @@ class Launcher:
             identity=self._identity(),
             keep=self.crew.board.read().config.environment,
         )
+        name = found.get("GIT_COMMITTER_NAME")
+        # By it git's own logs tell what a session did to a ref that is not its own.
+        return {**found, "GIT_COMMITTER_NAME": trespass.marked(name, held.run)} if name else found
 
     def _identity(self) -> dict[str, str]:
         """Who commits, in git's own variables; none where git knows nobody, and says so to whoever commits."""

@@ -13,6 +13,7 @@ from typing import Any
 from liza.board import bell, events
 from liza.programs import session
 from liza.programs.preset import Preset
+from liza.repo import reflogs
 from liza.rules import actions
 from liza.rules.alarms import BY_HAND, after_leaving
 from liza.rules.decide import decide
@@ -81,7 +82,8 @@ class Supervisor:
         self.followed: str | None = None
         """The run whose output is watched."""
         self.bell = bell.place(crew.paths).resolve()
-        self.watch = events.watch(crew.paths, (self.bell,))
+        logs = reflogs.directories(crew.paths.root / ".git")
+        self.watch = events.watch(crew.paths, (self.bell, *logs))
 
     def run(self) -> actions.Exit:
         """Until there is a reason to leave. Raises LizaError for what no retry can mend, Missing if the repository was

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from liza.rules import settings
 from liza.rules.errors import Usage
 from liza.rules.intrusions import ALL
-from liza.verbs import confirmed
+from liza.verbs import confirmed, trespass
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 
@@ -27,4 +27,10 @@ def _accept(crew: Crew, name: str) -> tuple[str, ...]:
     if name in known:
         confirmed.confirm(crew.paths, {name: known[name]})
         return (f"config.{name} counts as it stands on the board: {known[name]!r}",)
-    raise Usage(f"{name!r} is nothing to accept: {', '.join((ALL, *known))}", "liza status")
+    ref = trespass.named(crew, written, name)
+    if ref is not None:
+        confirmed.review(crew.paths, ref, crew.clock.now())
+        return (f"what sessions did to {name} until now is accepted",)
+    raise Usage(
+        f"{name!r} is nothing to accept: {', '.join((ALL, *known))}, or a ref that an alarm names", "liza status"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from liza.rules.model import State
 from liza.rules.paths import Paths
 from liza.rules.settings import Unconfirmed
 
-KEY = "settings"
+KEY, REVIEWED = "settings", "reviewed"
+EVERY_REF = "*"
 _seen: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
@@ -40,10 +42,19 @@ def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
 
 def confirm(paths: Paths, given: Mapping[str, Any]) -> None:
     """Let these values count. Nothing where there are no pins: nothing runs then. Raises OSError."""
+    _add(paths, KEY, given)
+
+
+def review(paths: Paths, ref: str, now: datetime) -> None:
+    """Let what sessions did to a ref until now be as a person wants it. Raises OSError."""
+    _add(paths, REVIEWED, {ref: int(now.timestamp())})
+
+
+def _add(paths: Paths, key: str, given: Mapping[str, Any]) -> None:
     words = _words(paths)
     if words is None or not given:
         return
-    words[KEY] = {**(words.get(KEY) or {}), **given}
+    words[key] = {**(words.get(key) or {}), **given}
     aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
     aside.write_text(json.dumps(words, indent=1) + "\n")
     aside.replace(paths.pins)

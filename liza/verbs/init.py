@@ -102,6 +102,7 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
         # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
         crew.board.create(_board(goal, spec, options, tested, crew.clock.now()), above)
         confirmed.confirm_all(crew.paths, crew.board.as_written())
+        confirmed.review(crew.paths, confirmed.EVERY_REF, crew.clock.now())
         _marker(crew).unlink()
         if earlier:
             say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")

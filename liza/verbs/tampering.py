@@ -13,14 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from liza.repo import away, merge_refs, merges
+from msgspec import structs
+
+from liza.repo import away, merge_refs, merges, reflogs
 from liza.repo.pins import Pins, config_files, git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import DiskRefused, Missing
 from liza.rules.intrusions import Repository
 from liza.rules.merge_alarms import Away
 from liza.rules.model import State, Status, Task
-from liza.verbs import last_look
+from liza.verbs import last_look, trespass
 from liza.verbs.crew import Crew
 from liza.verbs.last_look import LastLook, Stamp
 
@@ -74,7 +76,7 @@ def look(crew: Crew, state: State) -> Repository:
     """What stands, looked at afresh, and kept for the others. Raises LizaError."""
     before = stamp(crew, state)
     planted = Pins.load(crew.paths.pins).planted(crew.git)
-    seen = _of_integration(crew, state, planted)
+    seen = structs.replace(_of_integration(crew, state, planted), trespasses=trespass.found(crew, state))
     # It saves others a look: a disk that does not take it changes nothing of what was seen.
     with suppress(OSError, DiskRefused):
         last_look.write(crew.paths, LastLook(before, seen))
@@ -96,7 +98,8 @@ def stamp(crew: Crew, state: State) -> Stamp:
         "info/grafts", "objects/info/alternates", "commondir",
     )  # fmt: skip
     left = sorted(common.glob(f"worktrees/*/{away.LEFT}"))
-    return [_stat(path) for path in (*config_files(plain), *(common / name for name in names), crew.paths.pins, *left)]
+    files = (*config_files(plain), *(common / name for name in names), crew.paths.pins, *left)
+    return [*(_stat(path) for path in files), reflogs.stamp(common)]
 
 
 def need_integration(crew: Crew, state: State) -> str:

@@ -1,0 +1,146 @@
+"""What sessions did to refs that are not theirs, by git's own logs of them. Pure.
+
+A session commits under the person's name with its run behind it: ``Alice (coder-1.3)``. git writes that name into the
+log of every ref that the session moves, so an entry with a run in the log of a person's branch is evidence. A session
+that takes the name out of its environment leaves none.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+HEADS, REMOTES, HEAD = "refs/heads/", "refs/remotes/", "HEAD"
+_RUN = re.compile(r" \(((?:planner|coder|code-reviewer)-[0-9]{1,9}\.[0-9]{1,9})\)$")
+_ENTRY = re.compile(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.*) <[^>]*> ([0-9]+) [+-][0-9]{4}(?:\t(.*))?")
+_SWITCH = re.compile(r"checkout: moving from (\S+) to (\S+)")
+PUSHED = "update by push"
+
+Contains = Callable[[str, str], bool]
+"""Whether the first commit has the second one in its history; False for one that is not there any more."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A line of the log of a ref: from ``old`` to ``new``, by whom, when (seconds since the epoch), and git's word."""
+
+    old: str
+    new: str
+    name: str
+    time: int
+    message: str
+
+    @property
+    def run(self) -> str | None:
+        """The session that made it; None for anybody else."""
+        found = _RUN.search(self.name)
+        return found[1] if found else None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the ref came into being with it."""
+        return not self.old.strip("0")
+
+
+class Trespass(msgspec.Struct, frozen=True):
+    """A ref that a session moved. ``about`` is its name for people, ``way`` the command that puts it back."""
+
+    ref: str
+    about: str
+    message: str
+    way: str
+
+
+def marked(name: str, run: str) -> str:
+    """The name that a session commits under."""
+    return f"{name} ({run})"
+
+
+def entries(log: str) -> Iterator[Entry]:
+    """The entries of the log of a ref, oldest first; what is no entry is passed over."""
+    for line in log.split("\n"):
+        found = _ENTRY.fullmatch(line)
+        if found:
+            old, new, name, time, message = found.groups()
+            yield Entry(old, new, name, int(time), message or "")
+
+
+def judge(
+    logs: Mapping[str, Sequence[Entry]],
+    reviewed: Mapping[str, int],
+    tips: Mapping[str, str],
+    contains: Contains,
+    places: Mapping[str, str],
+) -> tuple[Trespass, ...]:
+    """The refs that sessions moved and that still stand there.
+
+    ``reviewed``: until when a person has accepted what was done to a ref, ``*`` for every one. ``tips``: where refs
+    stand. ``places``: where branches are checked out; HEAD is that of the person's checkout.
+    """
+    found: list[Trespass] = []
+    for ref, log in sorted(logs.items(), reverse=True):
+        since = max(reviewed.get("*", 0), reviewed.get(ref, 0))
+        theirs = [one for one in log if one.run and one.time > since]
+        if ref == HEAD:
+            found += _switched(theirs, tips, places)
+        elif theirs and ref in tips:
+            pushed = ref.startswith(REMOTES)
+            own = not pushed and log[0].is_first and log[0].run is not None
+            moves = [] if own else [one for one in theirs if one.message == PUSHED or not pushed]
+            if moves and _stands(moves[0].old, moves[-1].new, tips[ref], contains):
+                found.append(_pushed(ref, moves) if pushed else _moved(ref, moves, log, places))
+    return tuple(found)
+
+
+def _stands(old: str, new: str, tip: str, contains: Contains) -> bool:
+    """Whether what moved a ref from ``old`` to ``new`` is not undone by where it stands now."""
+    if not old.strip("0") or contains(new, old):
+        return contains(tip, new)
+    return not contains(tip, old)
+
+
+def _moved(ref: str, moves: Sequence[Entry], log: Sequence[Entry], places: Mapping[str, str]) -> Trespass:
+    branch, old, new = ref.removeprefix(HEADS), moves[0].old, moves[-1].new
+    message = f"{_runs(moves)} moved the branch {branch} from {old[:10]} to {new[:10]} ({moves[-1].message})"
+    place = places.get(branch)
+    if log[-1] is not moves[-1]:
+        message += "; others have moved it since"
+        way = f"git reflog show {shlex.quote(branch)}"
+    elif place is not None:
+        way = f"git -C {shlex.quote(place)} reset --keep {old[:12]}"
+    else:
+        way = f"git branch -f {shlex.quote(branch)} {old[:12]}"
+    return Trespass(ref, branch, message, way)
+
+
+def _pushed(ref: str, moves: Sequence[Entry]) -> Trespass:
+    name, old, new = ref.removeprefix(REMOTES), moves[0].old, moves[-1].new
+    remote, _, branch = name.partition("/")
+    if moves[0].is_first:
+        message = f"{_runs(moves)} pushed {new[:10]} to {name}, which was not there before"
+        way = ["git", "push", f"--force-with-lease={branch}:{new[:12]}", remote, f":{branch}"]
+    else:
+        message = f"{_runs(moves)} pushed to {name}: from {old[:10]} to {new[:10]}"
+        way = ["git", "push", f"--force-with-lease={branch}:{new[:12]}", remote, f"{old[:12]}:refs/heads/{branch}"]
+    return Trespass(ref, name, message, shlex.join(way))
+
+
+def _switched(theirs: Iterable[Entry], tips: Mapping[str, str], places: Mapping[str, str]) -> Iterator[Trespass]:
+    """The person's checkout, where a session left it on another branch."""
+    switches = [(one, found) for one in theirs if (found := _SWITCH.fullmatch(one.message))]
+    if not switches:
+        return
+    (_, first), (last, second) = switches[0], switches[-1]
+    was, now = first[1], second[2]
+    standing = next((branch for branch, place in places.items() if place == places.get("")), None)
+    if was != now and (standing == now or (standing is None and tips.get(HEAD) == last.new)):
+        message = f"{_runs([one for one, _ in switches])} switched your checkout from {was} to {now}"
+        way = f"git -C {shlex.quote(places.get('', '.'))} switch {shlex.quote(was)}"
+        yield Trespass(HEAD, HEAD, message, way)
+
+
+def _runs(moves: Iterable[Entry]) -> str:
+    names = list(dict.fromkeys(one.run or "" for one in moves))
+    return f"the session {names[0]}" if len(names) == 1 else f"the sessions {', '.join(names)}"

@@ -1,0 +1,42 @@
+"""Refs of a person's that sessions moved, and what a person has accepted of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from liza.repo import merges, reflogs
+from liza.repo.pins import Pins, git_dirs
+from liza.rules import trespass
+from liza.rules.model import State
+from liza.rules.trespass import HEAD, HEADS, REMOTES, Entry, Trespass
+from liza.verbs.crew import Crew
+
+
+def found(crew: Crew, state: State) -> tuple[Trespass, ...]:
+    """What stands. Asks git nothing where no log of a ref names a session. Raises LizaError, OSError."""
+    logs = _logs(crew, state)
+    if not logs:
+        return ()
+    rows = crew.git.out("for-each-ref", "--format=%(refname) %(objectname)", HEADS, REMOTES).splitlines()
+    tips = dict(row.split(" ", 1) for row in rows)
+    head = crew.git.run("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1, 128)).stdout.decode().strip()
+    places = {branch: str(place) for place, branch in merges.checkouts(crew.git).items() if branch}
+
+    def contains(commit: str, other: str) -> bool:
+        return crew.git.run("merge-base", "--is-ancestor", other, commit, codes=(0, 1, 128)).code == 0
+
+    known = Pins.load(crew.paths.pins).reviewed
+    return trespass.judge(logs, known, {**tips, HEAD: head}, contains, {**places, "": str(crew.paths.root)})
+
+
+def named(crew: Crew, state: State, name: str) -> str | None:
+    """The ref that an alarm calls ``name``, where a session moved it; None for anything else."""
+    refs = {ref.removeprefix(HEADS).removeprefix(REMOTES): ref for ref in _logs(crew, state)}
+    return refs.get(name)
+
+
+def _logs(crew: Crew, state: State) -> dict[str, Sequence[Entry]]:
+    """The logs that name a session, but for that of integration, whose every move is told anyway."""
+    logs = reflogs.read(git_dirs(crew.git)[1])
+    logs.pop(f"{HEADS}{state.config.integration_branch}", None)
+    return {ref: log for ref, log in logs.items() if any(one.run for one in log)}
