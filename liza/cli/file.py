@@ -51,9 +51,18 @@ def lock(
 @say(app, "restore", "liza restore --last-good")
 def restore(
     last_good: Annotated[bool, typer.Option("--last-good", help="The newest board that can be read.")] = False,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="A task, as the last verb left it, from the history.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx."""
+    """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx.
+
+    With --task, one task whose status somebody wrote onto the board.
+    """
     from liza.verbs import restore as verbs
 
-    tell.answer(verbs.restore(verbs.crew_here(), last_good), as_json)
+    if task is not None and not last_good:
+        tell.answer(verbs.restore_task(find_crew(), task), as_json)
+    else:
+        tell.answer(verbs.restore(verbs.crew_here(), last_good), as_json)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import drafts, intrusions, invariants, merge_alarms, planning, proving, settings, transitions
+from liza.rules import drafts, intrusions, invariants, merge_alarms, planning, proving, restoring, settings
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.hopeless import never_claimable
@@ -115,10 +115,9 @@ def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
     if task.status not in FINAL:
         yield from _near_limits(state, task)
         yield from _held_up(task)
-    last = transitions.unexplained(task)
-    if last is not None:
-        message = f"{task.id} is {task.status}, and nothing in its history led there: the last step was {last!r}"
-        yield Alarm("unexplained_status", task.id, message, f"liza history {task.id} -p")
+    why = restoring.forged(state, task)
+    if why is not None:
+        yield Alarm("unexplained_status", task.id, f"{task.id} is {task.status}, and {why}", restoring.way(task.id))
 
 
 def _held_up(task: Task) -> Iterator[Alarm]:

@@ -1,16 +1,25 @@
-"""restore: bring back a board that cannot be read, or is gone."""
+"""restore: bring back a board that cannot be read or is gone, or one task whose status no verb led to."""
 
 from __future__ import annotations
 
 import textwrap
+from contextlib import suppress
 
+from liza.board import document
 from liza.board.store import Restored
 from liza.repo import history
-from liza.rules.errors import BoardInconsistent, NoCrew, Usage
+from liza.rules import restoring, taking
+from liza.rules.errors import BoardInconsistent, NoCrew, Refused, Usage
+from liza.rules.model import Task
+from liza.rules.paths import task_id as checked_id
 from liza.verbs import confirmed, ground
-from liza.verbs.answer import Answer
+from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew, find_lost
+from liza.verbs.record import record
+
+MOST_LOOKED_AT = 500
+"""Revisions that are searched for a task as it was."""
 
 _LAID = (
     ".liza was laid out anew. Of what lay in it the history has the board alone: not what you wrote in .liza/specs, no "
@@ -29,6 +38,31 @@ def crew_here() -> Crew:
         return lost
 
 
+def restore_task(crew: Crew, task_id: str) -> Answer:
+    """Put a task whose status no verb led to back as it was before. Raises Refused, UnknownId, GitFailed."""
+    by = human_or(crew, planner=False)
+    before = crew.board.read()
+    if restoring.forged(before, taking.find(before, checked_id(task_id))) is None:
+        return Answer("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
+    record(crew)
+    revision, earlier = _earlier(crew, task_id)
+    with crew.change(by, restoring.EVENT, task_id) as tx:
+        tx.state = restoring.put_back(tx.state, earlier, revision, by, crew.clock.now())
+    return answer(before, tx.state, task_id, f"liza task show {task_id}", restored=revision)
+
+
+def _earlier(crew: Crew, task_id: str) -> tuple[int, Task]:
+    """The newest revision in which the task was as verbs had left it, and the task there."""
+    for entry in history.log(crew.git, None, MOST_LOOKED_AT):
+        with suppress(BoardInconsistent):
+            found = restoring.usable(document.load(history.text_at(crew.git, entry.commit)), task_id)
+            if found is not None:
+                return entry.revision, found
+    raise Refused(
+        f"none of the newest {MOST_LOOKED_AT} revisions has {task_id} as a verb left it", f"liza history {task_id} -p"
+    )
+
+
 def restore(crew: Crew, last_good: bool) -> Answer:
     """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
 
@@ -36,7 +70,7 @@ def restore(crew: Crew, last_good: bool) -> Answer:
     """
     by = human_or(crew, planner=False)
     if not last_good:
-        raise Usage("say which board to bring back", "liza restore --last-good")
+        raise Usage("say what to bring back: the board, or a task", "liza restore --last-good")
     was = _complaint(crew)
     laid = was is not None and not crew.paths.pins.exists() and not crew.paths.state.exists()
     if laid:

@@ -208,7 +208,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         shown = agent.status
         why = _asks(crew, state, name) or _stands_still(crew, name, agent) or _unanswered(crew, state, name)
     else:
-        shown = agent.status if agent.status != "OFFLINE" else "IDLE"
+        # It holds nothing, whatever an edit from outside left standing beside its name.
+        shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
     waits = _waits(crew, name, agent) if left is None and shown != "OFFLINE" else None
     if waits is not None:
@@ -218,7 +219,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "role": role_of(name),
         "status": shown,
         "run": run_id(name, agent.runs) if agent.runs else None,
-        "current_task": agent.current_task,
+        "current_task": agent.current_task if holds else None,
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
