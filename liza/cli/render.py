@@ -102,20 +102,7 @@ def _is_stopped(task: Row, offline: Collection[str]) -> bool:
 
 
 def _cost(cost: Row) -> str:
-    if cost.get("unreadable"):
-        return f"cost not known: {cost['unreadable']}"
-    limit = cost["budget"].get("money_per_sprint")
-    tokens = _known(f"{cost['tokens']:,} tokens", cost, "silent") + ", " if cost["tokens"] else ""
-    money = None if cost["money"] is None else _known(f"${cost['money']:.2f}", cost, "unpriced")
-    spent = money or f"{tokens}cost not known"
-    return f"{spent}, limit ${limit:.2f}" if limit is not None else f"{spent}, no limit"
-
-
-def _known(sum_of_those: str, cost: Row, missing: str) -> str:
-    """A sum, and how many sessions are not in it as they did not tell."""
-    if not cost[missing]:
-        return sum_of_those
-    return f"at least {sum_of_those} ({cost[missing]} of {cost['sessions']} sessions told none)"
+    return f"cost not known: {cost['unreadable']}" if cost.get("unreadable") else str(cost["said"])
 
 
 def task_list(tasks: Sequence[Row], colour: bool) -> str:

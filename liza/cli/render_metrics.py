@@ -84,7 +84,7 @@ _USED_BY: Final = {"by_task": "task", "by_agent": "agent", "by_program": "progra
 def _used_by(name: str, sums: Row) -> str:
     rows = [[name, "sessions", "time", "tokens", "money"]]
     for whose, one in sums.items():
-        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,}"
+        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,}{' (estimate)' if one['estimated'] else ''}"
         money = "-" if one["money"] is None else f"${one['money']:.2f}"
         rows.append([one_line(whose, 100), str(one["sessions"]), spelled(one["seconds"]), tokens, money])
     return table(rows)

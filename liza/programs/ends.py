@@ -10,6 +10,7 @@ from liza.programs.session import Ended, Vanished, described
 from liza.programs.trouble import Trouble
 from liza.rules import answering
 from liza.rules.decide import IDLE
+from liza.rules.looping import NO_PROGRESS
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def outcome(
         return _meant(word, f"said {word}", idle=False)
     if stopped == IDLE:
         return Finished(idle=not moved)
-    if stopped is not None and (trouble is None or stopped in ON_PURPOSE):
+    if stopped is not None and (trouble is None or stopped in ON_PURPOSE or stopped.startswith(NO_PROGRESS)):
         return Halted(stopped)
     well = stopped is None and isinstance(end, Ended) and (end.code == 0 or end.unplugged)
     if trouble is not None and not (moved and well):

@@ -79,10 +79,12 @@ class Usage(Entry, frozen=True, kw_only=True, omit_defaults=True):
     and ``cost``. ``when`` names what an object must hold at a path to count; the figures of all that do are added up
     (``combine`` sum), or the last one's taken, or the largest. ``cached`` is part of ``input``. ``cost`` is in US
     dollars. ``session`` is where the id of the conversation stands, in any object. ``file`` is a file in the run's
-    directory that says it in place of the output.
+    directory that says it in place of the output. ``free`` false: a price of 0 means that the program does not know the
+    price of its model.
     """
 
     file: str = ""
+    free: bool = True
     form: Literal["json-lines", "json", "text"] = "json-lines"
     when: dict[str, str] = msgspec.field(default_factory=dict)
     combine: Literal["sum", "last", "most"] = "sum"
@@ -92,6 +94,36 @@ class Usage(Entry, frozen=True, kw_only=True, omit_defaults=True):
     cost: str = ""
     session: tuple[str, ...] = ()
     pattern: str = ""
+
+
+class Journal(Usage, frozen=True, kw_only=True, omit_defaults=True):
+    """The file in which the program itself keeps a conversation, with what each request used, while it works.
+
+    ``file`` is a pattern with ``{config}``, the program's configuration directory (``config`` below HOME, or what its
+    variable of ``config_dir_env`` says), ``{id}``, the id of the conversation, and ``{short}``, the id's first 8
+    characters. ``time`` is where a line says when it was written, as ISO 8601 or in milliseconds: lines older than the
+    session belong to an earlier one. ``key`` names the request: of several lines with one key the last counts.
+    """
+
+    config: str = ""
+    time: str = ""
+    key: str = ""
+
+
+class Calls(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """Lines of the output that tell of a tool call: that it begins, that it is over, or both in one.
+
+    ``when``: regular expressions, by path, that an object must match in full to count; ``each``: a list in it whose
+    entries are looked at instead. ``id`` names the call, ``call`` is what was called, ``result`` what came of it.
+    ``noise``: a regular expression for what differs in each result, such as a number of the call.
+    """
+
+    when: dict[str, str] = msgspec.field(default_factory=dict)
+    each: str = ""
+    id: str = ""
+    call: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
+    noise: str = ""
 
 
 class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,6 +184,8 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     hooks: Hooks = Hooks()
     dialogs: tuple[Dialog, ...] = ()
     usage: Usage = Usage()
+    journal: Journal = Journal()
+    calls: tuple[Calls, ...] = ()
     failures: tuple[Failure, ...] = ()
     answers: str = ""
     log: str = ""

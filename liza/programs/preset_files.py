@@ -43,8 +43,9 @@ _INNER = {
     "resume": _keys(preset.ResumeStyle),
     "hooks": _keys(preset.Hooks),
     "usage": _keys(preset.Usage),
+    "journal": _keys(preset.Journal),
 }
-_LISTS = {"dialogs": _keys(preset.Dialog), "failures": _keys(preset.Failure)}
+_LISTS = {"calls": _keys(preset.Calls), "dialogs": _keys(preset.Dialog), "failures": _keys(preset.Failure)}
 
 
 @dataclass(frozen=True)

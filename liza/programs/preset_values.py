@@ -28,6 +28,10 @@ def wrong(row: Mapping[str, Any]) -> Iterator[str]:
     for table in _tables(row.get("failures")):
         yield from (f"failures: match {reason}" for reason in _wrong_expression(table.get("match"), re.MULTILINE))
     yield from (f"answers {reason}" for reason in _wrong_expression(row.get("answers") or None))
+    for table in _tables(row.get("calls")):
+        when = table.get("when")
+        for said in (*(when.values() if isinstance(when, dict) else ()), table.get("noise") or None):
+            yield from (f"calls: {reason}" for reason in _wrong_expression(said))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _wrong_expression(usage["pattern"]))

@@ -16,9 +16,12 @@ from liza.programs import aside
 from liza.rules.errors import LizaError, NoFile, Refused, Usage
 from liza.rules.model import Entry, Left, Moment
 from liza.rules.paths import Paths, agent_of, number_of
+from liza.rules.spending import Used
 
 WORDS = ("0", "1", "42")
 GONE_ON = timedelta(minutes=1)
+HOOK_CALLS = "calls.jsonl"
+"""The file in a run's directory with a line for each tool call that a hook told of."""
 T = TypeVar("T")
 
 
@@ -88,6 +91,14 @@ class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
     tools: int = 0
     session: str | None = None
     pushes: int = 0
+
+
+class Gauge(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``gauge.json``: what the supervisor measured last in a living session. ``stuck``: why it makes no progress."""
+
+    calls: int = 0
+    used: Used | None = None
+    stuck: str | None = None
 
 
 class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -187,6 +198,17 @@ class RunDir:
     def model(self) -> ModelNote | None:
         """Return why the session gets no answer, as far as a person was told of it."""
         return self._get("model.json", ModelNote)
+
+    def note_gauge(self, gauge: Gauge) -> None:
+        """Keep what was measured. Raises OSError."""
+        self._put("gauge.json", gauge)
+
+    def gauge(self) -> Gauge | None:
+        """What was measured last; None before the first time, or where it cannot be read: it is for show alone."""
+        try:
+            return self._get("gauge.json", Gauge)
+        except LizaError:
+            return None
 
     def note_asks(self, question: str | None) -> None:
         """Keep what its program asks a person at its terminal; None: it asks no more. Raises OSError."""

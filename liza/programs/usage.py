@@ -27,8 +27,8 @@ def used(form: Usage, output: Path) -> Used | None:
     text = _text(output.parent / form.file if form.file else output)
     if text is None:
         return None
-    figures = list(_from_text(form, text) if form.form == "text" else _from_objects(form, _objects(form, text)))
-    return _joined(form, figures) if figures else None
+    figures = list(of_text(form, text) if form.form == "text" else _from_objects(form, _objects(form, text)))
+    return joined(form, figures) if figures else None
 
 
 def session_id(form: Usage, output: Path) -> str | None:
@@ -44,7 +44,7 @@ def session_id(form: Usage, output: Path) -> str | None:
 def session_in(form: Usage, found: object) -> str | None:
     """Return the id of the conversation that an object of the output names; None where it names none."""
     for path in form.session:
-        value = _at(found, path)
+        value = at(found, path)
         if isinstance(value, str) and value:
             return value
     return None
@@ -92,17 +92,26 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _from_objects(form: Usage, objects: Iterable[Any]) -> Iterator[Used]:
-    for found in objects:
-        if not isinstance(found, dict) or any(str(_at(found, path)) != want for path, want in form.when.items()):
-            continue
-        read = [_sum(found, paths) for paths in (form.input, form.cached, form.output)]
-        cost = _number(_at(found, form.cost)) if form.cost else None
-        if cost is not None or any(one is not None for one in read):
-            taken, cached, given = (int(one or 0) for one in read)
-            yield Used(input=taken, cached=cached, output=given, cost=cost)
+    return (used for found in objects if (used := of_object(form, found)) is not None)
 
 
-def _from_text(form: Usage, text: str) -> Iterator[Used]:
+def of_object(form: Usage, found: Any) -> Used | None:
+    """The figures in one object; None where it is none of those that count, or tells none."""
+    if not isinstance(found, dict) or any(str(at(found, path)) != want for path, want in form.when.items()):
+        return None
+    read = [_sum(found, paths) for paths in (form.input, form.cached, form.output)]
+    cost = _number(at(found, form.cost)) if form.cost else None
+    if cost is None and all(one is None for one in read):
+        return None
+    taken, cached, given = (int(one or 0) for one in read)
+    if not cost and not form.free and taken + given:
+        # The program does not know the price of its model, and adds up nothing.
+        cost = None
+    return Used(input=taken, cached=cached, output=given, cost=cost)
+
+
+def of_text(form: Usage, text: str) -> Iterator[Used]:
+    """The figures in plain text."""
     for found in re.finditer(form.pattern, text):
         said = found.groupdict()
         cost = said.get("cost")
@@ -113,7 +122,8 @@ def _from_text(form: Usage, text: str) -> Iterator[Used]:
         )
 
 
-def _joined(form: Usage, figures: list[Used]) -> Used:
+def joined(form: Usage, figures: list[Used]) -> Used:
+    """What the figures of one session come to."""
     if form.combine == "last":
         return figures[-1]
     if form.combine == "most":
@@ -122,7 +132,7 @@ def _joined(form: Usage, figures: list[Used]) -> Used:
 
 
 def _sum(found: dict[str, Any], paths: tuple[str, ...]) -> float | None:
-    numbers = [number for path in paths for number in _numbers(_at(found, path))]
+    numbers = [number for path in paths for number in _numbers(at(found, path))]
     return sum(numbers) if numbers else None
 
 
@@ -140,13 +150,13 @@ def _number(value: Any) -> float | None:
     return float(value) if 0 <= value < _LARGEST else None
 
 
-def _at(found: Any, path: str) -> Any:
+def at(found: Any, path: str) -> Any:
     """What stands at a path; ``*`` stands for every key, whose values are then a list. None where there is nothing."""
     names = path.split(".")
     for place, name in enumerate(names):
         if name == "*" and isinstance(found, dict | list):
             below = found.values() if isinstance(found, dict) else found
-            return _flat(_at(one, ".".join(names[place + 1 :])) if names[place + 1 :] else one for one in below)
+            return _flat(at(one, ".".join(names[place + 1 :])) if names[place + 1 :] else one for one in below)
         if not isinstance(found, dict) or name not in found:
             return None
         found = found[name]

@@ -114,6 +114,14 @@ class Remind:
 
 
 @dataclass(frozen=True)
+class Warn:
+    """Tell the session, and the person, that it makes no progress, before it is ended for that."""
+
+    run: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Ask:
     """Tell the person what the session's program asks at its terminal; None: that it asks no more."""
 
@@ -157,6 +165,7 @@ Action = (
     | LetGo
     | Deliver
     | Remind
+    | Warn
     | Ask
     | Tell
     | Pause

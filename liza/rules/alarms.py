@@ -43,7 +43,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
     a supervisor had begun a session, and whose supervisor is gone. ``aside``: directories of slots that could not be
-    emptied and were replaced. ``lacks``: what each DRAFT lacks now.
+    emptied and were replaced. ``lacks``: what each DRAFT lacks now. ``stuck``: why sessions of agents make no progress.
+    ``blind``: why a budget does not hold what it was meant to.
     """
 
     evidence: Evidence = Evidence()
@@ -56,13 +57,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     repository: Repository = Repository()
     aside: tuple[str, ...] = ()
     lacks: Mapping[str, drafts.Lack] = {}
+    stuck: Mapping[str, str] = {}
+    blind: str | None = None
 
 
 def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
     found = [*_invalid(state), *intrusions.alarms(state, seen.repository, seen.settings)]
     found += [*_signals(seen, now), *_config(seen)]
-    found += [*_left(state, seen), *_alone(state, now, seen), *merge_alarms.slots(seen.aside)]
+    found += [*_left(state, seen), *_alone(state, now, seen), *_stuck(seen), *merge_alarms.slots(seen.aside)]
     hopeless = never_claimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
@@ -83,6 +86,13 @@ def _left(state: State, seen: Seen) -> Iterator[Alarm]:
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
         message += BY_HAND if left.by_hand else ""
         yield Alarm("supervisor_left", agent, message, after_leaving(state, agent, left.by_hand))
+
+
+def _stuck(seen: Seen) -> Iterator[Alarm]:
+    for agent, why in seen.stuck.items():
+        yield Alarm("no_progress", agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
+    if seen.blind is not None:
+        yield Alarm("budget_blind", "budget", seen.blind, "liza edit")
 
 
 def after_leaving(state: State, agent: str, by_hand: str) -> str:

@@ -31,9 +31,11 @@ from liza.rules.actions import (
     StopSession,
     Tell,
     Wait,
+    Warn,
 )
 from liza.rules.answering import Unanswered
 from liza.rules.choose import Evidence, Limit, Nothing
+from liza.rules.looping import Stuck
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
 from liza.rules.taking import STOP, ended_by_nobodys_fault
@@ -83,6 +85,9 @@ class SessionFacts:
     asks: str | None = None
     """What its screen asks a person, ``asked`` what the person was told of that."""
     asked: str | None = None
+    stuck: Stuck | None = None
+    """Why it makes no progress; ``warned`` whether it was told so."""
+    warned: bool = False
     since_start: float = 0.0
     since_movement: float = 0.0
     since_word: float | None = None
@@ -257,6 +262,11 @@ def _hopeless(at: Situation, session: SessionFacts) -> Action | None:
         return StopSession(session.run, answering.reason(session.model), kind == answering.LOGIN, kind)
     if session.idle > at.state.config.idle_after:
         return StopSession(session.run, IDLE) if session.reminders >= MOST_REMINDERS else Remind(session.run)
+    if session.stuck is not None and session.since_word is None:
+        if not session.warned:
+            return Warn(session.run, session.stuck.words)
+        if session.stuck.final:
+            return StopSession(session.run, session.stuck.words)
     if at.overspent is not None:
         return Pause(at.overspent) if not _halted(at) else StopSession(session.run, STOP)
     return None

@@ -320,6 +320,20 @@ class TestProof(Entry, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
+class Loop(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """When a session makes no progress. A limit of 0 is off. At a limit it is reported, at twice the limit it is ended.
+
+    ``same_calls``: how often one tool call gave one result while nothing new was called. ``pause``: seconds; a call
+    that comes later than that after the one before is waiting, such as polling a build, and does not count.
+    ``unchanged_calls`` and ``unchanged_seconds``: so many calls, over so long a time, without a change in the worktree.
+    """
+
+    same_calls: int = 20
+    pause: float = 10.0
+    unchanged_calls: int = 300
+    unchanged_seconds: int = 600
+
+
 class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes."""
 
@@ -350,6 +364,7 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     permissions: str = "confined"
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
+    loop: Loop = Loop()
 
 
 class State(Entry, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,11 +15,12 @@ _OF_THE_CREW = frozenset({"merge", "merge failed"})
 @dataclass(frozen=True)
 class News:
     """One thing that happened. ``who`` is the agent, or the person, that did it; ``liza`` says that a supervisor did it
-    for the crew, and that it has nothing to do with its agent's role."""
+    for the crew, and that it has nothing to do with its agent's role. ``merged`` is the task that is merged."""
 
     who: str
     text: str
     liza: bool = False
+    merged: str | None = None
 
 
 def news(before: State, after: State) -> tuple[News, ...]:
@@ -27,7 +28,7 @@ def news(before: State, after: State) -> tuple[News, ...]:
     known = {task.id: len(task.history) for task in before.tasks}
     lines = [(event, task) for task in after.tasks for event in task.history[known.get(task.id, 0) :]]
     found = [
-        News(event.agent or "", text, is_lizas(event))
+        News(event.agent or "", text, is_lizas(event), task.id if event.event == "merge" else None)
         for event, task in sorted(lines, key=_when)
         if (text := _told(event, task))
     ]

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, TestProof
+from liza.rules.model import Budget, Config, Delivery, Loop, TestProof
 
-NESTED: Final = {"budget": Budget, "delivery": Delivery, "proof": TestProof}
+NESTED: Final = {"budget": Budget, "delivery": Delivery, "loop": Loop, "proof": TestProof}
 """The settings that are mappings of settings."""
 
 PINNED: Final = (

@@ -8,12 +8,14 @@ from liza.rules.model import Budget, Entry, Moment
 
 
 class Used(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens, and US dollars where the program tells them. ``cached`` is part of ``input``."""
+    """Tokens, and US dollars where the program tells them. ``cached`` is part of ``input``; ``estimated`` is how many
+    of all these tokens nobody told, so that they were estimated."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
     cost: float | None = None
+    estimated: int = 0
 
     @property
     def tokens(self) -> int:
@@ -27,7 +29,23 @@ class Used(Entry, frozen=True, kw_only=True, omit_defaults=True):
             cached=self.cached + other.cached,
             output=self.output + other.output,
             cost=sum(costs) if costs else None,
+            estimated=self.estimated + other.estimated,
         )
+
+
+CONTEXT = 8_000
+"""Tokens that a program sends with its first request, before anything was said: its own instructions and its tools."""
+BYTES_PER_TOKEN = 4
+
+
+def estimate(calls: int, size: int) -> Used:
+    """What a session used whose program tells nothing, after so many tool calls and ``size`` bytes of output.
+
+    Each call is a request that carries the whole conversation so far, and that grew evenly to its present size.
+    """
+    said = size // BYTES_PER_TOKEN
+    read = (calls + 1) * (CONTEXT + said // 2)
+    return Used(input=read, output=said, estimated=read + said)
 
 
 class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,6 +86,64 @@ def total(spent: Iterable[Spent]) -> Total:
     )
 
 
+def told(found: Total) -> str:
+    """What sessions used, in words: `3 sessions, 1,200 tokens, $0.12`."""
+    sessions = f"{found.sessions} {'session' if found.sessions == 1 else 'sessions'}"
+    return f"{sessions}, {tokens_told(found)}, {money_told(found)}"
+
+
+def tokens_told(found: Total) -> str:
+    """The tokens of sessions, in words, with what is not known of them."""
+    if not found.used.tokens:
+        return "tokens not known" if found.silent else "no tokens"
+    text = f"{found.used.tokens:,} tokens"
+    if found.used.estimated:
+        text = f"about {text} ({found.used.estimated:,} of them estimated)"
+    if not found.silent:
+        return text
+    return f"at least {text} ({found.silent} of {found.sessions} sessions told none)"
+
+
+def money_told(found: Total) -> str:
+    """The cost of sessions, in words, with what is not known of it."""
+    if found.used.cost is None:
+        return "cost not known"
+    text = f"${found.used.cost:.2f}"
+    return f"at least {text} ({found.unpriced} of {found.sessions} sessions told none)" if found.unpriced else text
+
+
+def limits(budget: Budget) -> str:
+    """The limits of a budget, in words; ``no limit`` without one."""
+    found = []
+    for whose in ("task", "sprint"):
+        money, tokens, seconds = (getattr(budget, f"{what}_per_{whose}") for what in ("money", "tokens", "seconds"))
+        found += [f"${money:.2f} a {whose}"] if money is not None else []
+        found += [f"{tokens:,} tokens a {whose}"] if tokens is not None else []
+        found += [f"{seconds:,} s a {whose}"] if seconds is not None else []
+    return f"limit {', '.join(found)}" if found else "no limit"
+
+
+def blind(budget: Budget, spent: Iterable[Spent]) -> str | None:
+    """Why a limit of money does not hold what sessions cost; None while it does."""
+    keys = [name for name in ("money_per_task", "money_per_sprint") if getattr(budget, name) is not None]
+    found = list(spent)
+    unpriced = [one for one in found if _has_cost_unknown(one)]
+    if not keys or not unpriced:
+        return None
+    programs = ", ".join(sorted({one.program for one in unpriced}))
+    return (
+        f"config.budget.{keys[0]} does not see what {len(unpriced)} of {len(found)} sessions cost: {programs} told no "
+        "price for the model. A limit of tokens holds them: config.budget.tokens_per_task"
+    )
+
+
+def _has_cost_unknown(one: Spent) -> bool:
+    """Whether a model answered in the session, and nobody knows at what price."""
+    if one.used is None:
+        return one.outcome == "finished"
+    return one.used.cost is None and one.used.tokens > 0
+
+
 def over(budget: Budget, spent: Iterable[Spent], task: str | None, sprint: str | None) -> str | None:
     """Why no more may be spent on this task or in this sprint; None while there is room. What a program does not tell
     cannot count, so only time limits one that tells nothing."""
@@ -100,7 +176,9 @@ def _beyond(money: float | None, tokens: int | None, seconds: int | None, so_far
     if money is not None and cost >= money:
         return f"${cost:.2f} of ${money:.2f}"
     if tokens is not None and so_far.used.tokens >= tokens:
-        return f"{so_far.used.tokens:,} of {tokens:,} tokens"
+        part = so_far.used.estimated
+        how = f" (an estimate: {part:,} of them were not told)" if part else ""
+        return f"{so_far.used.tokens:,} of {tokens:,} tokens{how}"
     if seconds is not None and so_far.seconds >= seconds:
         return f"{so_far.seconds:,.0f} of {seconds:,} seconds"
     return None

@@ -26,7 +26,7 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.relocated import Ground
 from liza.supervisor.situation import gather
 from liza.supervisor.steps import Steps
-from liza.verbs import drafts, record, recover, tampering
+from liza.verbs import drafts, record, recover, spent, tampering
 from liza.verbs.alert import raise_alarms
 from liza.verbs.crew import Crew
 from liza.verbs.orphans import end_orphans
@@ -74,7 +74,7 @@ class Supervisor:
         self.say = say
         self.events: queue.Queue[Any] = queue.Queue()
         steady = crew.clock.monotonic()
-        self.memory = Memory(wall=crew.clock.now(), steady=steady)
+        self.memory = Memory(wall=crew.clock.now(), steady=steady, environ=environ, post=self.events.put)
         launcher = Launcher(crew, preset, environ, self._say, terminal=terminal)
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
@@ -166,7 +166,17 @@ class Supervisor:
         before, self.seen = self.seen, state
         for one in news(before, state):
             if one.who == self.agent:
-                self.say(f"{LIZA}  {one.text}" if one.liza else one.text)
+                text = one.text + self._cost(state, one.merged)
+                self.say(f"{LIZA}  {text}" if one.liza else text)
+
+    def _cost(self, state: State, merged: str | None) -> str:
+        """What a merged task cost, behind the news of it."""
+        if merged is None:
+            return ""
+        try:
+            return f"; it took {spent.of_task(self.crew, state, merged)}"
+        except LizaError as error:
+            return f"; its cost is not known: {error.message}"
 
     def _breathe(self, action: actions.Action) -> None:
         """The same action twice on the same revision has changed nothing: a mistake of ours must not burn a core."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -9,6 +11,7 @@ from liza.programs.listening import Listener
 from liza.rules.decide import CRASH_WINDOW
 from liza.rules.spending import Spent
 from liza.supervisor.jobs import Job
+from liza.supervisor.metering import Metering
 
 
 @dataclass
@@ -29,8 +32,10 @@ class SessionMemory:
     """When its model last showed that it answers; None before the first time."""
     listener: Listener | None = None
     """What reads the output of its program as it grows."""
-    spent: Spent | None = None
-    spent_at: float = 0.0
+    metering: Metering | None = None
+    """What measures its tool calls and its use of tokens."""
+    warned: bool = False
+    """Whether it was told that it makes no progress, and still makes none."""
     idle: float | None = None
     """Since when its program waits at its terminal."""
     reminders: int = 0
@@ -76,6 +81,16 @@ class Memory:
     merges_failed: int = 0
     """Mergers in a row that failed and left no mark on a task: the disk, the board or git was in the way."""
     merge_rest_until: float = 0.0
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """The supervisor's own environment: it names the directories in which programs keep their conversations."""
+    post: Callable[[object], None] = lambda event: None
+    """Hears of what is measured in a session."""
+
+    def forget_session(self) -> None:
+        """There is no session to follow any more."""
+        if self.session is not None and self.session.metering is not None:
+            self.session.metering.stop()
+        self.session = None
 
     def crashed(self, steady: float) -> None:
         """Count a crash, and forget those that no window holds any more."""

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from liza import faults
-from liza.programs import ends, ledger, said, session, tmux, usage
+from liza.programs import ends, ledger, said, session, tmux
+from liza.programs.meter import Meter
 from liza.programs.preset import Preset
 from liza.programs.rundir import Halt, Record, RunDir
 from liza.programs.trouble import Signs, Trouble, trouble
 from liza.rules import answering, planning, reviewing, taking, working
 from liza.rules.errors import LizaError, Refused
+from liza.rules.looping import NO_PROGRESS
 from liza.rules.model import State, Status
-from liza.rules.spending import Spent
+from liza.rules.spending import Spent, Used
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor.outfit import strip
 from liza.supervisor.watching import recorded
 from liza.verbs.crew import Crew
 from liza.verbs.tidy import tidy
 
+LOOPED = "looped"
+"""What came of a session that made no progress and was ended for it."""
 SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
 LAST_OUTPUT = 64 << 10  # bytes: some programs print much after what tells why they end
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
@@ -30,7 +35,7 @@ _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a session: ``kind`` is finished, handed off, crashed, stopped, held up, quota,
+    """What came of a session: ``kind`` is finished, handed off, crashed, looped, stopped, held up, quota,
     unanswered or unusable.
 
     ``why`` is a sentence, ``until`` when a limit of use is over, where that was said. ``by_hand``: a person has to
@@ -44,8 +49,9 @@ class Came:
     by_hand: bool = False
 
 
-def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
-    """Carry the end of a session onto the board. Repeatable: every step judges what is there."""
+def settle(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Came:
+    """Carry the end of a session onto the board. Repeatable: every step judges what is there. ``environ`` is the
+    supervisor's own."""
     record = recorded(crew, crew.board.read(), directory)
     _keep_screen(crew, directory)
     directory.note_asks(None)
@@ -58,7 +64,8 @@ def settle(crew: Crew, directory: RunDir, preset: Preset) -> Came:
         faults.point("settle", "brief-gone")
         _tell(crew, record, came)
         faults.point("settle", "told")
-        _write_down(crew, directory, preset, record, came)
+        meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
+        _write_down(crew, directory, record, came, meter.final())
     directory.note_settled(f"{came.kind}: {came.why}")
     # In nobody's way if it fails: the next end, or the next supervisor, does it.
     with suppress(LizaError, OSError):
@@ -84,6 +91,8 @@ def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
     found_trouble = _trouble(crew, directory, preset)
     moved, begun = _moved(crew, directory), directory.is_ready()
     match ends.outcome(found, directory.word(), preset.exit_codes, moved, reason, found_trouble, begun=begun):
+        case ends.Halted(why) if why.startswith(NO_PROGRESS):
+            return Came(directory.run, LOOPED, why)
         case ends.Halted(why) if why in ends.ON_PURPOSE:
             return Came(directory.run, "stopped" if why == STOP else "finished", why)
         case ends.Limited() | ends.Refused() | ends.Unanswered() | ends.Halted() if halt is not None and halt.model:
@@ -125,7 +134,7 @@ def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> Trouble | None:
     return trouble(Signs(preset.failures, preset.answers), said, crew.clock.now().astimezone())
 
 
-def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, came: Came) -> None:
+def _write_down(crew: Crew, directory: RunDir, record: Record, came: Came, used: Used | None) -> None:
     """What the session used, in the ledger."""
     found = session.look(directory.path)
     over = found.time if isinstance(found, session.Ended) else crew.clock.now()
@@ -138,7 +147,7 @@ def _write_down(crew: Crew, directory: RunDir, preset: Preset, record: Record, c
         seconds=max(0.0, (over - record.started).total_seconds()),
         task=record.task,
         sprint=crew.board.read().sprint.id,
-        used=usage.used(preset.usage, directory.output),
+        used=used,
     )
     ledger.note(crew.paths, spent)
 
@@ -195,6 +204,7 @@ def _tell(crew: Crew, record: Record, came: Came) -> None:
 
 
 _EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP}
+_EVENTS[LOOPED] = "ended"
 _EVENTS |= {kind: kind for kind in TOLD_ONLY}
 
 
@@ -207,7 +217,7 @@ def _tell_planning(crew: Crew, record: Record, came: Came) -> None:
 
 def _after_work(crew: Crew, state: State, record: Record, came: Came) -> State:
     assert record.task is not None
-    moved = _moved(crew, crew.run_dir(record.run))
+    moved = came.kind != LOOPED and _moved(crew, crew.run_dir(record.run))
     return working.session_over(
         state, record.task, record.run, event=_EVENTS[came.kind], detail=came.why, moved=moved, now=crew.clock.now()
     )

@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from liza.board import signals
 from liza.board.lock import Lock
-from liza.programs import delivery, inbox, ledger, usage
+from liza.programs import delivery, inbox, ledger
 from liza.programs.preset import Preset
 from liza.repo.survey import changed
 from liza.rules import delivering, merging, spending
 from liza.rules.decide import SessionFacts, Situation, Standing, holding
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
-from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.watching import Watcher, recorded
+from liza.supervisor.memory import Memory
+from liza.supervisor.watching import Watcher
 from liza.verbs.crew import Crew
 
 
@@ -35,7 +33,7 @@ def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callab
     if slept and memory.session is not None:
         memory.session.beat = float("-inf")
         memory.session.moved = steady
-    money = _spending(crew, state, agent, memory, preset, steady)
+    money = _spending(crew, state, agent, memory, steady)
     return Situation(
         agent=agent,
         state=state,
@@ -66,20 +64,20 @@ class Spending:
     seconds_left: float | None = None
 
 
-def _spending(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset, steady: float) -> Spending:
+def _spending(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> Spending:
     """As ``spending_now``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
     try:
-        return spending_now(crew, state, agent, memory, preset, steady)
+        return spending_now(crew, state, agent, memory, steady)
     except LizaError as error:
         return Spending(f"what was spent cannot be told: {error.message}")
 
 
-def spending_now(crew: Crew, state: State, agent: str, memory: Memory, preset: Preset, steady: float) -> Spending:
+def spending_now(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> Spending:
     """How the budget stands by the ledger and by what the living session says that it used so far. Raises LizaError."""
     budget = state.config.budget
     if budget == Budget():
         return Spending()
-    live = _so_far(crew, state, memory, preset, steady)
+    live = _so_far(state, memory, steady)
     held = holding(state, agent)
     task = held.task if held else None
     spent = [one for one in _ledger(crew, memory) if live is None or one.run != live.run]
@@ -98,32 +96,22 @@ def _ledger(crew: Crew, memory: Memory) -> tuple[spending.Spent, ...]:
     return memory.ledger[1]
 
 
-def _so_far(crew: Crew, state: State, memory: Memory, preset: Preset, steady: float) -> spending.Spent | None:
-    """What the living session used: its time as it is now, and what its output tells as it was at the last look for
-    movement, for the output has to be read for that."""
+def _so_far(state: State, memory: Memory, steady: float) -> spending.Spent | None:
+    """What the living session used until now, as measured."""
     known = memory.session
-    if known is None:
+    if known is None or known.metering is None:
         return None
-    if known.spent is None or known.spent_at != known.looked:
-        known.spent_at, known.spent = known.looked, _spent(crew, state, known, preset)
-    return None if known.spent is None else replace(known.spent, seconds=steady - known.started)
-
-
-def _spent(crew: Crew, state: State, known: SessionMemory, preset: Preset) -> spending.Spent | None:
-    directory = crew.run_dir(known.run)
-    record = recorded(crew, crew.board.read(), directory)
-    if record is None:
-        return None
+    record = known.metering.record
     return spending.Spent(
         run=known.run,
         time=record.started,
         kind=record.kind,
         program=record.program,
         outcome="living",
-        seconds=known.looked - known.started,
+        seconds=steady - known.started,
         task=record.task,
         sprint=state.sprint.id,
-        used=usage.used(preset.usage, directory.output),
+        used=known.metering.now.used,
     )
 
 

@@ -15,12 +15,13 @@ from liza.rules.durations import spelled
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.planning import claim_planning, planning_over
 from liza.rules.reviewing import release_review
+from liza.rules.secrets import redacted
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor import jobs
 from liza.supervisor.carrier import Carrier
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
-from liza.supervisor.settle import Came, settle
+from liza.supervisor.settle import LOOPED, Came, settle
 from liza.verbs import claim, review
 from liza.verbs.liza_path import liza_path, liza_words
 
@@ -28,6 +29,10 @@ LEAST_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounde
 REMINDER = (
     "You are still {run}, and nobody answers here. Go on with your task, and end it in one of the ways that your brief "
     "names; run `{liza} ready` to read it again."
+)
+WARNING = (
+    "Liza sees {why}. Do something else, or say `{liza} block` with what you need. If you wait for something, sleep "
+    "longer between two looks at it. A session that goes on like this is ended."
 )
 AT_ONCE = 0.5  # seconds of grace for a session that has nothing left to say
 
@@ -85,6 +90,8 @@ class Steps:
                 self.carrier.carry_out(step, run)
             case actions.Remind(run):
                 self._remind(run)
+            case actions.Warn(run, why):
+                self._warn(run, why)
             case actions.Ask(run, question):
                 self._ask(run, question)
             case actions.Tell(run, model):
@@ -152,11 +159,13 @@ class Steps:
 
     def _settle(self, run: str) -> None:
         directory = self.crew.run_dir(run)
-        came = settle(self.crew, directory, self.launcher.preset)
-        self.memory.session = None
-        if came.kind == "crashed":
+        held = holding(self.crew.board.read(), self.agent)
+        came = settle(self.crew, directory, self.launcher.preset, self.memory.environ)
+        self.memory.forget_session()
+        # Planning has no limit of tries of its own.
+        if came.kind == "crashed" or (came.kind == LOOPED and held is not None and held.kind == "planning"):
             self.memory.crashed(self.crew.clock.monotonic())
-        if came.kind in ("crashed", HELD_UP):
+        if came.kind in ("crashed", LOOPED, HELD_UP):
             self._rest()
         elif came.kind == QUOTA:
             self._wait_for_quota(came)
@@ -215,6 +224,15 @@ class Steps:
         if known is not None and known.run == run:
             known.reminders, known.idle = known.reminders + 1, None
         self.say(f"{run} waits at its terminal: reminded of the ways to end")
+
+    def _warn(self, run: str, why: str) -> None:
+        told = redacted(why)
+        inbox.put(self.crew.paths, self.agent, WARNING.format(why=told, liza=shlex.quote(str(liza_path()))), "liza", self.crew.clock.now())
+        known = self.memory.session
+        if known is not None and known.run == run:
+            known.warned = True
+        self.crew.write_down([f"no_progress  {run} makes {told}. Next: liza logs {self.agent}"])
+        self.say(f"! {run}: {told}; it was told so, and is ended if it goes on like that")
 
     def _ask(self, run: str, question: str | None) -> None:
         self.crew.run_dir(run).note_asks(question)

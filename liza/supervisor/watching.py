@@ -17,9 +17,11 @@ from liza.programs.rundir import Record, RunDir, runs_of
 from liza.rules.answering import SILENT, Unanswered
 from liza.rules.decide import SessionFacts, Standing, holding
 from liza.rules.errors import LizaError
+from liza.rules.looping import Stuck
 from liza.rules.model import State
 from liza.rules.paths import number_of
 from liza.supervisor.memory import Memory, SessionMemory
+from liza.supervisor.metering import Metering
 from liza.verbs import sessions
 from liza.verbs.crew import Crew
 
@@ -90,7 +92,7 @@ class Watcher:
         held = holding(self.state, agent)
         if directory is None or not directory.exists():
             never = held is not None and not self.crew.run_dir(held.run).exists()
-            self.memory.session = None
+            self.memory.forget_session()
             return SessionFacts(run=held.run, standing=Standing.NEVER) if held and never else None
         found = session.look(directory.path)
         if isinstance(found, session.Never):
@@ -106,8 +108,10 @@ class Watcher:
         if known is None or known.run != directory.run:
             started = self.steady - _age(found, self.now)
             now = self.steady
+            self.memory.forget_session()
             known = SessionMemory(directory.run, started=started, moved=now, beat=now, seen=now)
             self.memory.session = known
+        stuck = self._stuck(directory, known)
         self._look_for_movement(directory, known, found)
         if known.word is None and (directory.word() is not None or has_ended(self.state, directory.run)):
             known.word = self.steady
@@ -133,12 +137,29 @@ class Watcher:
             reminders=known.reminders,
             asks=self._asks(known, seen),
             asked=directory.asks(),
+            stuck=stuck,
+            warned=known.warned,
             since_start=since_start,
             since_movement=self.steady - known.moved,
             since_word=None if known.word is None else self.steady - known.word,
             at_rest=pane is not None and known.word is not None and _waits(directory, seen),
             since_beat=self.steady - known.beat,
         )
+
+    def _stuck(self, directory: RunDir, known: SessionMemory) -> Stuck | None:
+        """Whether it makes no progress, as measured; who is being measured for the first time is not asked yet."""
+        if known.metering is None:
+            record = recorded(self.crew, self.state, directory)
+            if record is None:
+                return None
+            memory = self.memory
+            known.metering = Metering(self.crew, self.preset, directory, record, memory.environ, memory.post)
+        known.metering.configure(self.state.config)
+        known.metering.said = _on_board(self.state, directory.run)
+        known.metering.start()
+        if known.metering.stuck is None:
+            known.warned = False
+        return known.metering.stuck
 
     def _idle(self, directory: RunDir, known: SessionMemory, seen: Facts) -> float:
         """How long it has waited at its terminal, by its own hooks where they speak: many show where one types all
@@ -228,6 +249,11 @@ def _waits(directory: RunDir, seen: Facts) -> bool:
         return False
     turn = directory.turn()
     return turn.phase == "idle" if turn else seen.screen.waiting > witnesses.SURE
+
+
+def _on_board(state: State, run: str) -> tuple[int, int]:
+    """What a run changed on the board besides its own task: a planner adds tasks, and changes no worktree."""
+    return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
 
 
 def _has_spoken(directory: RunDir) -> tuple[bool, int]:

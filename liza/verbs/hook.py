@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from liza.programs.hooks import guards, speak
 from liza.programs.hooks.speak import SILENCE, Answer, Heard
 from liza.programs.hooks.table import Template, template
-from liza.programs.rundir import RunDir, Turn
+from liza.programs.rundir import HOOK_CALLS, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 
@@ -59,6 +59,8 @@ class Hook:
             return SILENCE
         if heard.means != "stopped":
             run_dir.mark_ready(now, MEANT.format(event=self.event))
+        if heard.means == "tool":
+            _note_call(run_dir, heard)
         answer = self._told(run_dir, found, heard, turn)
         if answer is not SILENCE and heard.event.push is not None:
             turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
@@ -115,6 +117,17 @@ class Hook:
             return
         with suppress(OSError, LizaError), kept.appended(self.run_dir.path / "hooks.log") as log:
             log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
+
+
+def _note_call(run_dir: RunDir, heard: Heard) -> None:
+    """Keep which tool is called, for whoever measures the session. Raises OSError, Refused."""
+    from liza.programs import kept
+    from liza.programs.calls import digest, words
+
+    called = [heard.tool, heard.given]
+    line = msgspec.json.encode({"call": digest(called), "words": words(called)})
+    with kept.appended(run_dir.path / HOOK_CALLS) as log:
+        log.write(f"{line.decode()}\n")
 
 
 def _run_dir(environ: Mapping[str, str]) -> RunDir | None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from liza.programs import inbox, ledger
+from liza.programs.rundir import Gauge
 from liza.rules import spending
 from liza.rules.decide import holding
 from liza.rules.delivering import Stage
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, run_id
 from liza.rules.spending import Spent, Total
+from liza.verbs import sessions
 from liza.verbs.crew import Crew
 
 
 def cost(crew: Crew, state: State) -> dict[str, Any]:
     """The sprint's: ``money`` and ``tokens`` (null where no program told), and the budget. ``unreadable`` says why a
     ledger cannot be summed up: the rest of what stands is told all the same."""
-    unreadable, found = None, Total()
+    unreadable, found, living = None, Total(), _living(crew, state)
     try:
-        found = spending.total(one for one in ledger.entries(crew.paths) if one.sprint == state.sprint.id)
+        entries = _with(ledger.entries(crew.paths), living)
+        found = spending.total(one for one in entries if one.sprint == state.sprint.id)
     except LizaError as error:
         unreadable = f"{error.message} (next: {error.hint})"
     told = found.sessions > found.silent
@@ -29,11 +33,73 @@ def cost(crew: Crew, state: State) -> dict[str, Any]:
         "unreadable": unreadable,
         "money": found.used.cost,
         "tokens": found.used.tokens if told else None,
+        "estimated": found.used.estimated,
         "sessions": found.sessions,
+        "living": len(living),
         "silent": found.silent,
         "unpriced": found.unpriced,
+        "said": unreadable or _said(found, state.config.budget),
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
+
+
+def _said(found: Total, budget: Budget) -> str:
+    """The sum and the limits, in words."""
+    used = [spending.tokens_told(found), spending.money_told(found)] if found.sessions else ["nothing spent yet"]
+    return ", ".join([*(one for one in used if one != "tokens not known"), spending.limits(budget)])
+
+
+def of_task(crew: Crew, state: State, task: str) -> str:
+    """What a task has cost so far, in words. Raises LizaError where a line of the ledger cannot be read."""
+    entries = _with(ledger.entries(crew.paths), _living(crew, state))
+    return spending.told(spending.total(one for one in entries if one.task == task))
+
+
+def gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
+    """What was measured of the agent's living session; None without one."""
+    runs = state.agents[agent].runs
+    directory = crew.run_dir(run_id(agent, runs)) if runs else None
+    found = directory.gauge() if directory is not None else None
+    return None if found is None or directory is None or sessions.over(directory) else found
+
+
+def blind(crew: Crew, state: State) -> str | None:
+    """Why a budget of money does not hold; None while it does, and where nobody can tell."""
+    if not {state.config.budget.money_per_task, state.config.budget.money_per_sprint} - {None}:
+        return None
+    with suppress(LizaError):
+        entries = _with(ledger.entries(crew.paths), _living(crew, state))
+        return spending.blind(state.config.budget, [one for one in entries if one.sprint == state.sprint.id])
+    return None
+
+
+def _living(crew: Crew, state: State) -> tuple[Spent, ...]:
+    """The sessions at work, with what was measured of them so far."""
+    found = []
+    for agent, known in state.agents.items():
+        measured, held = gauge(crew, state, agent), holding(state, agent)
+        if measured is None or measured.used is None:
+            continue
+        spent = Spent(
+            run=run_id(agent, known.runs),
+            time=crew.clock.now(),
+            kind=held.kind if held else "",
+            program=known.program or "",
+            outcome="living",
+            seconds=0.0,
+            task=held.task if held else None,
+            sprint=state.sprint.id,
+            used=measured.used,
+        )
+        found.append(spent)
+    return tuple(found)
+
+
+def _with(entries: Iterable[Spent], living: Iterable[Spent]) -> list[Spent]:
+    """The ledger with the sessions at work, each session once."""
+    found = list(entries)
+    known = {one.run for one in found}
+    return found + [one for one in living if one.run not in known]
 
 
 def over(crew: Crew, state: State) -> str | None:
@@ -72,6 +138,7 @@ def _plain(found: Total) -> dict[str, Any]:
         "sessions": found.sessions,
         "seconds": round(found.seconds),
         "tokens": found.used.tokens if told else None,
+        "estimated": found.used.estimated,
         "money": found.used.cost,
     }
 

@@ -126,6 +126,8 @@ def found_alarms(
         alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
         aside=_aside(crew),
         lacks=_lacks(crew, state) if lacks is None else lacks,
+        stuck=_stuck(crew, state),
+        blind=spent.blind(crew, state),
     )
     moved = [Alarm("moved", "repository", crew.moved, "liza down")] if crew.moved is not None else []
     return (*moved, *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
@@ -157,6 +159,12 @@ def _left(crew: Crew, agent: str) -> Left | None:
         return rundir.left(crew.paths, agent)
     except LizaError as unreadable:
         return Left(time=crew.clock.now(), reason=unreadable.message)
+
+
+def _stuck(crew: Crew, state: State) -> dict[str, str]:
+    """Why the living sessions of agents make no progress, as their supervisors measured."""
+    found = {name: spent.gauge(crew, state, name) for name in state.agents}
+    return {name: redacted(one.stuck) for name, one in found.items() if one is not None and one.stuck is not None}
 
 
 def _is_alone(crew: Crew, state: State, agent: str) -> bool:
@@ -211,6 +219,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         # It holds nothing, whatever an edit from outside left standing beside its name.
         shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
+    measured = spent.gauge(crew, state, name)
     waits = _waits(crew, name, agent) if left is None and shown != "OFFLINE" else None
     if waits is not None:
         shown, why = "WAITING", _waiting(waits, agent, holds)
@@ -224,6 +233,8 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "program": agent.program,
         "why": why,
         **doing.row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
+        "calls": measured.calls if measured else None,
+        "tokens": measured.used.tokens if measured and measured.used else None,
     }
 
 

@@ -22,6 +22,7 @@ from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent, Used
 from liza.supervisor.memory import Memory, SessionMemory
+from liza.supervisor.metering import Metering
 from liza.supervisor.situation import Spending, spending_now
 from liza.supervisor.steps import Steps
 from liza.verbs.crew import Crew
@@ -117,20 +118,20 @@ def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_h
         edit(crew, "board")
 
 
-def test_a_session_is_over_its_time_at_that_second_though_its_output_is_read_for_tokens_again_only_later(
-    crew: Crew, clock: FakeClock
-) -> None:
+def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, clock: FakeClock) -> None:
     hold(crew)
     allow(crew, Budget(seconds_per_task=8, tokens_per_task=100))
     directory = crew.run_dir("coder-1.1")
-    directory.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+    record = Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
+    directory.create(record)
     began = clock.monotonic()
     memory = Memory(wall=clock.now(), steady=began)
     memory.session = SessionMemory("coder-1.1", started=began, moved=began, beat=began, looked=began)
     told = Preset(name="x", usage=Usage(input=("tokens",)))
+    memory.session.metering = Metering(crew, told, directory, record, {})
 
     def now() -> Spending:
-        return spending_now(crew, crew.board.read(), "coder-1", memory, told, clock.monotonic())
+        return spending_now(crew, crew.board.read(), "coder-1", memory, clock.monotonic())
 
     clock.advance(7)
     assert now() == Spending(None, 1.0)
@@ -139,7 +140,7 @@ def test_a_session_is_over_its_time_at_that_second_though_its_output_is_read_for
     assert now().overspent is None
     clock.advance(0.1)
     assert now() == Spending("t1 has used 8 of 8 seconds")
-    memory.session.looked = clock.monotonic()
+    memory.session.metering.look()
     assert now() == Spending("t1 has used 200 of 100 tokens")
     note(crew, 3, run="coder-1.0")
     memory.session = None

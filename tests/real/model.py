@@ -91,6 +91,18 @@ def turns(*wanted: Turn) -> Script:
     return answer
 
 
+def forever(turn: Turn, most: int = 500) -> Script:
+    """The same turn again and again: a model in a loop. After ``most`` results it says that it is done, so that a test
+    in which nobody stops it comes to an end."""
+
+    def answer(asked: Asked) -> Turn:
+        if not asked.tools:
+            return Say("a title")
+        return turn if asked.done < most else Say("done")
+
+    return answer
+
+
 @dataclass
 class Model:
     """A running server: what it was asked, and what it says next."""

@@ -16,13 +16,15 @@ REFUSED = 2
 
 @dataclass(frozen=True)
 class Heard:
-    """One event. ``session`` is the program's id of the conversation, ``nested`` whether a helper of its own spoke."""
+    """One event. ``session`` is the program's id of the conversation, ``given`` what the tool is called with,
+    ``nested`` whether a helper of its own spoke."""
 
     event: Event
     means: Meaning
     session: str | None = None
     tool: str = ""
     nested: bool = False
+    given: Any = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def heard(template: Template, event: str, said: Mapping[str, Any]) -> Heard | No
         session if isinstance(session, str) and session else None,
         tool if isinstance(tool, str) else "",
         bool(reads.nested and said.get(reads.nested)),
+        said.get(reads.input),
     )
 
 

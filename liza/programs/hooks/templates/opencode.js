@@ -49,8 +49,9 @@ export const Liza = async ({ client }) => {
     "experimental.chat.system.transform": async (input, output) => {
       if (brief && input.sessionID === own) output.system.push(brief);
     },
-    "tool.execute.before": async (input) => {
-      const { refuse } = await ask("tool.execute.before", { session_id: input.sessionID, tool_name: input.tool });
+    "tool.execute.before": async (input, output) => {
+      const said = { session_id: input.sessionID, tool_name: input.tool, tool_input: output.args };
+      const { refuse } = await ask("tool.execute.before", said);
       if (refuse) throw new Error(refuse);
     },
     "tool.execute.after": async (input, output) => {

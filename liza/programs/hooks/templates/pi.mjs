@@ -30,7 +30,7 @@ export default function (pi) {
     return content ? { message: shown(content) } : undefined;
   });
   pi.on("tool_call", (event, ctx) => {
-    const { refuse } = ask("tool_call", ctx, { tool_name: event.toolName });
+    const { refuse } = ask("tool_call", ctx, { tool_name: event.toolName, tool_input: event.input });
     return refuse ? { block: true, reason: refuse } : undefined;
   });
   pi.on("tool_result", (event, ctx) => {

@@ -1,0 +1,152 @@
+"""Follow a living session in a thread: its tool calls and what it uses, as its output grows.
+
+The loop of the supervisor decides; this only measures, and wakes the loop when the verdict may be another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from liza.programs import growth
+from liza.programs.meter import Meter, Metered
+from liza.programs.preset import Preset
+from liza.programs.rundir import Gauge, Record, RunDir
+from liza.repo import survey
+from liza.rules.errors import LizaError
+from liza.rules.looping import Progress, Stuck, stuck
+from liza.rules.model import Budget, Config, Loop
+from liza.verbs.crew import Crew
+
+LONGEST = 2.0  # seconds without growth after which one looks all the same: a journal grows elsewhere
+SHORTEST = 0.2  # seconds between two looks: what comes meanwhile is read at once
+TOLD_EVERY = 1.0  # seconds between two figures for `status`, and for the budget
+LOOK_AT_WORKTREE = 60.0
+"""Seconds between two looks at the worktree of a session that calls many tools: git has to read all of it."""
+MOST_FILES = 1000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The event: what a session does, or has used, calls for a decision."""
+
+    run: str
+
+
+class Metering:
+    """The measuring of one session. ``post`` hears of what may change a decision."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        preset: Preset,
+        directory: RunDir,
+        record: Record,
+        environ: Mapping[str, str],
+        post: Callable[[object], None] = lambda event: None,
+    ) -> None:
+        self.crew, self.directory, self.post = crew, directory, post
+        self.slot = Path(record.worktree).name if record.worktree else None
+        self.record = record
+        self.limits = Loop()
+        self.has_budget = False
+        self.said: object = None
+        """What the board says that the session did: another change than one of the worktree that is progress."""
+        self.stuck: Stuck | None = None
+        self._meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
+        self._now = Metered(Progress())
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told = float("-inf")
+        self._gauge: Gauge | None = None
+        self._posted: int | None = None
+        self._seen: object = None
+        self._looked_at_worktree = float("-inf")
+
+    @property
+    def now(self) -> Metered:
+        """What was measured last."""
+        return self._now
+
+    def configure(self, config: Config) -> None:
+        """Take the limits of the board as it is now."""
+        self.limits, self.has_budget = config.loop, config.budget != Budget()
+
+    def start(self) -> None:
+        """Follow the session until ``stop``. Repeatable."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name=f"meter-{self.directory.run}", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """The session is over."""
+        self._over.set()
+
+    def look(self) -> None:
+        """Measure once. Raises OSError."""
+        self._now = self._meter.look(self.limits.pause)
+        now = self.crew.clock.monotonic()
+        self._look_at_worktree(now)
+        before, self.stuck = self.stuck, stuck(self.limits, self._now.progress, now)
+        is_news = _level(before) != _level(self.stuck)
+        if is_news or now - self._told >= TOLD_EVERY:
+            self._told = now
+            self._tell(is_news)
+
+    def _tell(self, is_news: bool) -> None:
+        """Write down for `status` what changed, and wake the loop for what it may decide on."""
+        used = self._now.used
+        gauge = Gauge(calls=self._now.progress.calls, used=used, stuck=self.stuck.words if self.stuck else None)
+        if gauge == self._gauge:
+            return
+        self._gauge = gauge
+        tokens = used.tokens if used else None
+        if is_news or (self.has_budget and tokens != self._posted):
+            self._posted = tokens
+            self.post(Measured(self.directory.run))
+        self.directory.note_gauge(gauge)
+
+    def _follow(self) -> None:
+        with growth.heard(self.directory.output) as wait:
+            while not self._over.is_set():
+                # A full disk, or a file that an agent put in the way: it may well go next time.
+                with suppress(OSError, LizaError):
+                    self.look()
+                wait(LONGEST)
+                self._over.wait(SHORTEST)
+
+    def _look_at_worktree(self, now: float) -> None:
+        """Ask git whether the worktree changed, where the session has called so many tools that it matters."""
+        limit, calls = self.limits.unchanged_calls, self._now.progress.unchanged
+        if not limit or calls * 4 < limit or now - self._looked_at_worktree < LOOK_AT_WORKTREE:
+            return
+        self._looked_at_worktree = now
+        seen = self._fingerprint()
+        if seen is None or seen != self._seen:
+            self._seen = seen
+            self._meter.worktree_changed()
+            self._now = self._meter.look(self.limits.pause)
+
+    def _fingerprint(self) -> object:
+        """What the worktree holds, and what the session said on the board; None where that cannot be told."""
+        if self.slot is None:
+            return ("no worktree", self.said)
+        try:
+            found = survey.look(self.crew.worktrees.slot_git(self.slot))
+        except LizaError:
+            return None
+        digest = hashlib.sha1(usedforsecurity=False)
+        for name in found.changed[:MOST_FILES]:
+            with suppress(OSError):
+                state = (self.crew.paths.slot(self.slot) / name).lstat()
+                digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        return (found.head, found.changed, digest.hexdigest(), self.said)
+
+
+def _level(found: Stuck | None) -> int:
+    """How grave a verdict is: its words change with each call."""
+    return 0 if found is None else 1 + found.final
