@@ -107,6 +107,8 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "resume": preset.ResumeStyle,
         "hooks": preset.Hooks,
         "usage": preset.Usage,
+        "journal": preset.Journal,
+        "calls": preset.Calls,
         "dialogs": preset.Dialog,
         "failures": preset.Failure,
     }
