@@ -227,7 +227,8 @@ class Steps:
 
     def _warn(self, run: str, why: str) -> None:
         told = redacted(why)
-        inbox.put(self.crew.paths, self.agent, WARNING.format(why=told, liza=shlex.quote(str(liza_path()))), "liza", self.crew.clock.now())
+        text = WARNING.format(why=told, liza=shlex.quote(str(liza_path())))
+        inbox.put(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
         known = self.memory.session
         if known is not None and known.run == run:
             known.warned = True
