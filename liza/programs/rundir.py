@@ -188,6 +188,11 @@ class RunDir:
         """Where the program's turn stands, as its hooks said; None where none of them spoke."""
         return self._get("turn.json", Turn)
 
+    def has_spoken(self) -> tuple[bool, int]:
+        """Return whether the run said a verb, and how many tools it used: both need a model that answers."""
+        sentinel, turn = self.ready(), self.turn()
+        return sentinel is not None and sentinel.evidence == "liza ready", turn.tools if turn else 0
+
     def note_model(self, note: ModelNote | None) -> None:
         """Keep why the session gets no answer from its model; None: it gets answers. Raises OSError."""
         if note is None:

@@ -123,6 +123,9 @@ class Launcher:
         record = before.record() if before is not None else None
         if before is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
             return ()
+        if not any(before.has_spoken()):
+            # Its model never answered: some programs keep no such conversation, and fail on its id.
+            return ()
         turn = before.turn()
         known = (
             turn.session if turn is not None and turn.session else usage.session_id(self.preset.usage, before.output)

@@ -194,7 +194,7 @@ class Watcher:
         if known.traces and self.steady - known.looked < every:
             return
         signs = self._signs(directory)
-        if signs != known.signs and (known.signs or any(_has_spoken(directory))):
+        if signs != known.signs and (known.signs or any(directory.has_spoken())):
             known.answered = self.steady
         known.signs = signs
         traces = (*signs, directory.moved(), _ticks(found) if isinstance(found, session.Living) else 0)
@@ -207,7 +207,7 @@ class Watcher:
         return (
             _touched(Path(record.worktree)) if record and record.worktree else None,
             agent.context_percent if agent else None,
-            _has_spoken(directory),
+            directory.has_spoken(),
         )
 
     def _listen(self, directory: RunDir, known: SessionMemory, found: session.Living | session.Starting) -> None:
@@ -254,12 +254,6 @@ def _waits(directory: RunDir, seen: Facts) -> bool:
 def _on_board(state: State, run: str) -> tuple[int, int]:
     """What a run changed on the board besides its own task: a planner adds tasks, and changes no worktree."""
     return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
-
-
-def _has_spoken(directory: RunDir) -> tuple[bool, int]:
-    """Whether the run said a verb, and how many tools it used: both need a model that answers."""
-    sentinel, turn = directory.ready(), directory.turn()
-    return sentinel is not None and sentinel.evidence == "liza ready", turn.tools if turn else 0
 
 
 def _age(found: session.Living | session.Starting, now: datetime) -> float:

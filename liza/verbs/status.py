@@ -271,7 +271,7 @@ def _unanswered(crew: Crew, state: State, name: str) -> str | None:
         return None
     directory = crew.run_dir(held.run)
     try:
-        note, begun = directory.model(), directory.ready() is not None
+        note, begun = directory.model(), any(directory.has_spoken())
     except LizaError:
         return None
     if note is not None:
@@ -284,9 +284,9 @@ def _unanswered(crew: Crew, state: State, name: str) -> str | None:
 
 
 def _before(state: State, held: Holding) -> str | None:
-    """Why the session before this one ended, where its model gave it no answer."""
+    """Why the last session that is over ended, where its model gave it no answer."""
     task = state.task(held.task) if held.task and held.kind == "work" else None
-    ends = [one for one in task.history if one.run != held.run] if task is not None else []
+    ends = [one for one in task.history if one.event != "resume"] if task is not None else []
     return ends[-1].detail if ends and ends[-1].event in (taking.UNANSWERED, taking.QUOTA) else None
 
 

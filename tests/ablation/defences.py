@@ -27,6 +27,7 @@ TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
+MODELS = "tests/journeys/test_models_that_fail.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -429,6 +430,22 @@ TABLE: dict[str, Defence] = {
         (
             f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped",
         ),
+    ),
+    # ── models that do not answer ──
+    "output is heard": Defence(
+        "what a program says of its model is known when it is printed, not at the next heartbeat",
+        {"liza.supervisor.loop:Supervisor._hears_news": gives(False)},
+        (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
+    ),
+    "no model's fault": Defence(
+        "a model that does not answer blocks no task and uses up no try",
+        {"liza.rules.working:TOLD_ONLY": lambda was: tuple(one for one in was if one != "unanswered")},
+        (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
+    ),
+    "no endless retries": Defence(
+        "a program that repeats a failing request without end is ended",
+        {"liza.rules.answering:MOST_RETRIES": lambda was: 1 << 30},
+        (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(

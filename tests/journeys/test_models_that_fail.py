@@ -93,23 +93,55 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
     assert supervisor.stop() == 0
 
 
-@pytest.mark.campaign
-def test_a_model_that_answers_errors_for_ever_is_cut_off_with_what_it_said(tmp_path: Path) -> None:
-    with started(tmp_path, answer_timeout=3) as crew:
+def test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody(
+    tmp_path: Path,
+) -> None:
+    """No look at the clock would find it: only the output that grows wakes the supervisor."""
+    with started(tmp_path, answer_timeout=600, heartbeat_interval=600, poll_interval=600) as crew:
         crew.add("task-1")
+        crew.gate("gate")
         program = modelled(
             crew,
             """\
-            trap 'exit 143' TERM
-            while :; do echo '{"type":"retry","m":"500 Internal Server Error"}'; sleep 0.2; done
+            echo '{"type":"begun"}'
+            read line < "$NOTES/gate"
+            echo '{"type":"retry","m":"500 Internal Server Error"}'
+            read line < "$NOTES/gate"
+            i=0
+            while [ $i -lt 9 ]; do echo '{"type":"retry","m":"500 Internal Server Error"}'; i=$((i + 1)); done
+            read line < "$NOTES/gate"
             """,
         )
+        crew.configure(restart_after_crash=100)
         supervisor = crew.agent("coder-1", program)
-        assert supervisor.wait_gone() == 1
-        assert crew.heard("task-1").count("crash") == 3
-        told = str(crew.task("task-1").history[-2].detail)
-        assert "the model answered with errors only" in told
-        assert "500 Internal Server Error" in told
+        crew.wait(lambda _: crew.living() and (crew.paths.run("coder-1.1") / "output.log").exists(), "its output")
+        crew.open_gate("gate")
+        told = "its model answers with errors: "
+        crew.wait(lambda _: told in (why(crew, "coder-1") or ""), "the reason in status")
+        assert "500 Internal Server Error" in why(crew, "coder-1")
+        assert "modelled tries again, and without an answer the session is ended in 10 min" in why(crew, "coder-1")
+        assert f"! coder-1.1: {told}" in supervisor.said()
+        crew.open_gate("gate")
+        crew.wait(lambda _: "unanswered" in crew.heard("task-1"), "its end")
+        crew.wait(lambda _: f"and it keeps task-1: {told}" in why(crew, "coder-1"), "what it waits for in status")
+        task = crew.task("task-1")
+        assert (task.status.value, task.iteration, task.idle_sessions, task.failed_by) == ("CLAIMED", 1, 0, ())
+        assert supervisor.stop() == 0
+
+
+def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task(tmp_path: Path) -> None:
+    with started(tmp_path, answer_timeout=2) as crew:
+        crew.add("task-1")
+        program = modelled(crew, "trap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n", ready=False)
+        supervisor = crew.agent("coder-1", program)
+        supervisor.wait_said(r"! coder-1\.1: no answer from its model for \d s; without one the session is ended in")
+        crew.wait(lambda _: crew.heard("task-1").count("unanswered") == 3, "three ends")
+        crew.wait(lambda _: "(3 sessions in a row)" in crew.paths.alerts.read_text(), "the alert")
+        task = crew.task("task-1")
+        assert (task.status.value, task.iteration, task.idle_sessions, task.failed_by) == ("CLAIMED", 1, 0, ())
+        assert "crash" not in crew.heard("task-1")
+        supervisor.wait_said(r"task-1 got no answer, and is tried again: no answer from its model for \d s")
+        assert supervisor.stop() == 0
 
 
 def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -477,7 +477,7 @@ SAID = [
     (
         "vibe",
         "Error: Invalid API key (from env var KEY). Please check your API key and try again.",
-        ("login", "Error: Invalid API key (from env var KEY). Please check your API key and try again.", None, False),
+        ("login", "Invalid API key (from env var KEY). Please check your API key and try again.", None, False),
     ),
     (
         "vibe",

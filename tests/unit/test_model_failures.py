@@ -1,0 +1,151 @@
+"""What each real program printed when its model refused it, failed or broke off, and what that means.
+
+The lines are recorded ones, without the fields that no pattern looks at: the program, the fault, the line, and the
+kind, the words, the seconds until the next try, and whether the program tries again by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from liza.programs import presets
+from liza.programs.listening import Listener, log_file
+from liza.programs.preset import Failure, Preset, Usage
+from liza.programs.trouble import Signs, after, trouble
+from liza.rules import answering
+from liza.rules.answering import Unanswered
+from liza.rules.paths import Paths
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RECORDED = [
+    json.loads(line) for line in (Path(__file__).parents[1] / "data/model_failures.jsonl").read_text().splitlines()
+]
+ROWS = presets.load(Paths(Path("/nowhere")), Path("/nowhere")).rows
+KINDS = {"401": "login", "429-5": "quota", "429-3600": "quota", "500": "server"}
+
+
+@pytest.mark.parametrize(("program", "fault", "line", "kind", "words", "seconds", "retried"), RECORDED)
+def test_a_recorded_line_means_what_its_model_did(
+    program: str, fault: str, line: str, kind: str, words: str, seconds: float | None, retried: bool
+) -> None:
+    row = ROWS[program]
+    found = after(Signs(row.failures, row.answers), None, line, NOW, lambda _: True)
+    assert found is not None
+    until = None if found.until is None else (found.until - NOW).total_seconds()
+    assert (found.kind, found.words, until, found.retried) == (kind, words, pytest.approx(seconds), retried)
+    assert not set('{}"') & set(found.words)
+    assert len(found.words) > 5
+
+
+def test_every_fault_is_known_of_every_program_that_was_recorded() -> None:
+    known = {(program, fault): kind for program, fault, _, kind, *_ in RECORDED}
+    for (program, fault), kind in known.items():
+        wanted = KINDS.get(fault, "broken")
+        # One asks its model before it knows what the refusal is.
+        assert kind == wanted or (program, fault) == ("opencode", "401"), (program, fault)
+    assert {program for program, _ in known} == {
+        "codex", "pi", "gemini", "opencode", "claude", "qwen", "copilot", "vibe", "aider",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("program", sorted({one[0] for one in RECORDED}))
+def test_no_failure_is_taken_for_an_answer(program: str) -> None:
+    signs = Signs(ROWS[program].failures, ROWS[program].answers)
+    for _, _, line, kind, *_ in (one for one in RECORDED if one[0] == program):
+        found = after(signs, after(signs, None, line, NOW, lambda _: True), line, NOW, lambda _: True)
+        assert found is not None
+        assert (found.kind, found.times) == (kind, 2)
+
+
+ROW = Preset(
+    name="x",
+    failures=(
+        Failure(kind="server", match=r"^again (?P<words>\w+)", retried=True),
+        Failure(kind="quota", match=r"^\S+ (?P<pid>\d+) limited (?P<words>\w+)"),
+    ),
+    answers="^answer",
+    usage=Usage(session=("session",)),
+    log="${X_HOME:-~/.x}/logs/{session}.txt",
+)
+
+
+def test_only_an_answer_ends_a_trouble_where_the_row_says_what_an_answer_is() -> None:
+    signs = Signs(ROW.failures, ROW.answers)
+    said = 'again first\n{"type":"turn"}\nwords\nagain first\n{"type":"turn"}\n'
+    found = trouble(signs, said, NOW)
+    assert found is not None
+    assert (found.kind, found.words, found.times) == ("server", "first", 2)
+    assert trouble(signs, said + "answer\n", NOW) is None
+    assert trouble(Signs(ROW.failures), said, NOW) is None
+
+
+def test_what_a_program_says_of_its_model_is_heard_as_it_is_written_and_once(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    assert not listener.listen(1.0, NOW)
+    output.write_text("hello\nagain fir")
+    assert not listener.listen(2.0, NOW)
+    with output.open("a") as file:
+        file.write("st\n")
+    assert listener.listen(3.0, NOW)
+    assert (listener.trouble and listener.trouble.words, listener.since) == ("first", 3.0)
+    assert not listener.listen(4.0, NOW)
+    with output.open("a") as file:
+        file.write("again first\n" * (answering.MOST_RETRIES - 2))
+    assert not listener.listen(5.0, NOW)
+    with output.open("a") as file:
+        file.write("again first\n")
+    assert listener.listen(6.0, NOW)
+    with output.open("a") as file:
+        file.write("answer\n")
+    assert listener.listen(7.0, NOW)
+    assert (listener.trouble, listener.since, listener.answered) == (None, None, True)
+
+
+def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_only_the_sessions_own_lines(
+    tmp_path: Path,
+) -> None:
+    output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
+    log.parent.mkdir()
+    log.write_text("t 8 limited theirs\n")
+    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    output.write_text('{"session":"s-1"}\n')
+    assert not listener.listen(1.0, NOW)
+    with log.open("a") as file:
+        file.write("t 7 limited ours\n")
+    assert listener.listen(2.0, NOW)
+    assert (listener.trouble and listener.trouble.words) == "ours"
+    assert log_file(ROW.log, {"HOME": "/h"}, "../../etc").name == ".._.._etc.txt"
+
+
+@pytest.mark.parametrize(
+    ("model", "left", "said"),
+    [
+        (
+            Unanswered("silent", 120.0),
+            180.0,
+            "no answer from its model for 2 min; without one the session is ended in 3 min",
+        ),
+        (
+            Unanswered("quota", 3.0, "429", retried=True),
+            297.0,
+            "a limit of use is reached: 429; x tries again, and without an answer the session is ended in 5 min",
+        ),
+        (
+            Unanswered("broken", 3.0, "cut", retried=True, times=10),
+            0.0,
+            "its model's answers break off: cut; x tries again, and without an answer the session is being ended",
+        ),
+        (
+            Unanswered("login", 1.0, "401"),
+            4.0,
+            "the model refuses the program's login: 401; the session is ended in 4 s",
+        ),
+    ],
+)
+def test_status_says_why_and_until_when(model: Unanswered, left: float, said: str) -> None:
+    assert answering.present(model, left, "x") == said
