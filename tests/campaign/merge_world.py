@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from liza.board.lock import Lock
+from liza.repo import merge_refs
 from liza.rules.errors import Refused
 from liza.rules.model import Status
 from liza.verbs.claim import claim
@@ -28,21 +30,33 @@ CHECK = """\
 #!/bin/sh
 # The tests of the project: which commit they ran on, and what they said of it.
 here=$(git rev-parse HEAD)
-if [ -n "$(git status --porcelain)" ] || grep -qs BAD *.txt; then echo "$here red" >> "NOTES/tested"; exit 1; fi
-echo "$here green" >> "NOTES/tested"
-if mv "NOTES/mover" "NOTES/moving" 2> /dev/null; then sh "NOTES/moving"; fi
+if [ -n "$(git status --porcelain)" ] || grep -qs BAD *.txt; then said=red; else said=green; fi
+echo "$here $said" >> "NOTES/tested"
+for mover in NOTES/mover-*; do
+    if [ $said = green ] && mv "$mover" "NOTES/moving" 2> /dev/null; then sh "NOTES/moving"; fi
+    break
+done
+if [ -f "NOTES/hostile" ]; then . "NOTES/hostile"; fi
+[ $said = green ]
 """
 MOVES = """\
 git -C "ROOT" update-ref refs/heads/integration \\
     "$(git -C "ROOT" commit-tree -m mine -p integration 'integration^{tree}')" "$(git -C "ROOT" rev-parse integration)"
 """
 COMMITS = 'git -C "ROOT" commit -q --allow-empty -m mine\n'
+PUTS = "git update-ref refs/heads/integration HEAD\n"
+KILLS = f'[ $said = green ] || {{ {PUTS.strip()}; kill -9 $(cut -d" " -f1 "$LIZA_ROOT/.liza/merge.lock"); }}\n'
 GREEN, RED = ("task-1", "task-3"), "task-2"
+UNRELATED, GONE = "a-unrelated", "b-gone"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a person left their checkout. ``blocks``: what they changed is in the way of a merge until it is put back."""
+    """How a person left their checkout. ``blocks``: what they changed is in the way of a merge until it is put back.
+
+    ``meanwhile`` happens during the first ``times`` green test runs, ``hostile`` at the end of each run.
+    ``unmergeable``: among the good tasks there are some that can never be merged.
+    """
 
     checkout: str = "main"
     edits: tuple[tuple[str, str], ...] = ()
@@ -50,6 +64,9 @@ class Setting:
     status: str = ""
     blocks: bool = False
     meanwhile: str = ""
+    times: int = 1
+    hostile: str = ""
+    unmergeable: tuple[str, ...] = ()
 
 
 MINE = "my own words\n"
@@ -65,6 +82,11 @@ SETTINGS = {
     ),
     "moved meanwhile": Setting(meanwhile=MOVES),
     "committed meanwhile": Setting("integration", meanwhile=COMMITS),
+    "unmergeable": Setting(unmergeable=(UNRELATED, GONE)),
+    "keeps moving": Setting(meanwhile=MOVES, times=4, unmergeable=(UNRELATED,)),
+    "tests move refs": Setting(hostile=PUTS, unmergeable=(GONE,)),
+    "tests move refs of a checkout": Setting("integration", hostile=PUTS),
+    "tests kill the merger": Setting(hostile=KILLS, unmergeable=(UNRELATED, GONE)),
 }
 
 
@@ -81,7 +103,9 @@ class World:
             crew.git("add", "-A")
             crew.git("commit", "-q", "-m", "second")
             crew.git("branch", "-f", "integration", "main")
-            crew.add("task-1", RED, "task-3")
+            crew.add(*setting.unmergeable, "task-1", RED, "task-3")
+            for task in setting.unmergeable:
+                self._approve(task, f"{task}.txt", "good\n")
             self._approve("task-1", "README.md", "changed by task-1\n" * 50)
             self._approve(RED, "task-2.txt", "BAD\n")
             self._approve("task-3", "deep/task-3.txt", "good\n")
@@ -102,32 +126,50 @@ class World:
             (there / name).parent.mkdir(exist_ok=True)
             (there / name).write_text(text)
             git(there, "add", "-A")
+            if task == UNRELATED:
+                # As on a board that was written before submit looked for a merge base.
+                merge_refs.related = lambda *words: True
+                git(there, "update-ref", "-d", "HEAD")
             git(there, "commit", "-q", "-m", "work")
             os.chdir(there)
             submit(find_crew(self.root))
             os.chdir(self.root)
             verdict(find_crew(self.root), "approve", "fine", task_id=task)
+            if task == GONE:
+                git(there, "commit", "-q", "--amend", "-m", "something else")
+                git(self.root, "update-ref", "-d", merge_refs.review_ref(task))
+                git(self.root, "reflog", "expire", "--expire=now", "--all")
+                git(self.root, "gc", "-q", "--prune=now")
 
         assert forks.run(work) == 0
 
     def renew(self) -> None:
         """The crew as it was before anything was merged."""
-        for left in (self.root, self.notes / "tested", self.notes / "mover"):
+        for left in (self.root, self.notes / "tested", *self.notes.glob("mover-*")):
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
         shutil.copytree(self.template, self.root, symlinks=True)
-        if self.setting.meanwhile:
-            (self.notes / "mover").write_text(self.setting.meanwhile.replace("ROOT", str(self.root)))
+        for number in range(self.setting.times if self.setting.meanwhile else 0):
+            (self.notes / f"mover-{number}").write_text(self.setting.meanwhile.replace("ROOT", str(self.root)))
+        if self.setting.hostile:
+            (self.notes / "hostile").write_text(self.setting.hostile)
 
     def merge_all(self) -> None:
-        """What a person does who says ``liza merge`` until nothing is left."""
+        """What a person does who says ``liza merge`` until nothing is left, also of what was set aside."""
         crew = find_crew(self.root)
+        named: str | None = None
         while True:
             try:
-                merge(crew)
+                merge(crew, named)
+                named = None
             except Refused as refused:
-                if "no task is approved" in refused.message:
+                if "while the tests of" in refused.message:
+                    continue
+                if "no task is approved" not in refused.message:
+                    raise
+                _, _, aside = refused.message.partition("set aside: ")
+                if not aside:
                     return
-                raise
+                named = aside.split(", ")[0]
 
     def merge_in_turn(self) -> None:
         """``merge_all`` of one among several: who finds another at it says it again when that one is done."""
@@ -169,8 +211,17 @@ class World:
         for work in (self.recover, deed, self.recover):
             with Lock(find_crew(self.root).paths.merge_lock):
                 pass
-            code = forks.run(work, quiet=self.quiet())
-            assert code == 0, self.quiet().read_text()[-3000:]
+            self.to_its_end(work)
+
+    def to_its_end(self, work: Callable[[], None], trace: Path | None = None) -> None:
+        """Until it comes to its end by itself: tests may kill it."""
+        for _ in range(8 if "kill" in self.setting.hostile else 1):
+            code = forks.run(work, trace=trace, quiet=self.quiet())
+            if code != -signal.SIGKILL:
+                break
+            with Lock(find_crew(self.root).paths.merge_lock).acquire(timeout=60):
+                pass
+        assert code == 0, self.quiet().read_text()[-3000:]
 
     def put_back(self) -> None:
         """The person puts away what was in the way."""
@@ -180,9 +231,27 @@ class World:
 
     def wrong(self) -> list[str]:
         """What does not hold once everything is merged and settled."""
-        more = {"mine": 1} if self.setting.meanwhile else {}
+        more = {"mine": self.setting.times} if self.setting.meanwhile else {}
         found = [*problems(self.root), *self._in_git({**{f"Merge {task}": 1 for task in GREEN}, **more})]
-        return [*found, *self._on_the_board(), *self._in_the_checkout(), *self._left_over()]
+        found += [*self._on_the_board(), *self._in_the_checkout(), *self._left_over()]
+        return [*found, *self._not_reported()]
+
+    def _not_reported(self) -> list[str]:
+        """What went wrong and a person would not hear of."""
+        tasks = {task.id: task for task in find_crew(self.root).board.read().tasks}
+        wanted = {UNRELATED: "no commit in common", GONE: "is not in the repository any more"}
+        wanted = {task: words for task, words in wanted.items() if task in self.setting.unmergeable}
+        wanted[RED] = "its merger died before the tests" if "kill" in self.setting.hostile else "exit 1 on the merge"
+        found = []
+        for task, words in wanted.items():
+            told = [event.detail or "" for event in tasks[task].history if event.event == "merge failed"]
+            if not any(words in one for one in told):
+                found.append(f"{task} went back with {told}, and not with {words!r}")
+        place = self.root / ".liza" / "alerts.log"
+        alerts = place.read_text() if place.exists() else ""
+        kinds = {PUTS: "tests_moved_refs", KILLS: "untested_integration"}
+        kind = kinds.get(self.setting.hostile)
+        return found + ([f"alerts.log has no {kind}"] if kind and kind not in alerts else [])
 
     def wrong_after_sync(self) -> list[str]:
         """What does not hold once main is in integration."""
@@ -209,9 +278,12 @@ class World:
         found = []
         line = git(self.root, "rev-list", "--first-parent", "integration").split()
         for task in find_crew(self.root).board.read().tasks:
-            wanted = Status.INTEGRATION_FAILED if task.id == RED else Status.MERGED
+            bad = task.id in (RED, *self.setting.unmergeable)
+            wanted = Status.INTEGRATION_FAILED if bad else Status.MERGED
             if task.status is not wanted:
                 found.append(f"{task.id} is {task.status}")
+            if task.set_aside is not None:
+                found.append(f"{task.id} is set aside: {task.set_aside}")
             if task.merging is not None:
                 found.append(f"{task.id} is merging: {task.merging}")
             if task.status is Status.MERGED and task.merge_commit not in line:
@@ -235,7 +307,8 @@ class World:
         place = self.root / ".git"
         found = [str(path.relative_to(place)) for path in place.rglob("*.lock") if path.name != "liza.lock"]
         found += [str(path.relative_to(place)) for path in place.rglob("liza-move*")]
-        refs = git(self.root, "for-each-ref", "--format=%(refname)", "refs/liza/candidates").split()
+        places = ("refs/liza/candidates", "refs/liza/tested", *(f"refs/liza/review/{task}" for task in freed))
+        refs = git(self.root, "for-each-ref", "--format=%(refname)", *places).split()
         crew = find_crew(self.root)
         for slot in crew.worktrees.names():
             owner = crew.worktrees.owner(slot)
