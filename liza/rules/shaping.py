@@ -233,6 +233,6 @@ def _stoppable(state: State, task_id: str) -> Task:
     task = find(state, task_id)
     if task.status in FINAL:
         raise Refused(f"{task_id} is {task.status}, which is final", f"liza task show {task_id}")
-    if task.merging is not None and not task.merging.waiting:
+    if task.merging is not None and not task.merging.waiting and task.set_aside is None:
         raise Refused(f"{task_id} is being merged right now", f"liza task show {task_id}")
     return task

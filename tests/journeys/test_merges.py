@@ -49,6 +49,41 @@ def test_a_merge_that_conflicts_goes_back_to_its_coder_who_mends_it(crew: Crew) 
     assert "task-1 does not merge: conflict" in coder.said() + (crew.notes / "code-reviewer-1.1.log").read_text()
 
 
+def test_tests_that_kill_their_merger_cost_their_own_task_its_merge_and_no_other(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.write_text(
+        "[ -f task-1.txt ] || exit 0\n"
+        "git update-ref refs/heads/integration HEAD\n"
+        'kill -9 $(cut -d" " -f1 "$LIZA_ROOT/.liza/merge.lock")\n'
+    )
+    with started(tmp_path, integration_command=f"sh {tests}", poll_interval=1) as crew:
+        crew.add("task-1", "task-2")
+        program = crew.script(
+            "agent",
+            f"""\
+            case "$LIZA_RUN" in
+            code-reviewer-*) {APPROVE.strip()}; exit 0 ;;
+            esac
+            if liza ready | grep -q "MERGE FAILED"; then liza block "the tests end the merger" --ask "why?"; exit 0; fi
+            echo x > "$LIZA_TASK.txt"
+            git add -A
+            git commit -q -m work
+            liza submit
+            """,
+            ready=False,
+        )
+        start = crew.git("rev-parse", "integration")
+        supervisors = [crew.agent(agent, program) for agent in ("coder-1", "code-reviewer-1")]
+        task = crew.wait_status("task-1", "BLOCKED")
+        crew.wait_status("task-2", "MERGED")
+        failure = next(event.detail or "" for event in task.history if event.event == "merge failed")
+        assert "its merger died before the tests" in failure
+        assert f"it was put back to {start[:10]}" in failure
+        assert crew.git("ls-tree", "--name-only", "integration").split() == ["README.md", "task-2.txt"]
+        assert crew.paths.alerts.read_text().count("untested_integration") == 3
+        assert "merge_set_aside" in crew.paths.alerts.read_text() + "".join(one.said() for one in supervisors)
+
+
 @pytest.mark.campaign
 def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_other(tmp_path: Path) -> None:
     with started(tmp_path, poll_interval=1) as crew:
@@ -136,7 +171,8 @@ def test_tests_that_run_when_the_crew_is_stopped_end_with_it_and_the_merge_is_do
         assert supervisor.stop() == 0
         crew.wait(lambda _: not Path(f"/proc/{tests}").exists(), "the end of the tests")
         assert crew.living() == []
-        assert crew.task("task-1").merging is not None
+        stopped = crew.task("task-1")
+        assert (stopped.status, stopped.merging, stopped.set_aside) == ("APPROVED", None, None)
 
         crew.agent("code-reviewer-1", program)
         crew.wait(lambda _: (crew.notes / "testing").read_text() != f"{tests}\n", "tests again")

@@ -1,0 +1,177 @@
+"""What becomes of a merge that failed: by its kind, and by how often it failed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from liza.rules import decide, invariants, merging, shaping
+from liza.rules.actions import Merge, Wait
+from liza.rules.alarms import Seen, alarms
+from liza.rules.decide import Situation
+from liza.rules.merge_alarms import Away, away, slots
+from liza.rules.merging import Kind, RefChange, Trouble
+from liza.rules.model import Agent, Config, Event, Goal, Merging, SetAside, State, Status, Task
+from liza.rules.transitions import Said
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+COMMIT, TIP, MADE = "c" * 40, "a" * 40, "b" * 40
+BY = Said(now=NOW, by="coder-1", commit=COMMIT)
+
+
+def approved(task_id: str = "t", **fields: Any) -> Task:
+    texts = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "p"}
+    said = [("claim", "coder-1", None), ("submit", "coder-1", COMMIT), ("approve", "code-reviewer-1", COMMIT)]
+    history = tuple(Event(time=NOW, event=event, agent=agent, commit=commit) for event, agent, commit in said)
+    known = {"assigned_to": "coder-1", "worktree": "s1", "base_commit": TIP, "review_commit": COMMIT}
+    more = {"approved_by": "code-reviewer-1", "history": history}
+    return Task(id=task_id, status=Status.APPROVED, **{**texts, **known, **more, **fields})
+
+
+def board(*tasks: Task) -> State:
+    agents = {name: Agent(role=name.rpartition("-")[0], status="IDLE") for name in ("coder-1", "code-reviewer-1")}
+    config = Config(integration_command="true", restart_after_crash=10.0)
+    goal = Goal(id="goal", status="IN_PROGRESS")
+    return State(version=1, revision=7, goal=goal, tasks=tasks, agents=agents, config=config)
+
+
+def troubled(state: State, kind: Kind, times: int = 1) -> Task:
+    for _ in range(times):
+        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+    return state.tasks[0]
+
+
+@pytest.mark.parametrize("kind", [Kind.UNRELATED, Kind.GONE])
+def test_what_only_its_coder_can_resolve_goes_back_at_once_with_gits_words(kind: Kind) -> None:
+    back = troubled(board(approved()), kind)
+    assert (back.status, back.set_aside, back.merging) == (Status.INTEGRATION_FAILED, None, None)
+    assert (back.history[-1].event, back.history[-1].detail) == ("merge failed", "git's words")
+
+
+@pytest.mark.parametrize("kind", [Kind.FAILED, Kind.MOVING])
+def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: Kind) -> None:
+    pauses = []
+    for times in (1, 2, 3, 30):
+        aside = troubled(board(approved()), kind, times).set_aside
+        assert aside is not None
+        assert (aside.tries, aside.reason) == (times, "git's words")
+        pauses.append((aside.until or NOW) - NOW)
+    assert pauses == [timedelta(seconds=10), timedelta(seconds=20), timedelta(seconds=40), timedelta(seconds=900)]
+
+
+def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
+    first, second, third = (troubled(board(approved()), Kind.DIED, times) for times in (1, 2, 3))
+    assert first.set_aside == SetAside(kind="merger died", reason="git's words")
+    assert second.set_aside is not None
+    assert second.set_aside.until == NOW + timedelta(seconds=10)
+    assert third.status is Status.INTEGRATION_FAILED
+
+
+def test_a_failure_of_another_kind_begins_to_count_anew() -> None:
+    state = board(approved(set_aside=SetAside(kind=Kind.DIED, reason="x", tries=2)))
+    aside = troubled(state, Kind.FAILED).set_aside
+    assert aside is not None
+    assert (aside.kind, aside.tries) == ("failed", 1)
+
+
+@pytest.mark.parametrize(("tested", "kept"), [(True, True), (False, True), (None, False)])
+def test_a_candidate_is_kept_for_the_next_try_only_if_it_may_be_published(tested: bool | None, kept: bool) -> None:
+    made = Merging(candidate=MADE, expected=TIP, tested=tested)
+    assert (troubled(board(approved(merging=made)), Kind.FAILED).merging is not None) == kept
+
+
+def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_over() -> None:
+    until = NOW + timedelta(seconds=30)
+    state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until)), approved("u", priority=5))
+    first = merging.next_to_merge(state, NOW)
+    later = merging.next_to_merge(state, until)
+    assert (first and first.id, later and later.id) == ("u", "t")
+    assert merging.seconds_to_next_try(state, NOW) == 30
+    assert merging.seconds_to_next_try(state, until) is None
+
+
+def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() -> None:
+    until = NOW + timedelta(seconds=3)
+    state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until)))
+    action = decide.decide(Situation(agent="coder-1", state=state, now=NOW))
+    assert isinstance(action, Wait)
+    assert action.seconds == 3
+    assert decide.decide(Situation(agent="coder-1", state=state, now=until)) == Merge("t")
+
+
+def test_whatever_a_task_becomes_after_approved_it_is_set_aside_no_more_and_it_may_be_dropped() -> None:
+    made = Merging(candidate=MADE, expected=TIP, tested=True)
+    state = board(approved(merging=made, set_aside=SetAside(kind="failed", reason="x")))
+    done = merging.merged(state, "t", replace_commit(MADE), True).tasks[0]
+    back = merging.failed(state, "t", BY).tasks[0]
+    gone = shaping.drop(state, "t", BY, None).tasks[0]
+    assert {task.set_aside for task in (done, back, gone)} == {None}
+    odd = replace(back, set_aside=SetAside(kind="failed", reason="x"))
+    assert "set_aside" in {one.field for one in invariants.check(board(odd))}
+
+
+def replace_commit(commit: str) -> Said:
+    return Said(now=NOW, by="coder-1", commit=commit)
+
+
+def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command() -> None:
+    until = NOW + timedelta(seconds=30)
+    state = board(approved(set_aside=SetAside(kind="failed", reason="fatal: no\nspace", tries=2, until=until)))
+    found = {one.kind: one for one in alarms(state, NOW, Seen())}["merge_set_aside"]
+    assert found.message == (
+        "t is approved and could not be merged (2 times): fatal: no space; the next try is at 12:00:30Z, "
+        "others are merged meanwhile"
+    )
+    assert found.next == "liza merge t"
+    once = board(approved(set_aside=SetAside(kind="merger died", reason="x")))
+    assert [one.kind for one in alarms(once, NOW, Seen())] == []
+
+
+def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_command() -> None:
+    (one,) = away([Away("/mnt/my usb", TIP, "integration")])
+    assert (one.kind, one.next) == ("checkout_away", f"git -C '/mnt/my usb' read-tree -m -u {TIP[:12]} HEAD")
+    (kept,) = slots(["/p/.aside-s1-1"])
+    assert (kept.kind, kept.next) == ("slot_set_aside", "rm -rf /p/.aside-s1-1")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (RefChange("refs/heads/integration", built_on=True), True),
+        (RefChange("refs/tags/v1", built_on=True), True),
+        (RefChange("refs/heads/task/b", built_on=True), True),
+        (RefChange("refs/heads/main", rewound=True), True),
+        (RefChange("refs/heads/old", gone=True), True),
+        (RefChange("refs/liza/tested/t"), True),
+        (RefChange("refs/liza/candidates/t", gone=True), True),
+        (RefChange("refs/heads/main"), False),
+        (RefChange("refs/heads/integration"), False),
+        (RefChange("refs/heads/task/b", rewound=True), False),
+        (RefChange("refs/liza/blackboard"), False),
+        (RefChange("refs/liza/salvage/b/coder-1.1"), False),
+        (RefChange("refs/remotes/origin/main", rewound=True), False),
+        (RefChange("refs/stash", gone=True), False),
+    ],
+)
+def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_else_can_have_moved(
+    change: RefChange, told: bool
+) -> None:
+    assert merging.moved_by_tests([change]) == ((change.name,) if told else ())
+
+
+@pytest.mark.parametrize(
+    ("there", "related", "kind"), [(False, False, Kind.GONE), (True, False, Kind.UNRELATED), (True, True, Kind.FAILED)]
+)
+def test_the_kind_of_a_failure_is_what_the_repository_says_of_the_commit(
+    there: bool, related: bool, kind: Kind
+) -> None:
+    assert merging.kind_of(commit_exists=there, related=related) is kind
+
+
+@pytest.mark.parametrize("value", ["always", "after_red", "never", "sometimes"])
+def test_when_a_slot_is_cleaned_is_one_of_three_words(value: str) -> None:
+    state = replace(board(), config=Config(merge_clean=value))
+    assert bool(invariants.of_entry("config", "config", state.config, state)) == (value == "sometimes")
