@@ -28,6 +28,7 @@ TYPING = "tests/unit/test_programs_keyboard.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
+FAILURES = "tests/edges/test_merge_failures.py::"
 OWN = "tests/edges/test_defence_"
 
 
@@ -518,5 +519,68 @@ TABLE: dict[str, Defence] = {
         "the proof makes no file of the person's fail",
         {"liza.verbs.proof:_replace": _through_links},
         (f"{PROOF}test_a_source_is_never_replaced_through_a_link_that_the_tests_laid",),
+    ),
+    "recorded green": Defence(
+        "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
+        {"liza.verbs.dead_mergers:_is_recorded": gives(True)},
+        (
+            f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
+            f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
+            f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
+        ),
+    ),
+    "put back": Defence(
+        "integration does not stay on a candidate that no test has passed",
+        {"liza.repo.merges:put_back": gives(False)},
+        (
+            f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
+            f"{FAILURES}test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back",
+        ),
+    ),
+    "marked failures": Defence(
+        "a merge that fails is marked on its task, so that the next one is merged",
+        {"liza.verbs.merge:_is_marked": gives(False)},
+        (
+            f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
+            f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
+            f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",
+        ),
+    ),
+    "merge rounds": Defence(
+        "a merger gives up a task that integration runs away from",
+        {"liza.rules.merging:MOST_ROUNDS": lambda was: 9},
+        (f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",),
+    ),
+    "moved refs": Defence(
+        "refs that tests move are reported by name",
+        {"liza.rules.merging:moved_by_tests": gives(())},
+        (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
+    ),
+    "review refs": Defence(
+        "the commit under review is not collected",
+        {"liza.repo.merge_refs:keep_reviewed": gives(None)},
+        (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
+    ),
+    "merge base": Defence(
+        "work that can never be merged is refused when it is submitted",
+        {"liza.repo.merge_refs:related": gives(True)},
+        (
+            f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
+        ),
+    ),
+    "clean slot": Defence(
+        "what a red candidate left does not make the next one green",
+        {"liza.repo.sandbox:clean_due": gives(False)},
+        (f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",),
+    ),
+    "absent checkouts": Defence(
+        "a checkout of integration that was away does not revert what was merged meanwhile",
+        {"liza.repo.away:note": gives(None)},
+        (f"{FAILURES}test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back",),
+    ),
+    "stuck slots": Defence(
+        "a slot that cannot be emptied stops no merge",
+        {"liza.repo.stuck:loosen": gives(False), "liza.repo.stuck:is_stuck": gives(False)},
+        (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
     ),
 }
