@@ -43,11 +43,6 @@ def tested(git: Git) -> dict[str, str]:
     return _below(git, _TESTED)
 
 
-def drop_tested(git: Git, task: str) -> None:
-    """Take the record of ``note_tested`` away; nothing happens where there is none. Raises GitFailed."""
-    git.out("update-ref", "-d", tested_ref(task))
-
-
 def snapshot(git: Git) -> dict[str, str]:
     """Every ref with the object that it names. Raises GitFailed."""
     rows = git.out("for-each-ref", "--format=%(objectname) %(refname)").splitlines()

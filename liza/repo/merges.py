@@ -77,13 +77,12 @@ def joins(git: Git, made: str, expected: str, commit: str) -> bool:
     return merged(git.having(GIT_ATTR_SOURCE=expected), expected, commit) == (tree, ())
 
 
-def drop_candidate(git: Git, task: str) -> None:
-    """Let the candidate of a task go, after the record that it was tested; nothing happens where there is none.
-
-    Raises GitFailed.
+def drop_candidate(git: Git, task: str, *, closed: bool = False) -> None:
+    """Let the candidate of a task go, with the record that it was tested, and with what keeps the reviewed commit if the
+    task is closed; nothing happens where there is none. Raises GitFailed.
     """
-    merge_refs.drop_tested(git, task)
-    git.out("update-ref", "-d", candidate_ref(task))
+    refs = [candidate_ref(task), merge_refs.tested_ref(task), *([merge_refs.review_ref(task)] if closed else [])]
+    git.out("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs))
 
 
 def contains(git: Git, branch: str, commit: str) -> bool:

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     GONE = "commit gone"
     MOVING = "integration moves"
     DIED = "merger died"
+    BASE_RED = "integration is red"
     FAILED = "failed"
 
 

@@ -6,7 +6,7 @@ from liza.repo import merge_refs, merges
 from liza.rules import merging
 from liza.rules.errors import GitFailed
 from liza.rules.merging import Kind, Trouble
-from liza.rules.model import Merging, State, Status, Task
+from liza.rules.model import FINAL, Merging, State, Status, Task
 from liza.verbs import commands, merge_marks
 from liza.verbs.crew import Crew
 
@@ -72,5 +72,4 @@ def _let_candidates_go(crew: Crew, by: str) -> None:
                 owner = crew.worktrees.owner(slot)
                 if owner is not None and owner[0] == name:
                     crew.worktrees.clear(slot, name, task.run or by)
-            merge_refs.drop_reviewed(crew.git, name)
-        merges.drop_candidate(crew.git, name)
+        merges.drop_candidate(crew.git, name, closed=task is None or task.status in FINAL)

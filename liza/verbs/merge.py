@@ -126,21 +126,26 @@ def _is_marked(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> b
     """Mark the task whose merge failed; whether that was the thing to do, and it could be done."""
     if not merge_marks.is_of_a_task(error):
         return False
-    trouble = error.trouble if isinstance(error, _Moving) else merge_marks.trouble_of(crew, task, error)
+    trouble = error.trouble if isinstance(error, _NotItsFault) else merge_marks.trouble_of(crew, task, error)
     with suppress(Refused):
         merge_marks.troubled(crew, by, task, trouble)
         return True
     return False
 
 
-class _Moving(Refused):
-    """Integration moved each time while tests ran."""
+class _NotItsFault(Refused):
+    """What others did to integration keeps the task from being merged now."""
 
-    def __init__(self, task: Task, branch: str, tips: list[str]) -> None:
-        way = " → ".join(tip[:10] for tip in tips)
-        words = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({way})"
+    def __init__(self, task: Task, kind: Kind, words: str) -> None:
         super().__init__(words, f"liza merge {task.id}")
-        self.trouble = Trouble(Kind.MOVING, words)
+        self.trouble = Trouble(kind, words)
+
+
+def _moving(task: Task, branch: str, tips: list[str]) -> _NotItsFault:
+    """Integration moved each time while tests ran."""
+    way = " → ".join(tip[:10] for tip in tips)
+    words = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({way})"
+    return _NotItsFault(task, Kind.MOVING, words)
 
 
 def _merge_one(crew: Crew, by: str, task: Task) -> None:
@@ -150,7 +155,7 @@ def _merge_one(crew: Crew, by: str, task: Task) -> None:
         made = _tested(crew, by, task, tips[-1])
         if made is None or _advance(crew, by, task, made):
             return
-    raise _Moving(task, _branch(crew), [*tips, _tip(crew)])
+    raise _moving(task, _branch(crew), [*tips, _tip(crew)])
 
 
 def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
@@ -169,6 +174,7 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
     merge_marks.report_moved(crew, by, task, result.moved)
     if result.red is not None:
         merge_marks.put_back(crew, task, made)
+        _refuse_red_base(crew, task, expected)
         merge_marks.failed(crew, by, task, result.red)
         return None
     # Both records before the branch moves: whoever settles a dead merger believes nothing less.
@@ -178,6 +184,17 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
         tx.state = merging.passed(tx.state, task.id, result.tested)
     faults.point("merge", "passed")
     return taking.find(tx.state, task.id).merging
+
+
+def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
+    """Where others have moved integration, test that alone: if it is red, no task is to blame. Raises _NotItsFault."""
+    if tampering.is_left_at(crew, expected):
+        return
+    branch = _branch(crew)
+    result = candidate.test(crew, f"{branch}-alone", expected, branch)
+    if result.red is not None:
+        words = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.red}"
+        raise _NotItsFault(task, Kind.BASE_RED, words)
 
 
 def _candidate(crew: Crew, task: Task, expected: str) -> Merging:

@@ -44,8 +44,7 @@ def merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
     steps: tuple[Callable[[], None], ...] = (
         note,
         clear,
-        lambda: merges.drop_candidate(crew.git, task.id),
-        lambda: merge_refs.drop_reviewed(crew.git, task.id),
+        lambda: merges.drop_candidate(crew.git, task.id, closed=True),
     )
     for step in steps:
         try:

@@ -141,6 +141,11 @@ def ways(crew: Crew, found: Moved, accept: str = "liza sync") -> str:
     return f"{accept}, or to go back: {back}"
 
 
+def is_left_at(crew: Crew, commit: str) -> bool:
+    """Whether Liza left integration at ``commit``, or does not know where. Raises GitFailed."""
+    return _left(crew) in (None, commit)
+
+
 def note_left(crew: Crew, tip: str) -> None:
     """Liza, or a person by a word to Liza, has put integration at ``tip``. Raises GitFailed."""
     crew.git.out("update-ref", LEFT, tip)

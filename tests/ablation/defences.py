@@ -477,8 +477,11 @@ TABLE: dict[str, Defence] = {
     ),
     "settled mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
-        {"liza.verbs.merge:settle_dead_merger": gives(None)},
-        (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
+        {"liza.verbs.dead_mergers:settle_dead_merger": gives(None)},
+        (
+            f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
+            f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
+        ),
     ),
     # ── what tests test ──
     "clean environment": Defence(
