@@ -78,8 +78,9 @@ def joins(git: Git, made: str, expected: str, commit: str) -> bool:
 
 
 def drop_candidate(git: Git, task: str, *, closed: bool = False) -> None:
-    """Let the candidate of a task go, with the record that it was tested, and with what keeps the reviewed commit if the
-    task is closed; nothing happens where there is none. Raises GitFailed.
+    """Let the candidate of a task go, with the record that it was tested; nothing happens where there is none.
+
+    Of a task that is ``closed`` the reviewed commit goes as well. Raises GitFailed.
     """
     refs = [candidate_ref(task), merge_refs.tested_ref(task), *([merge_refs.review_ref(task)] if closed else [])]
     git.out("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs))
