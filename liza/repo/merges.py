@@ -212,8 +212,7 @@ def settle(git: Git, branch: str) -> None:
     Raises Refused while a git of the person's is in the way, GitFailed.
     """
     kept = candidates(git)
-    tasks = {*kept, *merge_refs.tested(git)}
-    refs = [ref(task) for task in tasks for ref in (candidate_ref, merge_refs.tested_ref)]
+    refs = [ref(task) for task in kept for ref in (candidate_ref, merge_refs.tested_ref)]
     left_locks.remove(git, (f"refs/heads/{branch}", LEFT, *refs))
     bring_back(git, branch)
     if moves.under_way(git):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -35,10 +36,17 @@ def is_stuck(slot: Path) -> bool:
 
 
 def set_aside(slot: Path) -> Path:
-    """Rename a slot, with all that it holds, to a free name beside it; the new path. Raises OSError."""
+    """Rename a slot, with all that it holds, to a free name beside it; the new path. Raises OSError.
+
+    Its ``.git`` file goes, if it can: it leads to the records of the slot that takes its place.
+    """
     names = (slot.with_name(f"{_PREFIX}{slot.name}-{number}") for number in count(1))
     free = next(path for path in names if not os.path.lexists(path))
     slot.rename(free)
+    leads = free / ".git"
+    if leads.is_file() and not leads.is_symlink():
+        with suppress(OSError):
+            leads.unlink()
     return free
 
 

@@ -40,8 +40,8 @@ def submit(crew: Crew) -> Answer:
 
 def _keep_reviewed(crew: Crew, task: Task) -> None:
     """Keep the commit under review with a ref. It is at HEAD until then, and recovery does the same after a crash."""
-    if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None:
-        merge_refs.keep_reviewed(crew.git, task.id, task.review_commit)
+    if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None and task.worktree is not None:
+        merge_refs.keep_reviewed(crew.worktrees.slot_git(task.worktree), task.id, task.review_commit)
 
 
 _OPEN = (Status.CLAIMED, Status.READY_FOR_REVIEW)

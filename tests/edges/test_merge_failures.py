@@ -265,6 +265,7 @@ def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merge
         assert git(crew.root / ".worktrees" / "c", "symbolic-ref", "--short", "HEAD") == "task/c"
     kept = crew.crew.worktrees.set_aside()
     assert [(path / "of-docker" / "f").read_text() for path in kept] == ["x\n"]
+    assert not (kept[0] / ".git").exists()
     assert str(kept[0]) in crew.alarms().get("slot_set_aside", "")
     assert any(str(kept[0]) in one.text for one in doctor(crew.root).findings)
     assert recover(crew.crew, "doctor") == ()
