@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from liza.repo import merges
 from liza.repo.merges import Advance
-from liza.repo.runner import Git
+from liza.repo.runner import Done, Git
 from liza.rules.errors import GitFailed, MergeConflict
 from tests.conftest import git
 
@@ -159,3 +160,36 @@ def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
     (tmp_path / "w").rename(tmp_path / "gone")
     again = merges.candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
     assert merges.advance(Git(repo), "integration", again, candidate) == Advance("moved")
+
+
+def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
+    repo: Path, work: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    limits: dict[str, float] = {}
+    spawn = Git._spawn
+
+    def spy(self: Git, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
+        limits[args[0]] = timeout
+        return spawn(self, args, stdin, env, timeout)
+
+    monkeypatch.setattr(Git, "_spawn", spy)
+    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert {name: limits[name] for name in ("read-tree", "update-index")} == {"read-tree": 1800, "update-index": 1800}
+
+
+def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_from_nothing_else(
+    repo: Path, work: tuple[str, str]
+) -> None:
+    candidate = made(repo, work)
+    git(repo, "checkout", "-q", "integration")
+    assert not merges.put_back(Git(repo), "integration", candidate, work[0])
+    git(repo, "merge", "-q", "--ff-only", candidate)
+    (repo / "README.md").write_text("mine\n")
+    assert not merges.put_back(Git(repo), "integration", candidate, work[0])
+    assert (git(repo, "rev-parse", "integration"), (repo / "README.md").read_text()) == (candidate, "mine\n")
+    git(repo, "checkout", "-q", "README.md")
+    assert merges.put_back(Git(repo), "integration", candidate, work[0])
+    assert (git(repo, "rev-parse", "integration"), git(repo, "status", "--porcelain")) == (work[0], "")
+    assert not (repo / "new.txt").exists()
