@@ -54,6 +54,9 @@ def restore(
     task: Annotated[
         str | None, typer.Option("--task", metavar="ID", help="A task, as the last verb left it, from the history.")
     ] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="End first whatever supervisors and sessions still work.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx.
@@ -65,4 +68,4 @@ def restore(
     if task is not None and not last_good:
         tell.answer(verbs.restore_task(find_crew(), task), as_json)
     else:
-        tell.answer(verbs.restore(verbs.crew_here(), last_good), as_json)
+        tell.answer(verbs.restore(verbs.crew_here(), last_good, stop), as_json)

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # bytes that one text may take in the block; all of it is in assignment.md
+MOST_COMMITS = 5
 MOST_ANSWERS = 3
 MOST_NOTES = 3
 
@@ -69,6 +70,10 @@ def _before(at: Context) -> list[str]:
     if at.last_end is not None:
         said.append(f"BEFORE     A session of yours worked here: {lines(at.last_end, SMALL)}")
         said.append("  Look at git log and git status first: what it committed is yours to go on with.")
+    if at.committed:
+        said.append("COMMITTED  on this branch by earlier tries, newest first:")
+        said += [f"  {line(one, 100)}" for one in at.committed[:MOST_COMMITS]]
+        said.append("  Hold it against DONE WHEN first. Where nothing is missing, submit it; do no part of it twice.")
     if at.rejection is not None:
         by, reason = at.rejection
         said.append(f"REJECTED by {by}: {lines(reason, MIDDLE)}\n  Fix that first.")

@@ -27,7 +27,8 @@ _HOW = {
 class Context:
     """Everything that a brief says. ``liza`` is the absolute path of the command, ``assignment`` that of the long text.
 
-    ``task`` is None for a planner; ``trigger``, ``ids`` and ``facts`` are its wake-up.
+    ``task`` is None for a planner; ``trigger``, ``ids`` and ``facts`` are its wake-up. ``committed``: what earlier
+    tries committed on the task's branch, newest first, a line a commit.
     """
 
     state: State
@@ -44,6 +45,7 @@ class Context:
     ids: tuple[str, ...] = ()
     facts: str = ""
     messages: tuple[Message, ...] = ()
+    committed: tuple[str, ...] = ()
 
     @property
     def agent(self) -> str:

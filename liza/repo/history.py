@@ -17,6 +17,7 @@ from liza.rules.errors import GitFailed
 from liza.rules.paths import HISTORY_REF
 
 FILE = "state.yaml"
+GOAL_FILE = "goal.md"
 _TRAILER = "Liza-Revision"
 _REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
@@ -24,7 +25,8 @@ _COMMITTER = "Liza <liza@localhost>"
 
 @dataclass(frozen=True)
 class Recorded:
-    """A revision to record: its number, subject and body, when and by whom, and the whole text of the board."""
+    """A revision to record: its number, subject and body, when and by whom, and the whole text of the board; ``goal``
+    is the person's page of the goal where it is to be kept with it."""
 
     revision: int
     subject: str
@@ -32,6 +34,7 @@ class Recorded:
     time: datetime
     author: str
     text: str
+    goal: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,12 @@ def tip(git: Git) -> tuple[int, str] | None:
     """The newest recorded revision and its text; None where nothing was recorded. Raises GitFailed."""
     known = _tip(git)
     return None if known is None else (known[1], text_at(git, known[0]))
+
+
+def goal(git: Git) -> bytes | None:
+    """The page of the goal as it was recorded last; None where none was. Raises GitFailed."""
+    done = git.run("cat-file", "blob", f"{HISTORY_REF}:{GOAL_FILE}", codes=(0, 128))
+    return done.stdout if done.code == 0 else None
 
 
 def text_at(git: Git, commit: str) -> str:
@@ -127,6 +136,8 @@ def _stream(commits: Sequence[Recorded], parent: str | None) -> Iterator[bytes]:
             yield f"from {parent}\n".encode()
             parent = None
         yield f"M 100644 inline {FILE}\n".encode() + _data(commit.text)
+        if commit.goal is not None:
+            yield f"M 100644 inline {GOAL_FILE}\n".encode() + _data(commit.goal.decode("utf-8", "surrogateescape"))
     yield b"done\n"
 
 

@@ -130,7 +130,7 @@ class Supervisor:
             self.memory.failures += 1
             self._say(_said_of(error))
             if self.memory.leaving and self.memory.failures > MOST_TRIES_TO_LEAVE:
-                return actions.Exit(1, f"left without a last word: {error}")
+                return actions.Exit(1, f"its last step failed: {error}")
             self._pause(min(TRY_AGAIN * 2 ** (self.memory.failures - 1), LONGEST_RETRY))
         return None
 

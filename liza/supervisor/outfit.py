@@ -115,7 +115,17 @@ class Outfit:
             ids=state.planning.ids,
             facts=trigger.facts if trigger else "",
             messages=inbox.pending(self.crew.paths, agent_of(held.run)),
+            committed=self._committed(state, held, place),
         )
+
+    def _committed(self, state: State, held: Holding, place: Path) -> tuple[str, ...]:
+        """What earlier runs committed on the task's branch, newest first. Raises GitFailed."""
+        task = state.task(held.task) if held.task and held.kind == "work" else None
+        if task is None or task.base_commit is None or not any(one.run != held.run for one in task.history if one.run):
+            return ()
+        git = self.crew.worktrees.slot_git(place.name)
+        own = f"{task.base_commit}..HEAD"
+        return tuple(git.out("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", own).splitlines())
 
 
 def strip(crew: Crew, record: Record) -> None:

@@ -13,8 +13,8 @@ from liza.rules.answering import Unanswered
 from liza.rules.decide import backoff, holding
 from liza.rules.durations import spelled
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
-from liza.rules.planning import claim_planning, planning_over
-from liza.rules.reviewing import release_review
+from liza.rules.letting_go import let_go
+from liza.rules.planning import claim_planning
 from liza.rules.secrets import redacted
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor import jobs
@@ -84,8 +84,8 @@ class Steps:
                     tx.state = working.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
             case actions.Merge(task):
                 self._merge(task)
-            case actions.LetGo(run):
-                self._let_go(run)
+            case actions.LetGo():
+                self._let_go()
             case actions.Deliver(run, step):
                 self.carrier.carry_out(step, run)
             case actions.Remind(run):
@@ -297,20 +297,14 @@ class Steps:
         if self.memory.session is not None:
             self.memory.session.beat = self.crew.clock.monotonic()
 
-    def _let_go(self, run: str) -> None:
-        """Give back what is held and has no session: work is stopped and stays its coder's, the rest is free again."""
+    def _let_go(self) -> None:
+        """Give back what is held and has no session."""
         state = self.crew.board.read()
         held = holding(state, self.agent)
         if held is None:
             return
-        now = self.crew.clock.now()
         with self.crew.change(self.agent, STOP, held.task) as tx:
-            if held.kind == "planning":
-                tx.state = planning_over(tx.state, run)
-            elif held.kind == "review" and held.task is not None:
-                tx.state = release_review(tx.state, held.task, run, now)
-            elif held.task is not None:
-                tx.state = taking.stop(tx.state, held.task, run, now)
+            tx.state = let_go(tx.state, self.agent, self.crew.clock.now())
 
     def log_again(self, run: str) -> None:
         """Write down again what a terminal shows: what did died, or the disk was full. Raises OSError, Refused."""

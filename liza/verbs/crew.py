@@ -229,6 +229,7 @@ def kept_in(crew: Crew) -> str | None:
 def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
     """Why there is no crew in a directory, and what can be done: begin one, or bring back what is kept of one."""
     told, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
+    crew: Crew | None = None
     kept = None
     # Where even that cannot be asked, there is no crew all the same.
     with suppress(LizaError, OSError):
@@ -240,7 +241,17 @@ def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
     if kept is None:
         return NoCrew(told, hint)
     told += f"; the board of a crew that was here is kept in {kept}. To begin anew: {hint}"
-    return NoCrew(told, "liza restore --last-good")
+    alive = _survivors(crew)
+    if alive:
+        told += f". Still at work: {', '.join(alive)}"
+    return NoCrew(told, "liza restore --last-good --stop" if alive else "liza restore --last-good")
+
+
+def _survivors(crew: Crew | None) -> list[str]:
+    """What still works for a crew whose .liza is gone."""
+    from liza.verbs.ground import survivors
+
+    return sorted(set(survivors(crew).values())) if crew is not None else []
 
 
 def _of_repository(here: Path, clock: Clock | None) -> Crew | None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 
 from liza.programs import processes
-from liza.repo import brief_filter, exclude
+from liza.repo import brief_filter, exclude, history
 from liza.repo.pins import Pins
 from liza.rules.errors import Refused
+from liza.rules.model import Identity
 from liza.verbs import texts
 from liza.verbs.crew import Crew
 
 GOAL = ".liza/specs/goal.md"
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
 def goal_page(goal: str) -> str:
@@ -40,23 +46,72 @@ def lay_again(crew: Crew) -> Crew:
     return Crew(crew.paths, crew.clock)
 
 
-def lay_goal(crew: Crew, goal: str) -> None:
-    """The page of the goal, where there is none."""
+def lay_goal(crew: Crew, goal: str) -> bool:
+    """The page of the goal, where there is none: as the history has it, or a new one; whether it was the history's."""
     page = crew.paths.root / GOAL
-    if not page.exists():
-        page.write_text(goal_page(goal))
+    if page.exists():
+        return False
+    kept = history.goal(crew.git)
+    page.write_bytes(goal_page(goal).encode() if kept is None else kept)
+    return kept is not None
 
 
-def refuse_survivors(crew: Crew) -> None:
-    """A supervisor or a session of a .liza that was deleted or moved away goes on by itself, and no lock tells of it.
-
-    Raises Refused where one lives, as far as the system shows what its processes have open.
-    """
+def survivors(crew: Crew) -> dict[int, str]:
+    """The processes that hold a lock of a .liza that was deleted or moved away, each with the name of that lock:
+    ``locks/supervisor-coder-1.lock``, or ``coder-1.1/session.lock``. No lock of the crew tells of them any more."""
     own = re.escape(f"{crew.paths.root}/.liza")
     held = r"(locks/supervisor-[^/]+\.lock|run/[^/]+/[^/]+/session\.lock)"
     found = processes.having_open(rf"{own}(/{held} \(deleted\)|[^/]+/{held}( \(deleted\))?)")
+    return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in found.items()}
+
+
+def refuse_survivors(crew: Crew, step: str | None = None) -> None:
+    """A supervisor or a session of a .liza that was deleted or moved away goes on by itself.
+
+    ``step``: the command that ends them. Raises Refused where one lives, as far as the system shows what its processes
+    have open.
+    """
+    found = survivors(crew)
     if found:
-        # What a pid holds: locks/supervisor-coder-1.lock, or the session.lock of a run.
-        told = ", ".join(sorted({"/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for path in found.values()}))
-        pids = " ".join(map(str, sorted(found)))
-        raise Refused(f"processes of the crew whose .liza is gone still work here: {told}", f"kill {pids}")
+        told, pids = ", ".join(sorted(set(found.values()))), " ".join(map(str, sorted(found)))
+        raise Refused(f"processes of the crew whose .liza is gone still work here: {told}", step or f"kill {pids}")
+
+
+def end_survivors(crew: Crew) -> tuple[str, ...]:
+    """End them: supervisors first, for they would start sessions again; their agents and runs.
+
+    Raises Refused for one that cannot be ended.
+    """
+    ended = []
+    for pid, name in sorted(survivors(crew).items(), key=lambda one: "session.lock" in one[1]):
+        holder = processes.identity_of(pid)
+        if holder is None:
+            continue
+        directory, _, lock = name.partition("/")
+        is_session = lock == "session.lock"
+        _end(crew, holder, directory if is_session else None)
+        ended.append(directory if is_session else lock.removeprefix("supervisor-").removesuffix(".lock"))
+    refuse_survivors(crew)
+    return tuple(ended)
+
+
+def _end(crew: Crew, holder: Identity, run: str | None) -> None:
+    """SIGTERM, and SIGKILL for what is still there: a supervisor, or what a session started and then its shim."""
+
+    def there() -> Iterator[int]:
+        yield from processes.below(holder)
+        if run is not None:
+            yield from processes.each_of_run(run, crew.paths.root)
+
+    asked = (holder.pid,) if run is None else tuple(there())
+    for pid in asked:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    handle = processes.handle_on(holder)
+    if handle is not None:
+        try:
+            processes.readable(handle, GRACE)
+        finally:
+            os.close(handle)
+    processes.kill_all(there if run is not None else lambda: ())
+    processes.kill_all(lambda: (holder.pid,) if processes.proved_dead(holder) is False else ())

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from liza.board.lock import Lock
 from liza.board.spool import Spool, SpoolItem
+from liza.programs import aside
 from liza.repo import history
 from liza.repo.history import Recorded
-from liza.rules.errors import BoardInconsistent
+from liza.rules.errors import BoardInconsistent, LizaError
 from liza.verbs.crew import Crew
 
 LARGEST_SPOOL = 64 << 20  # bytes
+LARGEST_GOAL = 1 << 20  # bytes
 
 
 def record(crew: Crew) -> int:
@@ -59,10 +62,21 @@ def _record(crew: Crew) -> int:
         for item, text in _texts(spool)
         if item.revision <= waiting[-1]
     ]
+    if done:
+        # Not a field of the board, and no less the person's: `git clean` takes it away with the rest of .liza.
+        done[-1] = replace(done[-1], goal=_goal(crew))
     # What was spooled since is for the next time: only what was read here may go.
     count = history.record(crew.git, done) if done else 0
     spool.drop(waiting[-1])
     return count
+
+
+def _goal(crew: Crew) -> bytes | None:
+    """The page of the goal; None where it is no plain file of a size that people write."""
+    try:
+        return aside.read(crew.paths.specs / "goal.md", LARGEST_GOAL)
+    except (LizaError, OSError):
+        return None
 
 
 def _texts(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:

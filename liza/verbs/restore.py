@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from contextlib import suppress
 
 from liza.board import document
 from liza.board.store import Restored
+from liza.programs import rundir
 from liza.repo import history
 from liza.rules import restoring, taking
 from liza.rules.errors import BoardInconsistent, NoCrew, Refused, Usage
+from liza.rules.letting_go import let_go
 from liza.rules.model import Task
+from liza.rules.paths import agent_of
 from liza.rules.paths import task_id as checked_id
+from liza.rules.starting import starting
 from liza.verbs import confirmed, ground
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew, find_lost
+from liza.verbs.down import down
 from liza.verbs.record import record
 
 MOST_LOOKED_AT = 500
 """Revisions that are searched for a task as it was."""
 
 _LAID = (
-    ".liza was laid out anew. Of what lay in it the history has the board alone: not what you wrote in .liza/specs, no "
-    "logs; what the repository's own configuration names will not run; and the settings on that board count"
+    ".liza was laid out anew. Of what lay in it the history has the board and {goal}: no other specs, no logs. What "
+    "the repository's own configuration names will not run. The settings on that board count"
 )
+AGAIN = "liza restore --last-good --stop"
 
 
 def crew_here() -> Crew:
@@ -63,36 +70,65 @@ def _earlier(crew: Crew, task_id: str) -> tuple[int, Task]:
     )
 
 
-def restore(crew: Crew, last_good: bool) -> Answer:
+def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
     """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
 
-    Unchanged where the board can be read. Raises Usage, Refused, BoardInconsistent where nothing good is left.
+    ``stop``: end first whatever supervisors and sessions still work here. Unchanged where the board can be read.
+    Raises Usage, Refused, BoardInconsistent where nothing good is left.
     """
     by = human_or(crew, planner=False)
     if not last_good:
         raise Usage("say what to bring back: the board, or a task", "liza restore --last-good")
     was = _complaint(crew)
     laid = was is not None and not crew.paths.pins.exists() and not crew.paths.state.exists()
+    ended = _stopped(crew) if stop else ()
     if laid:
-        ground.refuse_survivors(crew)
+        ground.refuse_survivors(crew, AGAIN)
         crew = ground.lay_again(crew)
     done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
     now = crew.board.read().revision
     if done is None:
-        return Answer("unchanged", None, None, "liza status", {"revision": now})
+        return Answer("unchanged", None, None, "liza status", {"revision": now, "ended": list(ended)})
+    lines = [_ENDED.format(", ".join(ended))] if ended else []
+    lines += _told(crew, done, now)
     if laid:
         confirmed.confirm_all(crew.paths, crew.board.as_written())
-        ground.lay_goal(crew, done.good.goal.description)
+        had_goal = ground.lay_goal(crew, done.good.goal.description)
+        lines.append(_LAID.format(goal=ground.GOAL if had_goal else "nothing else"))
+        _settle(crew, by, done.good.agents, ended)
     more = {"revision": now, "restored": done.good.revision, "was": was, "kept": done.kept and str(done.kept)}
-    return Answer("changed", None, None, "liza validate; liza status", more, _told(crew, done, now, laid))
+    step = starting(done.good, *done.good.agents)
+    return Answer("changed", None, None, step, {**more, "ended": list(ended)}, "\n".join(lines))
 
 
-def _told(crew: Crew, done: Restored, now: int, laid: bool) -> str:
+def _settle(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) -> None:
+    """Agents that were ended have stopped what they held, and why they left, for want of a board, is told already."""
+    for agent in agents:
+        rundir.forget_left(crew.paths, agent)
+    stopped = {agent_of(one) if "." in one else one for one in ended}
+    with crew.change(by, "stop") as tx:
+        for agent in sorted(stopped & set(tx.state.agents)):
+            tx.state = let_go(tx.state, agent, crew.clock.now())
+
+
+_ENDED = "ended what still worked here: {}"
+
+
+def _stopped(crew: Crew) -> tuple[str, ...]:
+    """The agents and runs that were ended. Raises Refused."""
+    ended = ground.end_survivors(crew)
+    if not crew.paths.locks.is_dir():
+        return ended
+    done = down(crew, now=True)
+    return (*ended, *done.more["stopped"], *done.more["sessions_ended"])
+
+
+def _told(crew: Crew, done: Restored, now: int) -> list[str]:
     goal = textwrap.shorten(done.good.goal.description, 80, placeholder=" …")
     lines = [f"revision {done.good.revision} stands again, as revision {now}: {goal}"]
     if done.kept is not None:
         lines.append(f"the broken board is kept in {done.kept.relative_to(crew.paths.root)}")
-    return "\n".join([*lines, *([_LAID] if laid else [])])
+    return lines
 
 
 def _complaint(crew: Crew) -> str | None:

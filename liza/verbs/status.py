@@ -27,6 +27,8 @@ from liza.rules.paths import in_order, role_of, run_id
 from liza.rules.planning import is_over
 from liza.rules.secrets import redacted
 from liza.rules.starting import starting
+from liza.rules.taking import STOP
+from liza.rules.transitions import has_said
 from liza.verbs import ahead, confirmed, doing, drafts, last_look, spent
 from liza.verbs.crew import Crew
 from liza.verbs.show import rows
@@ -323,9 +325,15 @@ def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tupl
         return "OFFLINE", f"its supervisor left: {left.reason}"
     if holds is None:
         return "OFFLINE", "no supervisor runs"
-    if held is not None and not crew.run_dir(held.run).exists():
+    if held is not None and not crew.run_dir(held.run).exists() and not _was_stopped(state, held):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
     return "OFFLINE", f"it holds {holds}, and no supervisor runs: {starting(state, name)}"
+
+
+def _was_stopped(state: State, held: Holding) -> bool:
+    """Whether a supervisor, or whoever ended it, gave the work back: no person does it by hand."""
+    task = state.task(held.task) if held.task else None
+    return task is not None and has_said(task, STOP, held.run)
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> str:

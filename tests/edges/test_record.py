@@ -161,7 +161,7 @@ def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_mo
         for word in (lambda: restore(crew_here(), last_good=True), lambda: init(repo, InitOptions(goal="y"))):
             with pytest.raises(Refused, match=r"locks/supervisor-coder-1\.lock") as refused:
                 word()
-            assert refused.value.hint == f"kill {supervisor.pid}"
+            assert refused.value.hint == step
             assert not crew.paths.liza.exists()
     finally:
         supervisor.kill()

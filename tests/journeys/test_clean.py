@@ -1,0 +1,65 @@
+"""`git clean -fdx` under a running crew: one command brings it back, and what was finished is not done again."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.journeys.crews import APPROVE, Crew
+
+GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
+AGENT = """\
+liza ready > "$NOTES/brief-$LIZA_RUN"
+case "$LIZA_RUN" in
+coder-*)
+    if ! grep -q '^COMMITTED' "$NOTES/brief-$LIZA_RUN"; then
+        echo "$LIZA_TASK" >> done.txt
+        git add done.txt
+        git commit -q -m "$LIZA_TASK is done"
+        echo > "$NOTES/at-$LIZA_RUN"
+        cat "$NOTES/gate" > /dev/null
+    fi
+    liza submit ;;
+*)
+"""
+
+
+def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goal_back(crew: Crew) -> None:
+    (crew.paths.specs / "goal.md").write_text(GOAL)
+    crew.gate("gate")
+    crew.add("t1")
+    program = crew.script("agent", AGENT + APPROVE + ";; esac\n", ready=False)
+    supervisors = [crew.agent(name, program) for name in ("coder-1", "code-reviewer-1")]
+    crew.wait_note("at-coder-1.1")
+    # It cannot remove .liza itself while a supervisor writes there, and says so.
+    subprocess.run(["git", "clean", "-q", "-fdx"], cwd=crew.root, capture_output=True)
+    assert not crew.paths.state.exists()
+
+    told = crew.liza("status", code=5)
+    assert told.endswith("next: liza restore --last-good --stop\n")
+    assert "Still at work: coder-1.1/session.lock, locks/supervisor-code-reviewer-1.lock, locks/superv" in told
+    assert "liza restore --last-good --stop" in crew.run("doctor").stdout
+    assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
+
+    told = crew.liza("restore", "--last-good", "--stop")
+    for supervisor in supervisors:
+        supervisor.wait_gone()
+    assert crew.living() == []
+    ended, again, laid, step = told.splitlines()
+    assert ended.startswith("ended what still worked here: ")
+    assert sorted(ended.partition(": ")[2].split(", ")) == ["code-reviewer-1", "coder-1", "coder-1.1"]
+    assert again.startswith("revision ")
+    assert "the board and .liza/specs/goal.md" in laid
+    assert (crew.paths.specs / "goal.md").read_text() == GOAL
+    shown = crew.json("status")
+    assert [one["kind"] for one in shown["waiting"]] == []
+    assert [one["why"] for one in shown["agents"]] == [
+        "it holds t1, and no supervisor runs: " + step.removeprefix("next: "),
+        "no supervisor runs",
+    ]
+
+    crew.liza(*step.removeprefix("next: liza ").split(), "-d", "--planners", "0")
+    crew.wait_status("t1", "MERGED")
+    crew.liza("down")
+    assert crew.git("show", "integration:done.txt") == "t1"
+    assert "t1 is done" in (crew.notes / "brief-coder-1.2").read_text()
+    assert crew.task("t1").iteration == 1
