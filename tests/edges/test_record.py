@@ -158,7 +158,8 @@ def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_mo
         supervisor = subprocess.Popen(["sleep", "60"], pass_fds=(lock.descriptor,))
     try:
         crew.paths.liza.rename(repo / ".liza.old") if moved else shutil.rmtree(crew.paths.liza)
-        for word in (lambda: restore(crew_here(), last_good=True), lambda: init(repo, InitOptions(goal="y"))):
+        restoring = (lambda: restore(crew_here(), last_good=True), "liza restore --last-good --stop")
+        for word, step in (restoring, (lambda: init(repo, InitOptions(goal="y")), f"kill {supervisor.pid}")):
             with pytest.raises(Refused, match=r"locks/supervisor-coder-1\.lock") as refused:
                 word()
             assert refused.value.hint == step
