@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict as fields_of
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from liza.cli import quick, render, render_metrics, render_patch, render_task, tell
-from liza.cli.columns import harmless
-from liza.cli.words import Json, new, say
+from liza.cli.columns import harmless, paint
+from liza.cli.words import Json, duration, new, say
 from liza.rules.errors import Usage
-from liza.verbs.crew import find_crew
+from liza.rules.paths import agent_id, agent_of
+from liza.verbs.crew import Crew, find_crew
 
 app = new()
 
@@ -80,17 +84,30 @@ def history(
                 tell.live(render_patch.history([entry], tell.colours()))
 
 
-@say(app, "logs", "liza logs coder-1 -f")
+@say(app, "logs", "liza logs coder-1 -f\nliza logs -f -t")
 def logs(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent, or one of its runs, such as coder-1.7.")],
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="[AGENT]", help="An agent, or one of its runs, such as coder-1.7; default: all."),
+    ] = None,
     follow: Follow = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="At most so many lines, from the end.")] = 200,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=1, help="At most so many lines of each, from the end.")
+    ] = 200,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="10m", help="Only what was printed since then: a number and s, m, h or d."),
+    ] = None,
+    times: Annotated[bool, typer.Option("-t", "--times", help="With the time of day of each line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What the program of an agent printed in its newest run."""
+    """What the program of an agent printed in its newest run; without a name that of every agent, behind its name."""
+    crew = find_crew()
+    if agent is None or since is not None or times:
+        _lines(crew, agent, lines, duration(since) if since else None, follow, _Shown(agent is None, times, as_json))
+        return
     from liza.verbs import logs as verbs
 
-    crew = find_crew()
     found = verbs.logs(crew, agent, lines, followed=follow)
     if as_json and not follow:
         tell.json(found)
@@ -99,6 +116,47 @@ def logs(
     if follow:
         for more in verbs.follow(crew, found):
             tell.live(harmless(more))
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """How lines are shown: behind the agent's name, behind the time, as JSON."""
+
+    named: bool
+    times: bool
+    as_json: bool
+
+    def line(self, one: Any, width: int) -> None:
+        if self.as_json:
+            tell.line(fields_of(one))
+            return
+        clock = (tell.clock(one.time) if one.time else " " * 8) + "  " if self.times else ""
+        name = paint(f"{one.agent:<{width}} | ", render.colour_of(one.agent), tell.colours()) if self.named else ""
+        tell.live(f"{clock}{name}{harmless(one.text)}\n")
+
+
+def _lines(crew: Crew, agent: str | None, most: int, seconds: int | None, follow: bool, how: _Shown) -> None:
+    from liza.verbs import all_logs as verbs
+    from liza.verbs import logs as one
+
+    names = (
+        verbs.agents(crew)
+        if agent is None
+        else [agent if "." in agent else agent_of(one.newest_run(crew, agent_id(agent)))]
+    )
+    since = crew.clock.now() - timedelta(seconds=seconds) if seconds is not None else None
+    found, places = verbs.recent(crew, names, most, since)
+    if how.as_json and not follow:
+        tell.json({"lines": [fields_of(line) for line in found]})
+        return
+    width = max(map(len, names), default=0)
+    for line in found:
+        how.line(line, width)
+    if follow:
+        for line in verbs.follow(crew, names, places):
+            how.line(line, width)
+    elif not found:
+        tell.notice("nothing was printed" + ("" if since is None else " since then"))
 
 
 @say(app, "attach", "liza attach coder-1")

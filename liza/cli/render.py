@@ -42,6 +42,14 @@ _GROUPS: Final = (
 )
 
 
+_AGENT_COLOURS: Final = ("cyan", "green", "yellow", "blue")
+
+
+def colour_of(agent: str) -> str:
+    """A colour for an agent, always the same."""
+    return _AGENT_COLOURS[sum(agent.encode()) % len(_AGENT_COLOURS)]
+
+
 def status(found: Row, colour: bool) -> str:
     """The board at a glance: goal, counts and cost in one line; what waits for a person, each with its one command;
     tasks, agents, and what a person should know of."""

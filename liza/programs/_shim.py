@@ -8,6 +8,7 @@ It imports the standard library only, and nothing of Liza: it may live longer th
 - ``session.json``  host, boot, pid and start time of shim and child; there before the program's first instruction
 - ``exit.json``     code or signal, or the error that kept it from starting; there after all that it started is gone
 - ``output.log``    what the program said
+- ``output.times``  when it had which size, in seconds since the epoch and bytes
 - LOCKFD            a lock held until the shim is gone, so that a run directory never holds two sessions
 """
 # pathlib would double the time that this takes to start.
@@ -203,10 +204,20 @@ def watch_output() -> None:
     def look(_number: int, _frame: FrameType | None) -> None:
         nonlocal size
         before, size = size, cap("output.log")
+        note(before, size)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SOON if size - before > MUCH else LOOK)
 
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, LOOK)
+
+
+def note(before: int, size: int) -> None:
+    """Append the time at which the log had this size to ``output.times``, where it is another one than before."""
+    if size != before:
+        with contextlib.suppress(OSError):
+            handle = os.open("output.times", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "ab", buffering=0) as file:
+                file.write(b"%d %d\n" % (time.time(), size))
 
 
 def cap(path: str | os.PathLike[str], largest: int = LARGEST, kept: int = KEPT) -> int:

@@ -33,10 +33,10 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
                 f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log"
             )
         raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
-    data, size = _tail(path, lines)
-    kept = data[: _whole(data)] if followed else data
+    data, size = tail(path, lines)
+    kept = data[: whole_of(data)] if followed else data
     known = size - len(data) + len(kept)
-    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": _shown(kept)}
+    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": shown(kept)}
 
 
 def newest_run(crew: Crew, agent: str) -> str:
@@ -65,29 +65,32 @@ def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
             watch.put_into(heard)
             while (newer := newest_run(crew, agent_of(run))) == run:
                 over = bool(held) and sessions.over(crew.run_dir(run))
-                more, place = _more(path, place)
+                more, place = more_of(path, place)
                 held += more
-                end = len(held) if over and not more else _whole(held)
+                end = len(held) if over and not more else whole_of(held)
                 if end:
-                    yield _shown(held[:end])
+                    yield shown(held[:end])
                     held = held[end:]
                 elif not more:
-                    _wait(heard)
-        more, place = _more(path, place)
-        yield f"{_shown(held + more)}\n── {newer} ──\n"
+                    wait(heard)
+        more, place = more_of(path, place)
+        yield f"{shown(held + more)}\n── {newer} ──\n"
         run, place, held = newer, 0, b""
 
 
-def _whole(data: bytes) -> int:
+def whole_of(data: bytes) -> int:
+    """How much of it can be shown: whole lines, and no half of a secret."""
     # A character a byte: what it looks for has no others.
     return whole(data.decode("latin-1"))
 
 
-def _shown(data: bytes) -> str:
+def shown(data: bytes) -> str:
+    """As text, without secrets."""
     return redacted(data.decode("utf-8", "replace"))
 
 
-def _more(path: Path, place: int) -> tuple[bytes, int]:
+def more_of(path: Path, place: int) -> tuple[bytes, int]:
+    """What a file has from ``place`` on, and the place behind that. Raises NoFile."""
     with aside.opened(path) as file:
         if file.seek(0, 2) < place:
             # It was cut because it had grown too large: what is left of it is new.
@@ -97,7 +100,8 @@ def _more(path: Path, place: int) -> tuple[bytes, int]:
     return data, place + len(data)
 
 
-def _wait(heard: queue.Queue[Any]) -> None:
+def wait(heard: queue.Queue[Any]) -> None:
+    """Until something happened, or for so long that an event must have been lost."""
     try:
         heard.get(timeout=LONGEST_WAIT)
         while True:
@@ -106,7 +110,7 @@ def _wait(heard: queue.Queue[Any]) -> None:
         return
 
 
-def _tail(path: Path, lines: int) -> tuple[bytes, int]:
+def tail(path: Path, lines: int) -> tuple[bytes, int]:
     """The last lines of a file, read from its end, and the size that they reach to."""
     with aside.opened(path) as file:
         size = file.seek(0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -67,3 +68,39 @@ def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs
     crew.open_gate("on")
     crew.wait_status("t1", "BLOCKED")
     crew.wait(lambda state: state.agents["coder-1"].status == "IDLE", "the supervisor at rest")
+
+
+def test_without_a_name_every_agents_lines_come_behind_its_name_with_their_time_and_go_on(crew: Crew) -> None:
+    crew.gate("on")
+    crew.add("t1", "t2")
+    told = 'echo "$LIZA_AGENT_ID works on $LIZA_TASK"\ncat "$NOTES/on" > /dev/null\necho "$LIZA_AGENT_ID goes on"\n'
+    program = crew.script("agent", f'{told}liza block "no way" --ask "what then?" > /dev/null\n')
+    for agent in ("coder-1", "coder-2"):
+        crew.agent(agent, program)
+    both = ["coder-1 | coder-1 works on t1", "coder-2 | coder-2 works on t2"]
+    crew.wait(lambda _: len([one for one in crew.liza("logs").splitlines() if "works on" in one]) == 2)
+    assert sorted(one.replace("on t2", "on t1") for one in crew.liza("logs").splitlines()) == sorted(
+        one.replace("on t2", "on t1") for one in both
+    )
+    notes = [crew.paths.run(f"{agent}.1") / "output.times" for agent in ("coder-1", "coder-2")]
+    crew.wait(lambda _: all(note.exists() for note in notes), "the notes of the times")
+    clock = r"\d\d:\d\d:\d\d  coder-[12] \| coder-[12] works on t[12]"
+    for shown in crew.liza("logs", "-t", "--since", "1h").splitlines():
+        assert re.fullmatch(clock, shown), shown
+    for note in notes:
+        (note.parent / "output.log").touch()
+        note.write_text(f"1 {(note.parent / 'output.log').stat().st_size}\n")
+    assert crew.liza("logs", "--since", "1h") == ""
+    lines = crew.json("logs")["lines"]
+    assert {(one["agent"], one["run"], one["time"]) for one in lines} == {
+        ("coder-1", "coder-1.1", "1970-01-01T00:00:01Z"),
+        ("coder-2", "coder-2.1", "1970-01-01T00:00:01Z"),
+    }
+    words = [str(BIN / "liza"), "logs", "-f", "-n", "1"]
+    with subprocess.Popen(words, cwd=crew.root, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert {line(child), line(child)} == {f"{one}\n" for one in crew.liza("logs").splitlines()}
+            crew.open_gate("on")
+            assert re.fullmatch(r"coder-[12] \| coder-[12] goes on\n", line(child))
+        finally:
+            child.send_signal(signal.SIGINT)

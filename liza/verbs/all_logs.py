@@ -1,0 +1,122 @@
+"""logs of several agents at once, line by line, each with its time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from liza.board import events
+from liza.programs.printed import Printed
+from liza.programs.rundir import runs_of
+from liza.rules.errors import LizaError
+from liza.rules.paths import agent_of, in_order
+from liza.verbs import logs, sessions
+from liza.verbs.crew import Crew
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a program printed; ``time`` is None where nobody noted it."""
+
+    agent: str
+    run: str
+    time: datetime | None
+    text: str
+
+
+@dataclass
+class _Reader:
+    """How far the output of a run was read; what is ``held`` back is no whole line yet."""
+
+    run: str
+    place: int = 0
+    held: bytes = b""
+    over: bool = field(default=False)
+
+
+def agents(crew: Crew) -> list[str]:
+    """The agents of the board, in a fixed order."""
+    return in_order(crew.board.read().agents)
+
+
+def recent(crew: Crew, names: Sequence[str], most: int, since: datetime | None) -> tuple[list[Line], dict[str, int]]:
+    """The last ``most`` lines of each newest run, or named run, by time; and how far each run was read.
+
+    An agent that printed nothing has none. Raises NoFile.
+    """
+    found: list[Line] = []
+    places: dict[str, int] = {}
+    for run in _runs(crew, names):
+        path = crew.run_dir(run).output
+        data, size = logs.tail(path, most)
+        kept = data[: logs.whole_of(data)] if sessions.living(crew.run_dir(run)) else data
+        places[run] = size - len(data) + len(kept)
+        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0)
+        lines = _lines(crew, run, kept, size - len(data))
+        found += [one for one in lines if since is None or (one.time or changed) >= since]
+    return sorted(found, key=lambda one: one.time or datetime.max.replace(tzinfo=UTC)), places
+
+
+def follow(crew: Crew, names: Sequence[str], places: dict[str, int]) -> Iterator[Line]:
+    """What comes after what was read, of these runs and of the agents' next ones. Raises NoFile."""
+    readers = {run: _Reader(run, place) for run, place in places.items()}
+    heard: queue.Queue[Any] = queue.Queue()
+    while True:
+        runs = _runs(crew, names)
+        for run in runs:
+            readers.setdefault(run, _Reader(run))
+        # What an earlier run printed last is read once more before it is let go.
+        with events.watch(crew.paths, [crew.run_dir(run).output.parent for run in runs]) as watch:
+            watch.put_into(heard)
+            for run in tuple(readers):
+                yield from _more(crew, readers[run])
+                if run not in runs:
+                    del readers[run]
+            while _runs(crew, names) == runs:
+                fresh = [line for run in runs for line in _more(crew, readers[run])]
+                yield from fresh
+                if not fresh:
+                    logs.wait(heard)
+
+
+def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
+    """The newest run with output of each agent; a run that was named is itself."""
+    found = []
+    for name in names:
+        if "." in name:
+            found.append(name)
+            continue
+        told = [run for run in runs_of(crew.paths, name) if crew.run_dir(run).output.exists()]
+        found += told[-1:]
+    return found
+
+
+def _more(crew: Crew, reader: _Reader) -> list[Line]:
+    try:
+        over = sessions.over(crew.run_dir(reader.run))
+    except LizaError:
+        over = False
+    more, place = logs.more_of(crew.run_dir(reader.run).output, reader.place)
+    began = reader.place - len(reader.held)
+    data, reader.place = reader.held + more, place
+    end = len(data) if over and not more else logs.whole_of(data)
+    reader.held = data[end:]
+    lines = _lines(crew, reader.run, data[:end], began) if end else []
+    now = crew.clock.now()
+    return [Line(one.agent, one.run, one.time or now, one.text) for one in lines]
+
+
+def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[Line]:
+    """Whole lines with their times; without times where a secret of several lines was taken out."""
+    texts, raw = logs.shown(data).splitlines(), data.splitlines(keepends=True)
+    printed, agent = Printed(crew.run_dir(run).output), agent_of(run)
+    if len(texts) != len(raw):
+        return [Line(agent, run, None, text) for text in texts]
+    found, place = [], start
+    for text, line in zip(texts, raw, strict=True):
+        place += len(line)
+        found.append(Line(agent, run, printed.when(place), text))
+    return found
