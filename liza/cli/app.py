@@ -14,6 +14,7 @@ from liza import __version__
 from liza.cli.table import HEADINGS, MODULES
 from liza.cli.words import PLAIN, new
 from liza.rules.errors import Usage
+from liza.rules.likely import close
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's own error of everything that was typed wrong; it has no public name in every version."""
@@ -27,6 +28,13 @@ class Words(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return command(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in MODULES:
+            likely = close(args[0], MODULES)
+            told = f"there is no command {args[0]!r}" + (f"; did you mean {likely}?" if likely else "")
+            raise Usage(told, f"liza {likely} --help" if likely else "liza --help")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, paths in HEADINGS:

@@ -14,6 +14,7 @@ import typer
 
 from liza.cli import quick, render, render_metrics, render_patch, render_task, tell
 from liza.cli.columns import harmless, paint
+from liza.cli.pager import paged
 from liza.cli.words import Json, duration, new, say
 from liza.rules.errors import Usage
 from liza.rules.paths import agent_id, agent_of
@@ -52,11 +53,12 @@ def diff(
     """What a task changes against integration; where somebody is at work on it, what is not committed yet as well."""
     from liza.verbs.diff import diff as verb
 
-    found = verb(find_crew(), task_id, stat)
+    crew = find_crew()
+    found = verb(crew, task_id, stat)
     if as_json:
         tell.json(found)
     else:
-        tell.out(render_patch.diff(found, tell.colours()))
+        paged(render_patch.diff(found, tell.colours()), crew.git)
 
 
 @say(app, "history", "liza history invoice-model -p")
@@ -75,7 +77,7 @@ def history(
     if as_json and not follow:
         tell.json({"revisions": found})
     elif not follow:
-        tell.out(render_patch.history(found, tell.colours()))
+        paged(render_patch.history(found, tell.colours()), crew.git)
     else:
         for entry in verbs.follow(crew, task_id, found):
             if as_json:

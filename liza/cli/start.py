@@ -207,8 +207,10 @@ def down(
         return
     done = verbs.purge(crew)
     if as_json:
-        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread})
+        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread, "ended": done.ended})
         return
+    if done.ended:
+        tell.out(f"ended first: {', '.join(done.ended)}")
     tell.out(f"Liza is gone from this repository, and with it {', '.join(done.gone) or 'no branch'}.")
     for ref in done.kept:
         tell.out(f"  kept {ref}: what it holds is nowhere else")

@@ -15,6 +15,15 @@ from liza.rules.taking import lease, next_run
 
 S = Status
 MOST_WAKES = 2
+WAKES = {
+    "INITIAL_PLANNING": "there are no tasks yet",
+    "IMMEDIATE_DISCOVERY": "something was found that cannot wait",
+    "HYPOTHESIS_EXHAUSTION": "two coders failed at a task",
+    "BLOCKED_TASKS": "a task asks something",
+    "INTEGRATION_FAILED": "a merge that nobody may mend any more",
+    "SPRINT_COMPLETE": "every task is settled",
+}
+"""What wakes a planner, in words."""
 FAILED_CODERS = 2
 _NO_EVIDENCE = Evidence()
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from liza.rules.choose import Evidence, obstacle, occupation
 from liza.rules.errors import NotYours, Refused, UnknownId
+from liza.rules.likely import meant
 from liza.rules.model import Agent, Identity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import task_id as checked_id
@@ -42,8 +43,9 @@ def find(state: State, task_id: str) -> Task:
     task = state.task(task_id)
     if task is None:
         checked_id(task_id)
-        known = ", ".join(task.id for task in state.tasks[:8]) or "none"
-        raise UnknownId(f"there is no task {task_id!r} on the board (there are: {known})", "liza task list")
+        ids = [task.id for task in state.tasks]
+        known = f"(there are: {', '.join(ids[:8]) or 'none'})" + meant(task_id, ids)
+        raise UnknownId(f"there is no task {task_id!r} on the board {known}", "liza task list")
     return task
 
 

@@ -14,7 +14,7 @@ from liza.rules.decide import backoff, holding
 from liza.rules.durations import spelled
 from liza.rules.errors import BoardInconsistent, DiskRefused, LizaError, LockTimeout, NotYours, ProgramMissing
 from liza.rules.letting_go import let_go
-from liza.rules.planning import claim_planning
+from liza.rules.planning import WAKES, claim_planning
 from liza.rules.secrets import redacted
 from liza.rules.taking import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
 from liza.supervisor import jobs
@@ -67,7 +67,7 @@ class Steps:
                 evidence = self.crew.evidence(self.crew.board.read())
                 with self.crew.change(self.agent, "plan") as tx:
                     tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
-                self.say(f"woken: {trigger}")
+                self.say(f"plans: {WAKES.get(trigger, trigger.lower().replace('_', ' '))}")
             case actions.StartSession(run):
                 self._start(run)
             case actions.Resume(task, run):

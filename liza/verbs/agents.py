@@ -6,6 +6,7 @@ from typing import Any
 
 from liza.board import signals
 from liza.rules.errors import UnknownId
+from liza.rules.likely import meant
 from liza.rules.paths import agent_id, in_order
 from liza.verbs.crew import Crew
 from liza.verbs.status import agent_row
@@ -25,7 +26,8 @@ def agent(crew: Crew, name: str) -> dict[str, Any]:
     state = crew.board.read()
     if name not in state.agents:
         known = ", ".join(state.agents) or "none"
-        raise UnknownId(f"there is no agent {name} on the board (there are: {known})", "liza agents")
+        near = meant(name, state.agents)
+        raise UnknownId(f"there is no agent {name} on the board (there are: {known}){near}", "liza agents")
     known_agent = state.agents[name]
     work: list[dict[str, Any]] = sorted(
         (

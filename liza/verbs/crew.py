@@ -229,6 +229,8 @@ def kept_in(crew: Crew) -> str | None:
 def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
     """Why there is no crew in a directory, and what can be done: begin one, or bring back what is kept of one."""
     told, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
+    if not _in_git(here):
+        return NoCrew(f"{here} is in no git repository", 'git init, then: liza init "what you want to have"')
     crew: Crew | None = None
     kept = None
     # Where even that cannot be asked, there is no crew all the same.
@@ -245,6 +247,11 @@ def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
     if alive:
         told += f". Still at work: {', '.join(alive)}"
     return NoCrew(told, "liza restore --last-good --stop" if alive else "liza restore --last-good")
+
+
+def _in_git(here: Path) -> bool:
+    """Whether a directory lies in a repository, or in the work tree of one."""
+    return any((directory / ".git").exists() for directory in (here, *here.parents))
 
 
 def _survivors(crew: Crew | None) -> list[str]:

@@ -29,11 +29,13 @@ SHORT = 8.0
 
 @dataclass(frozen=True)
 class Purged:
-    """What went, what stayed because it is nowhere else, and what went from .liza without being read."""
+    """What went, what stayed because it is nowhere else, what went from .liza without being read, and which supervisors
+    and sessions were ended first."""
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 def down(crew: Crew, *, now: bool = False) -> Answer:
@@ -122,7 +124,9 @@ def purge(crew: Crew) -> Purged:
 
 
 def _purge(crew: Crew) -> Purged:
-    down(crew)
+    at_work = _at_work(crew)
+    stopped = down(crew)
+    ended = (*stopped.more["stopped"], *dict.fromkeys((*at_work, *stopped.more["sessions_ended"])))
     specs, programs = kept_specs.keep(crew), kept_specs.keep_programs(crew)
     found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
@@ -145,7 +149,14 @@ def _purge(crew: Crew) -> Purged:
         # It explains itself, without the history.
         kept.append(kept_specs.PROGRAMS_REF)
     shutil.rmtree(crew.paths.liza)
-    return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread))
+    return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread), ended)
+
+
+def _at_work(crew: Crew) -> list[str]:
+    """The runs whose session lives."""
+    agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
+    runs = [run for agent in agents for run in rundir.runs_of(crew.paths, agent)]
+    return [run for run in runs if isinstance(session.look(crew.run_dir(run).path), session.Living)]
 
 
 def _made(path: Path) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from liza.board import events
 from liza.programs import archive, aside, rundir
 from liza.rules.errors import Refused, UnknownId
+from liza.rules.likely import meant
 from liza.rules.paths import agent_id, agent_of
 from liza.rules.secrets import redacted, whole
 from liza.verbs import sessions
@@ -43,7 +44,7 @@ def newest_run(crew: Crew, agent: str) -> str:
     """The newest run of an agent that left output; the newest of all where none did. Raises UnknownId, Refused."""
     state = crew.board.read()
     if agent not in state.agents:
-        raise UnknownId(f"there is no agent {agent} on the board", "liza agents")
+        raise UnknownId(f"there is no agent {agent} on the board{meant(agent, state.agents)}", "liza agents")
     found = rundir.runs_of(crew.paths, agent)
     if not found:
         raise Refused(f"{agent} has run no program yet", f"liza agents {agent}")

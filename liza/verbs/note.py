@@ -68,7 +68,8 @@ def note(crew: Crew, text: str, to: str | None = None) -> Answer:
         entry = HumanNote(timestamp=crew.clock.now(), message=text, recipient=whom)
         tx.state = replace(tx.state, human_notes=(*tx.state.human_notes, entry))
     task = whom if whom is not None and tx.state.task(whom) else None
-    return answer(tx.before, tx.state, task, "it stands in the next brief", to=whom)
+    done = answer(tx.before, tx.state, task, "liza note --now … brings a note into the session that runs", to=whom)
+    return dataclasses.replace(done, told=f"noted for the next brief{f' of {whom}' if whom else ''}")
 
 
 def _recipient(state: State, to: str | None) -> str | None:

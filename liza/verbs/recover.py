@@ -174,7 +174,7 @@ def _reviews(crew: Crew, by: str) -> list[Settled]:
 
 def _leftovers(crew: Crew) -> list[Settled]:
     """What is nobody's: slots and links of tasks that are over, half-made slots, locks and files of the dead."""
-    found = [f"what git or the owner file said of the worktree {slot} was gone or nonsense" for slot in _mended(crew)]
+    found = [f"the records of the worktree {slot} were missing or corrupt; it was made anew" for slot in _mended(crew)]
     freed = [(slot, let_go(crew, slot)) for slot in crew.worktrees.recorded()]
     found += [f"{task} does not need {slot} any more: saved and let go" for slot, task in freed if task]
     found += [f"the link .worktrees/{task} led to another task's worktree" for task in unlink_strays(crew)]

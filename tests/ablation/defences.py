@@ -25,6 +25,7 @@ CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
 TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
+SEEN = "tests/journeys/test_at_a_terminal.py::"
 PIPES = "tests/journeys/test_up_in_a_pipe.py::"
 PROOF = "tests/edges/test_proof.py::"
 MODELS = "tests/journeys/test_models_that_fail.py::"
@@ -124,6 +125,16 @@ def _printed_at_once(was: Callable[..., Any]) -> Any:
         self._say(agent, text, self._now())
 
     return call
+
+
+def _configured_now(was: Callable[..., Any]) -> Any:
+    def configured(git: Any) -> Any:
+        import subprocess
+
+        words = ["git", "-C", str(git.directory), "config", "--get", "core.pager"]
+        return subprocess.run(words, capture_output=True, text=True).stdout.strip() or None
+
+    return configured
 
 
 def _by_number(was: Callable[..., Any]) -> Any:
@@ -447,6 +458,11 @@ TABLE: dict[str, Defence] = {
         "a program that repeats a failing request without end is ended",
         {"liza.rules.answering:MOST_RETRIES": lambda was: 1 << 30},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
+    ),
+    "pinned pager": Defence(
+        "a pager that came after init is not run by `history` or `diff`",
+        {"liza.cli.pager:_configured": _configured_now},
+        (f"{SEEN}test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(

@@ -1,0 +1,53 @@
+"""The questions that tasks ask a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from liza.rules import planning, taking
+from liza.rules.errors import Refused
+from liza.rules.model import Status, Task
+from liza.rules.paths import task_id as checked_id
+from liza.verbs.crew import Crew
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A BLOCKED task, why it is blocked, what it asks, and since when."""
+
+    task: str
+    description: str
+    reason: str
+    questions: tuple[str, ...]
+    since: datetime | None
+    seconds: int | None
+    next: str
+
+
+def open_questions(crew: Crew, task_id: str | None = None) -> list[Asked]:
+    """What waits for an answer of a person, the oldest first; of one task where that is named.
+
+    Raises UnknownId, Refused where the named task asks nothing.
+    """
+    state = crew.board.read()
+    if task_id is not None:
+        named = taking.find(state, checked_id(task_id))
+        if not _asks(named):
+            raise Refused(f"{named.id} is {named.status}: it asks nothing", f"liza task show {named.id}")
+        return [_asked(crew, named)]
+    found = [_asked(crew, task) for task in state.tasks if _asks(task)]
+    return sorted(found, key=lambda one: -(one.seconds or 0))
+
+
+def _asks(task: Task) -> bool:
+    """Whether an answer frees it: one that several coders failed at wants another plan."""
+    return task.status is Status.BLOCKED and len(task.failed_by) < planning.FAILED_CODERS
+
+
+def _asked(crew: Crew, task: Task) -> Asked:
+    since = task.history[-1].time if task.history else None
+    seconds = None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
+    questions = task.blocked_questions or (task.blocked_reason or "",)
+    step = f'liza answer {task.id} "…"'
+    return Asked(task.id, task.description, task.blocked_reason or "", questions, since, seconds, step)

@@ -1,0 +1,114 @@
+"""What a person sees and types at a terminal of 60 columns: questions, the pager, lines, mistyped words."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.journeys.crews import BIN, Crew
+from tests.journeys.test_up_and_down import AT_A_TERMINAL
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def at_a_terminal(crew: Crew, *words: str, typed: str = "", **env: str) -> str:
+    """What ``liza`` showed at a pseudo-terminal."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_A_TERMINAL, str(BIN / "liza"), *words],
+        cwd=crew.root,
+        env={**os.environ, "COLUMNS": "60", "TERM": "xterm", **env},
+        input=typed.encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done
+    return done.stdout.decode().replace("\r\n", "\n")
+
+
+def blocked(crew: Crew, *tasks: str) -> None:
+    """Tasks that ask: each was claimed by hand, and its coder does not know how to go on."""
+    for number, task in enumerate(tasks, 1):
+        crew.add(task)
+        crew.liza("claim", task, "--agent", f"coder-{number}")
+        there = crew.root / ".worktrees" / task
+        crew.liza("block", "no document says it", "--ask", f"Which one for {task}?", "--ask", "And when?", cwd=there)
+
+
+def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhere(crew: Crew) -> None:
+    assert crew.liza("answer") == "nothing waits for an answer\n"
+    blocked(crew, "t1", "t2", "t3")
+    listed = crew.liza("answer")
+    assert listed.count("  And when?\n") == 3
+    assert '    liza answer t2 "…"\n' in listed
+    assert [one["task"] for one in crew.json("answer")["questions"]] == ["t1", "t2", "t3"]
+    first = crew.liza("status").splitlines()
+    assert "3 wait for you" in first[0]
+    assert first[2].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
+    assert first[3] == '    liza task unblock t1 --answer "…"'
+
+    shown = at_a_terminal(crew, "answer", typed="red\nnow\n\nblue\nlater\n")
+    assert "3 of 3" in shown
+    assert "left as it is; later: liza answer t2" in shown
+    assert [crew.status(task) for task in ("t1", "t2", "t3")] == ["UNCLAIMED", "BLOCKED", "UNCLAIMED"]
+    assert [(one.question, one.answer) for one in crew.task("t3").answers] == [
+        ("Which one for t3?", "blue"),
+        ("And when?", "later"),
+    ]
+    assert "1 waits for you" in crew.liza("status")
+    crew.liza("answer", "t2", "green", "never")
+    assert crew.status("t2") == "UNCLAIMED"
+    assert "is UNCLAIMED: it asks nothing" in crew.liza("answer", "t2", code=1)
+
+
+def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:
+    crew.add("t1")
+    crew.git("config", "core.pager", f"touch {crew.notes}/planted; cat")
+    pager = f'echo "LESS=$LESS" > {crew.notes}/paged; tee -a {crew.notes}/paged'
+    shown = at_a_terminal(crew, "history", "-p", PAGER=pager)
+    paged = (crew.notes / "paged").read_text()
+    assert paged.startswith("LESS=FRX\n")
+    assert "\x1b[32m+" in paged
+    assert paged.partition("\n")[2].strip() == shown.strip()
+    assert at_a_terminal(crew, "history", "-p", GIT_PAGER="no-such-pager-here", NO_COLOR="1").count("diff --git")
+    assert not (crew.notes / "planted").exists()
+    (crew.notes / "paged").unlink()
+    assert "\x1b" not in crew.liza("history", "-p", PAGER=pager)
+    assert not (crew.notes / "paged").exists()
+
+
+def test_lines_are_broken_between_words_below_their_column_and_commands_stay_whole(crew: Crew) -> None:
+    text = "Customers of every country must see their prices in the money of their own country, with the tax"
+    crew.add("t1", description=text)
+    shown = ESCAPE.sub("", at_a_terminal(crew, "status")).splitlines()
+    rows = [number for number, line in enumerate(shown) if line.startswith("t1  UNCLAIMED  ")]
+    assert shown[rows[0] + 1].startswith(" " * len("t1  UNCLAIMED  "))
+    assert all(len(line) <= 60 or line.startswith("    ") for line in shown), shown
+    assert {*text.split()[:10]} <= {word for line in shown for word in line.split()}
+
+
+def test_a_mistyped_word_or_id_names_what_was_meant_and_outside_of_git_the_first_step_is_the_right_one(
+    crew: Crew, tmp_path: Path
+) -> None:
+    crew.add("invoice-model")
+    crew.liza("claim", "invoice-model", "--agent", "coder-1")
+    assert crew.liza("statsu", code=2).endswith("; did you mean status?\n  next: liza status --help\n")
+    assert "Did you mean 'show'?" in crew.liza("task", "shwo", code=2)
+    assert "; did you mean invoice-model?" in crew.liza("task", "show", "invoise-model", code=1)
+    assert "; did you mean coder-1?" in crew.liza("logs", "coder-2", code=1)
+    nowhere = tmp_path / "nowhere"
+    nowhere.mkdir()
+    told = crew.liza("status", code=5, cwd=nowhere)
+    assert told.endswith('nowhere is in no git repository\n  next: git init, then: liza init "what you want to have"\n')
+    assert crew.liza("note", "use the fonts").startswith("noted for the next brief\n")
+    assert crew.liza("note", "--to", "coder-1", "use them").startswith("noted for the next brief of coder-1\n")
+
+
+def test_purge_says_which_sessions_it_ended(crew: Crew) -> None:
+    crew.add("t1")
+    crew.agent("coder-1", crew.script("agent", 'echo > "$NOTES/at"\nexec sleep 600\n'))
+    crew.wait_note("at")
+    told = crew.liza("down", "--purge")
+    assert told.startswith("ended first: coder-1, coder-1.1\n")
