@@ -47,7 +47,6 @@ _FIXED = (
     ("i18n.commitEncoding", "UTF-8"),
     ("i18n.logOutputEncoding", "UTF-8"),
     ("protocol.ext.allow", "never"),
-    # GIT_GRAFT_FILE below makes git advise on grafts in six lines, which would push out the cause of a failure.
     ("advice.graftFileDeprecated", "false"),
 )
 
@@ -62,7 +61,8 @@ _ENVIRONMENT = {
     "PAGER": "cat",
     # What a ref or a file says a commit is must not stand for the commit: verdicts name commits.
     "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": os.devnull,
+    # No file can be there: git is silent then, while one that it can open makes it advise on grafts in six lines.
+    "GIT_GRAFT_FILE": f"{os.devnull}/no-grafts",
     # A clone without all objects fetches what it lacks, from wherever its configuration says by then.
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
@@ -356,7 +356,7 @@ def mending(said: str) -> str:
 
 def last_words(done: Done) -> str:
     """What git said at its end: the line that ended it first, then other failures, else its last lines."""
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     fatal = [line for line in lines if line.startswith("fatal:")]
     errors = [line for line in lines if line.startswith("error:")]
     telling = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]

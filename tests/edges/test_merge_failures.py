@@ -487,6 +487,8 @@ def test_locks_that_a_killed_git_left_beside_refs_of_the_merge_are_settled_by_th
 def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
     done = Git(repo).run("merge-base", "HEAD", "nowhere")
     assert done.stderr.splitlines() == ["fatal: Not a valid object name nowhere"]
+    done = Git(repo).run("merge-tree", "--write-tree", "HEAD", "1" * 40)
+    assert done.stderr.splitlines() == [f"merge-tree: {'1' * 40} - not something we can merge"]
 
 
 def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
