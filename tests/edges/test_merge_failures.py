@@ -138,7 +138,10 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     git(crew.root, "config", "filter.slow.required", "true")
     from liza.repo.pins import Pins
 
-    Pins.take(Git(crew.root)).save(crew.crew.paths.pins)
+    pins = Pins.load(crew.crew.paths.pins)
+    for key in ("smudge", "clean", "required"):
+        pins = pins.with_key(Git(crew.root), f"filter.slow.{key}")
+    pins.save(crew.crew.paths.pins)
     git(crew.root, "switch", "-q", "integration")
     broken.touch()
 
