@@ -6,16 +6,21 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from liza.board import bell
 from liza.board.lock import Lock
+from liza.programs import rundir, session
 from liza.repo import places, relocate
 from liza.repo.flock import locked
-from liza.rules.errors import LockTimeout
+from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.paths import Paths
 from liza.rules.placing import Placed
+from liza.verbs import sessions
 
+GRACE = 2.0
+"""Seconds for a session to end by itself."""
 LEAVE = 5.0
 """Seconds for the supervisors of a repository that was moved to notice it and leave."""
 
@@ -45,6 +50,7 @@ def settled(paths: Paths, placed: Placed | None) -> tuple[Paths, str | None]:
             return replace(paths, place=now.place), None
         now = now or old
         if now.root != paths.root:
+            _leave_sessions(paths, now)
             now = places.after_move(paths, now, os.environ)
         fresh = replace(paths, place=now.place)
         relocate.repair(fresh, common, {old.place})
@@ -65,6 +71,28 @@ def _recovered(paths: Paths, common: Path) -> Placed:
         if mark is not None and (mark.root == paths.root or places.read(Paths(mark.root)) is None):
             return Placed(mark.root, place, mark.id, made=True)
     return places.choose(paths.root, None, os.environ)
+
+
+def _leave_sessions(paths: Paths, old: Placed) -> None:
+    """Let no session be adopted that knows the repository by its former path: none of its verbs would find a crew.
+
+    After a move it is ended. In a copy the records of sessions are those of the original, where they are at work, and
+    are forgotten.
+    """
+    original = places.read(Paths(old.root))
+    copied = original is not None and original.id == old.id
+    agents = sorted(path.name for path in paths.runs.iterdir()) if paths.runs.is_dir() else []
+    for run in (run for agent in agents for run in rundir.runs_of(paths, agent)):
+        directory = rundir.RunDir(paths, run)
+        # A record that cannot be read is told by whoever needs it.
+        with suppress(LizaError, OSError):
+            if sessions.over(directory):
+                continue
+            if copied:
+                (directory.path / "session.json").unlink(missing_ok=True)
+            else:
+                directory.note_stop(datetime.now(UTC).replace(microsecond=0), "stop")
+                session.stop(directory.path, run, old.root, grace=GRACE)
 
 
 def _still_there(paths: Paths) -> list[str]:

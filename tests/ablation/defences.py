@@ -331,6 +331,11 @@ TABLE: dict[str, Defence] = {
         {"liza.supervisor.relocated:Ground.check": gives(None)},
         (f"{MOVED}test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place",),
     ),
+    "sessions of a former path": Defence(
+        "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
+        {"liza.verbs.moved:_leave_sessions": gives(None)},
+        (f"{MOVED}test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy",),
+    ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
         {"liza.verbs.moved:_still_there": gives([])},

@@ -124,6 +124,32 @@ def test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original(crew
     goes_on(crew)
 
 
+def test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy(crew: Crew) -> None:
+    program = crew.script(
+        "agent",
+        """\
+        [ -f draft.txt ] || { echo half > draft.txt; echo here > "$NOTES/at-work"; exec sleep 600; }
+        git add -A; git commit -q -m work; liza submit
+        """,
+    )
+    crew.add("first")
+    supervisor = crew.agent("coder-1", program)
+    crew.wait_note("at-work")
+    supervisor.kill()
+    child = Path(f"/proc/{crew.session('coder-1.1')['child']['pid']}")
+    shutil.copytree(crew.root, crew.root.with_name("copy"), symlinks=True)
+    copy = elsewhere(crew, crew.root.with_name("copy"))
+    assert "no supervisor runs" in copy.liza("down")
+    assert child.exists(), "a copy ended the session of its original"
+    now = renamed(crew)
+    now.liza("status")
+    assert not child.exists()
+    now.agent("coder-1", program)
+    now.wait_status("first", "READY_FOR_REVIEW")
+    assert "crash" not in now.heard("first")
+    assert now.git("show", "task/first:draft.txt") == "half"
+
+
 def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_repository_that_was_there(
     tmp_path: Path,
 ) -> None:
