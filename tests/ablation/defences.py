@@ -321,7 +321,7 @@ TABLE: dict[str, Defence] = {
             f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
         ),
     ),
-    "one crew's directory": Defence(
+    "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",
         {"liza.rules.placing:is_ours": _by_id},
         (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
