@@ -188,10 +188,21 @@ class Worktrees:
         slots.write_owner(admin, Owner(slot, run, commit, done=True))
 
     def discard(self, slot: str) -> None:
-        """Remove a slot of which nothing is kept. Repeatable. Raises GitFailed, LockTimeout, OSError."""
+        """Remove a slot of which nothing is kept, or set it aside where it cannot be removed. Repeatable.
+
+        Raises GitFailed, LockTimeout, OSError.
+        """
         with locked(self.paths.worktree_lock):
             admin, path = self._admin(slot), self.paths.slot(slot)
-            if admin is not None or path.is_dir():
+            if admin is None and not path.is_dir():
+                return
+            stuck.loosen(path)
+            try:
+                slots.remove_half_made(self.git.within(600), path, admin or path)
+            except OSError:
+                if not stuck.is_stuck(path):
+                    raise
+                stuck.set_aside(path)
                 slots.remove_half_made(self.git.within(600), path, admin or path)
 
     def clear(self, slot: str, task: str, run: str) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from liza.repo import sandbox
+from liza.repo import sandbox, stuck
 from liza.repo.runner import Git
 from liza.repo.worktrees import THROW_AWAY, Worktrees
 from liza.rules import breaking, proving
@@ -80,12 +80,15 @@ def _examine(worktrees: Worktrees, plan: Plan, logs: Path, prove: bool, always: 
         if not setup.green:
             return Examined(setup)
     tails = proving.installed_as(failing, [line.partition("\t")[2] for line in tracked])
-    with _loads_noted(root, slot, tails) as (variables, noted):
+    with _loads_noted(root, slot, tails) as (noting, noted):
+        variables = noting if failing else {}
+        before = _untracked(git)
         tests = commands.run(plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.keep, variables)
         if not tests.green or not prove:
             return Examined(setup, tests)
         code: int | None = 0
         if failing:
+            _remove_left(git, slot, before)
             for name, text in failing.items():
                 _replace(slot, name, text)
             log = logs / "proof-tests.log"
@@ -95,6 +98,19 @@ def _examine(worktrees: Worktrees, plan: Plan, logs: Path, prove: bool, always: 
     if code == 0 and failing:
         seen = _naming(seen, git, root, plan)
     return Examined(setup, tests, proving.judge(seen, str(root), plan.cure))
+
+
+def _untracked(git: Git) -> frozenset[str]:
+    return frozenset(git.names("ls-files", "--others", "--exclude-standard", "-z"))
+
+
+def _remove_left(git: Git, slot: Path, before: frozenset[str]) -> None:
+    """Remove the files that the tests left and git does not ignore: they could make the next run red by themselves."""
+    stuck.loosen(slot)
+    for name in _untracked(git) - before:
+        path = slot / name
+        if not path.is_dir() and path.parent.resolve() == slot.resolve() / PurePosixPath(name).parent:
+            path.unlink(missing_ok=True)
 
 
 def _failing(tracked: Sequence[str], slot: Path, plan: Plan) -> dict[str, str]:

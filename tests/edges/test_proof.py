@@ -30,6 +30,7 @@ from liza.verbs.sync import sync
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
 from tests.conftest import git
+from tests.edges.test_merge_failures import needs_setpriv, unprivileged
 
 PYTHON = Path(sys.executable)
 UNITTEST = f"{PYTHON} -m unittest discover -s tests -q"
@@ -166,6 +167,16 @@ def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: 
     assert git(package, "status", "--porcelain") == ""
     assert next(one for one in report.findings if one.about == "proof").text.startswith("the tests do not test")
     assert proof(crew)[0] == "elsewhere"
+
+
+@needs_setpriv
+def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package: Path) -> None:
+    test = "mkdir -p mod/x && touch mod/x/f && chmod -R a-w mod"
+    done = unprivileged(package, "init", "g", "--test", test)
+    assert (done.returncode, "not proved" in done.stdout) == (0, True), done.stderr
+    crew = find_crew(package)
+    assert not crew.paths.slot("proof").exists()
+    assert crew.worktrees.set_aside() == ()
 
 
 def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:
