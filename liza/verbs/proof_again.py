@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from liza.board.lock import Lock
-from liza.rules import projects, proving
+from liza.rules import projects, proving, settings
 from liza.rules.errors import Refused
 from liza.rules.model import Config, TestProof
 from liza.rules.proving import NotProved, Outcome
-from liza.verbs import proof, tampering
+from liza.verbs import confirmed, proof, tampering
 from liza.verbs.crew import Crew
 
 HINT = "liza edit (config.integration_command, config.sandbox_setup), then: liza doctor --tests"
@@ -69,6 +69,8 @@ def again(crew: Crew, by: str, commit: str) -> TestProof:
     if noted != config.proof:
         with crew.change(by, "proof") as tx:
             tx.state = replace(tx.state, config=replace(tx.state.config, proof=noted))
+        # Nobody's word: it was seen. A proof that stands on the board otherwise does not count.
+        confirmed.confirm(crew.paths, {"proof": settings.values(tx.state.config)["proof"]})
     return noted
 
 
