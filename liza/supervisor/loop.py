@@ -82,8 +82,8 @@ class Supervisor:
         self.followed: str | None = None
         """The run whose output is watched."""
         self.bell = bell.place(crew.paths).resolve()
-        logs = reflogs.directories(crew.paths.root / ".git")
-        self.watch = events.watch(crew.paths, (self.bell, *logs))
+        self.listened = (self.bell, *reflogs.directories((crew.paths.root / ".git").resolve()))
+        self.watch = events.watch(crew.paths, self.listened)
 
     def run(self) -> actions.Exit:
         """Until there is a reason to leave. Raises LizaError for what no retry can mend, Missing if the repository was
@@ -282,7 +282,7 @@ class Supervisor:
 
     def _is_output(self, event: object) -> bool:
         """Whether an event only says that a session wrote."""
-        return isinstance(event, events.FileChanged) and event.path.parent != self.bell
+        return isinstance(event, events.FileChanged) and event.path.parent not in self.listened
 
     def _hears_news(self, steady: float) -> bool:
         """Whether the session's output says something of its model that has to be acted on."""

@@ -66,6 +66,8 @@ def again(crew: Crew, by: str, commit: str) -> TestProof:
     )
     examined = proof.examine(crew.worktrees, commit, plan, crew.paths.logs, always=False)
     noted = proving.noted(_outcome(examined, config), plan.command, plan.setup)
+    # It was proved here, and not just written onto the board.
+    confirmed.confirm(crew.paths, {"proof": settings.values(replace(config, proof=noted))["proof"]})
     if noted != config.proof:
         with crew.change(by, "proof") as tx:
             tx.state = replace(tx.state, config=replace(tx.state.config, proof=noted))
