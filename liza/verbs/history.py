@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from liza.board.journal import Record
 from liza.board.store import subject
 from liza.repo import history as recorded
 from liza.rules import taking
+from liza.rules.errors import LizaError
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import task_id as checked_id
 from liza.verbs.crew import Crew
@@ -25,7 +27,9 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     """
     if task_id is not None:
         taking.find(crew.board.read(), checked_id(task_id))
-    record_if_alone(crew)
+    # It is a reader: what cannot be recorded now, on a full disk for example, is told from the journal.
+    with suppress(LizaError, OSError):
+        record_if_alone(crew)
     entries = recorded.log(crew.git, task_id, limit)
     newest = recorded.log(crew.git, None, 1)
     tip = newest[0].revision if newest else 0

@@ -15,6 +15,7 @@ from typing import Any
 from tests.ablation.switches import Switch
 
 STORE = "tests/edges/test_board_store.py::"
+CALLERS = "tests/journeys/test_callers.py::"
 TREES = "tests/edges/test_repo_worktrees.py::"
 PLACE = "tests/edges/test_slots_place.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
@@ -139,6 +140,20 @@ def _configured_now(was: Callable[..., Any]) -> Any:
 
 def _by_number(was: Callable[..., Any]) -> Any:
     return lambda process: not os.path.exists(f"/proc/{process.pid}")  # noqa: PTH110 - nothing is imported here
+
+
+def _unguarded(was: Callable[..., Any]) -> Any:
+    def start(words: Any, directory: Any, out: Any, env: Mapping[str, str]) -> Any:
+        import subprocess
+
+        from liza.programs.guarded import Guarded
+
+        process = subprocess.Popen(
+            words, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
+        )
+        return Guarded(process, os.open(os.devnull, os.O_RDONLY))
+
+    return start
 
 
 def _here(was: Callable[..., Any]) -> Any:
@@ -367,6 +382,67 @@ TABLE: dict[str, Defence] = {
         (
             f"{PINS}test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours",
             f"{PINS}test_a_planted_merge_driver_does_not_run_and_loses_neither_side",
+        ),
+    ),
+    # ── who speaks, and what runs ──
+    "guarded commands": Defence(
+        "nothing that a test or a set-up started outlives it, or speaks as the person while it lives",
+        {"liza.programs.guarded:start": _unguarded},
+        (
+            "tests/edges/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
+            f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
+        ),
+    ),
+    "sessions above": Defence(
+        "no verb that is said in a session is a person's, whatever the session took off its environment",
+        {"liza.verbs.caller:session_around": gives(None)},
+        (f"{CALLERS}test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets",),
+    ),
+    "callers in sight": Defence(
+        "a pid namespace between a session and what it says makes no person of it",
+        {"liza.verbs.caller:_need_in_sight": gives(None)},
+        (f"{CALLERS}test_a_session_behind_a_pid_namespace_is_no_person",),
+    ),
+    "programs outside the worktrees": Defence(
+        "no file that an agent committed runs because it bears the name of a program",
+        {"liza.lookup:close": gives(None), "liza.lookup:program": lambda was: lambda name: name},
+        ("tests/journeys/test_lookup.py::test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb",),
+    ),
+    "modules outside the checkout": Defence(
+        "no process of Liza imports what lies in the directory it is started in",
+        {"liza.verbs.liza_path:liza_words": lambda was: lambda: tuple(word for word in was() if word != "-P")},
+        ("tests/journeys/test_lookup.py::test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza",),
+    ),
+    "confirmed settings": Defence(
+        "what tested means, and what agents may do and spend, is not changed by whoever can write the board",
+        {"liza.rules.settings:effective": lambda was: lambda config, known: config},
+        (
+            "tests/journeys/test_settings.py::"
+            "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
+        ),
+    ),
+    "runs in reflogs": Defence(
+        "a session that moves a branch of the person's, or pushes, is told",
+        {"liza.rules.trespass:marked": lambda was: lambda name, run: name},
+        (
+            "tests/journeys/test_trespass.py::"
+            "test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushes_is_told",
+        ),
+    ),
+    "forged statuses": Defence(
+        "a status that no verb led to is told and can be put back",
+        {"liza.rules.restoring:forged": gives(None)},
+        (
+            "tests/journeys/test_forged_status.py::"
+            "test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again",
+        ),
+    ),
+    "what is no lock": Defence(
+        "something that git never made at the place of a lock stops nobody but the git that needs it",
+        {"liza.repo.left_locks:is_none": gives(False)},
+        (
+            "tests/journeys/test_odd_locks.py::"
+            "test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_it",
         ),
     ),
     # ── briefs ──

@@ -16,6 +16,9 @@ from typing import Any
 NAME = "ABLATION_WITHOUT"
 """The variable that tells commands which defence is off. Not one of LIZA_: those are the product's own."""
 
+VARIABLES = (NAME, "PYTHONPATH")
+"""What a command under test needs in its environment to have a defence switched off."""
+
 Switch = Callable[[Any], Any]
 
 

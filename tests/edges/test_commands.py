@@ -41,6 +41,8 @@ def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, esca
     pids = (tmp_path / "pids").read_text().split()
     assert pids
     mine = [pid for pid in pids if _directory(pid) == tmp_path]
+    for pid in mine:
+        os.kill(int(pid), signal.SIGKILL)
     assert mine == []
 
 

@@ -19,6 +19,7 @@ from liza.rules.paths import HISTORY_REF, Paths
 from liza.verbs import record
 from liza.verbs.crew import Crew, find_crew
 from liza.verbs.down import purge
+from liza.verbs.history import history as shown
 from liza.verbs.init import InitOptions, init
 from liza.verbs.restore import crew_here, restore
 from tests.conftest import FakeClock, git
@@ -54,6 +55,16 @@ def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervi
         record.record_if_alone(crew)
     assert crew.board.spool.revisions() == []
     assert crew.git.out("rev-list", "--count", "liza/blackboard") == "2"
+
+
+def test_history_is_read_although_nothing_can_be_recorded(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    with crew.change("human:ann", "hire") as tx:
+        tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
+    (repo / ".git" / "refs" / "liza" / "blackboard.lock").mkdir()
+    with pytest.raises(GitFailed):
+        record.record(crew)
+    assert [one["revision"] for one in shown(crew, None, 10)] == [2, 1]
 
 
 def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_comes_back_as_itself(

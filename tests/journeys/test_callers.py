@@ -14,6 +14,7 @@ import pytest
 
 from liza.board import journal
 from liza.cli import app
+from tests.ablation import switches
 from tests.journeys.crews import BIN, Crew
 
 REFUSED, READS, OWN, APART = "refused", "reads", "as the session", "another crew's"
@@ -123,8 +124,9 @@ def session_of(crew: Crew, program: list[str], run: str = "coder-1.1", **more: A
 
 def bare() -> list[str]:
     """env(1) that leaves a program nothing of a session."""
-    keep = ("HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
-    return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *(f"{name}={os.environ[name]}" for name in keep)]
+    keep = ("HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", *switches.VARIABLES)
+    kept = [f"{name}={os.environ[name]}" for name in keep if name in os.environ]
+    return ["env", "-i", f"PATH={BIN}:{os.environ['PATH']}", *kept]
 
 
 def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused_or_is_the_sessions(crew: Crew) -> None:
@@ -161,13 +163,25 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
     assert crew.state().tasks == before.tasks
 
 
+def test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets(crew: Crew) -> None:
+    crew.add("task-1")
+    crew.liza("claim", "task-1", "--agent", "coder-1")
+    for verb in ("report workaround", "note"):
+        said = f"cd {crew.root} && liza {verb} 'token ghp_abcdefghijklmnopqrstuvwxyz0123456789 password=hunter2secret'"
+        session_of(crew, [*bare(), "sh", "-c", said])
+    state = crew.state()
+    assert [(one.reporter, one.task) for one in state.anomalies] == [("coder-1.1", "task-1")]
+    assert state.human_notes == ()
+    assert "hunter2secret" not in crew.paths.state.read_text()
+
+
 def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over(crew: Crew) -> None:
     said = crew.notes / "said"
     judge = f"cd {crew.root}; liza verdict approve mine --task task-2 > {said}.tmp 2>&1; mv {said}.tmp {said}"
     test = crew.root / "run-tests"
     bare_sh = " ".join(f"'{word}'" for word in [*bare(), "sh", "-c"])
     test.write_text(
-        f"#!/bin/sh\n[ -f task-1.txt ] || exit 0\n(setsid {bare_sh} '{judge}; exec sleep 3600' &)\n"
+        f"#!/bin/sh\n[ -f task-1.txt ] || exit 0\n(setsid {bare_sh} '{judge}; exec sleep 60' &)\n"
         f"until [ -f {said} ]; do :; done\n"
     )
     test.chmod(0o755)
