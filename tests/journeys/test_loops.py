@@ -1,0 +1,95 @@
+"""A program that calls the same tool without end, and one that spends without end, in an installed crew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.journeys.crews import WORK, Crew, started
+
+ROW = """\
+[programs.looping]
+command = "{command}"
+instructions = ["AGENTS.md"]
+[programs.looping.headless]
+prompt = "none"
+[programs.looping.usage]
+when = {{ type = "used" }}
+input = ["input"]
+output = ["output"]
+cost = "cost"
+free = false
+[[programs.looping.calls]]
+when = {{ type = "call" }}
+id = "id"
+call = ["command"]
+result = ["result"]
+"""
+CALL = '{"type":"call","id":"1","command":"pytest -q","result":"1 failed in 0.$number s"}'
+FOREVER = f"""\
+number=0
+while :; do
+  number=$((number + 1))
+  echo "{CALL.replace('"', chr(92) + '"')}"
+  sleep 0.02
+done
+"""
+
+
+def looping(crew: Crew, text: str) -> str:
+    """A program whose row says how it tells of its tool calls."""
+    command = crew.script("looping", text).removeprefix("script:")
+    (crew.paths.liza / "programs.toml").write_text(ROW.format(command=command))
+    return "looping"
+
+
+def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_reason(tmp_path: Path) -> None:
+    with started(tmp_path) as crew:
+        crew.add("task-1", "task-2")
+        supervisor = crew.agent("coder-1", looping(crew, FOREVER))
+        crew.wait(lambda _: crew.status("task-1") == "BLOCKED", "the block")
+        task = crew.task("task-1")
+        told = r"no progress: the same call with the same result \d+ times \(pytest -q\)"
+        assert re.fullmatch(f"2 sessions in a row ended and moved nothing; the last: {told}", task.blocked_reason or "")
+        assert crew.heard("task-1").count("ended") == 2
+        alerts = crew.paths.alerts.read_text()
+        assert alerts.count("no_progress  coder-1.1 makes no progress: the same call with the same result") == 1, alerts
+        assert "Do something else" in "".join(
+            one.read_text() for one in crew.paths.runs.glob("coder-1/inbox/**/*.json")
+        ), "the agent was not told"
+        crew.wait(lambda _: crew.status("task-2") == "CLAIMED", "the next task")
+        assert supervisor.stop() == 0
+        assert crew.json("metrics")["by_outcome"]["looped"]["sessions"] >= 2
+
+
+def test_a_session_is_ended_at_its_limit_of_tokens_while_its_turn_is_under_way(tmp_path: Path) -> None:
+    with started(tmp_path, budget={"tokens_per_task": 1000}) as crew:
+        crew.add("task-1")
+        used = '{"type":"used","input":90,"output":10,"cost":0}'
+        program = looping(crew, f"while :; do echo '{used}'; sleep 0.05; done\n")
+        supervisor = crew.agent("coder-1", program)
+        crew.wait(lambda _: crew.paths.signal("PAUSE").exists(), "the pause")
+        crew.wait(lambda _: crew.json("metrics")["by_task"], "the end of the session")
+        shown = crew.liza("status")
+        assert "PAUSE stands: task-1 has used " in shown
+        assert "of 1,000 tokens: raise config.budget (liza edit), then: liza resume" in shown
+        assert "cost not known, limit 1,000 tokens a task" in shown
+        assert supervisor.stop() == 0
+
+
+def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit_of_money_sees_no_price(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, budget={"tokens_per_task": 100_000, "money_per_sprint": 5.0}) as crew:
+        crew.add("task-1")
+        assert "nothing spent yet, limit 100,000 tokens a task, $5.00 a sprint" in crew.liza("status")
+        used = '{"type":"used","input":900,"output":100,"cost":0}'
+        supervisor = crew.agent("coder-1", looping(crew, WORK + f"echo '{used}'\n"))
+        crew.wait(lambda _: crew.json("metrics")["by_task"], "the end of the session")
+        shown = crew.liza("status")
+        assert "1,000 tokens, cost not known, limit 100,000 tokens a task, $5.00 a sprint" in shown
+        assert (
+            "config.budget.money_per_sprint does not see what 1 of 1 sessions cost: looping told no price for the "
+            "model. A limit of tokens holds them: config.budget.tokens_per_task"
+        ) in shown
+        assert supervisor.stop() == 0
