@@ -7,6 +7,7 @@ thrown: the patch has to be there before anybody copies a name out of the patche
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -544,6 +545,30 @@ TABLE: dict[str, Defence] = {
         "a pager that came after init is not run by `history` or `diff`",
         {"liza.cli.pager:_configured": _configured_now},
         (f"{SEEN}test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted",),
+    ),
+    # ── loops and budgets ──
+    "endless loop": Defence(
+        "a session that calls the same tool without end is noticed",
+        {"liza.rules.looping:stuck": gives(None)},
+        (
+            "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
+            "tests/unit/test_looping.py::test_whatever_came_before_a_quick_cycle_of_any_length_is_found",
+        ),
+    ),
+    "budget within a turn": Defence(
+        "what a living session used counts before it is over",
+        {"liza.supervisor.situation:_so_far": gives(None)},
+        ("tests/edges/test_budget.py::test_a_session_is_over_its_limit_as_soon_as_its_output_says_so",),
+    ),
+    "estimated use": Defence(
+        "a program that tells nothing of what it uses is held by a budget of tokens all the same",
+        {"liza.programs.meter:estimate": gives(None)},
+        ("tests/unit/test_meter.py::test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate",),
+    ),
+    "conversation by name": Defence(
+        "what a session calls its conversation leads to no file outside the program's own journals",
+        {"liza.programs.journal:_ID": lambda was: re.compile("(?s).*")},
+        ("tests/unit/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(

@@ -21,7 +21,7 @@ from liza.programs.hooks.install import Installed, install, take_away
 from liza.programs.hooks.joined import without_comments
 from liza.programs.hooks.table import providers, template
 from liza.programs.preset import Hooks, Preset
-from liza.programs.rundir import Record, RunDir
+from liza.programs.rundir import HOOK_CALLS, Record, RunDir
 from liza.programs.wording import BEGIN, END
 from liza.repo import _filter
 from liza.rules.paths import Paths
@@ -285,6 +285,14 @@ def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> N
     assert ready.evidence == "hook SessionStart"
     assert turn is not None
     assert (turn.phase, turn.session) == ("started", "s")
+
+
+def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_terminal_is_seen(place: Place) -> None:
+    for command in ("ls", "ls", "pwd"):
+        place.said("PreToolUse", tool_name="Bash", tool_input={"command": command}).answer()
+    found = [json.loads(line) for line in (place.run.path / HOOK_CALLS).read_text().splitlines()]
+    assert [one["words"] for one in found] == ["Bash ls", "Bash ls", "Bash pwd"]
+    assert found[0]["call"] == found[1]["call"] != found[2]["call"]
 
 
 def test_a_message_comes_with_the_turn_that_begins_and_only_once(place: Place) -> None:

@@ -52,6 +52,13 @@ def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_superviso
     assert rest_after(made, "held up", monkeypatch) == 5.0
 
 
+def test_a_session_that_was_ended_for_a_loop_is_no_crash_of_its_program_and_the_next_one_waits(
+    made: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [rest_after(made, "looped", monkeypatch) for _ in range(3)] == [5.0, 10.0, 20.0]
+    assert made.memory.crashes == []
+
+
 @pytest.mark.parametrize("error", [BoardUnreadable("broken"), DiskRefused("full"), LockTimeout("held")])
 def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_of_its_program(
     made: Steps, error: LizaError

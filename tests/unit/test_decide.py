@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from liza.rules import actions, decide, taking, working
 from liza.rules.choose import Evidence
 from liza.rules.decide import SessionFacts, Situation, Standing
+from liza.rules.looping import Stuck
 from liza.rules.model import Discovery, Merging, State, Status, Task
 from liza.rules.planning import claim_planning, planning_held_up, planning_over, triggers, wake
 from liza.rules.working import Work
@@ -44,6 +45,18 @@ def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() 
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run)), actions.Wait)
     assert at(state, session=SessionFacts(run=run, standing=OVER)) == actions.Settle(run)
+
+
+def test_a_session_without_progress_is_warned_once_and_ended_only_when_it_goes_on_and_has_not_said_its_last_word() -> (
+    None
+):
+    state, run = claimed(board(task()))
+    first, final = Stuck("no progress: x", final=False), Stuck("no progress: y", final=True)
+    assert at(state, session=living(run, stuck=first)) == actions.Warn(run, "no progress: x")
+    assert isinstance(at(state, session=living(run, stuck=first, warned=True)), actions.Wait)
+    assert at(state, session=living(run, stuck=final)) == actions.Warn(run, "no progress: y")
+    assert at(state, session=living(run, stuck=final, warned=True)) == actions.StopSession(run, "no progress: y")
+    assert isinstance(at(state, session=living(run, stuck=final, warned=True, since_word=1.0)), actions.Wait)
 
 
 def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_paused() -> None:
