@@ -202,9 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Begin a good answer, and do not end it."""
         self.close_connection = True
         events = text.split("\n\n")
-        begun = (
-            "\n\n".join(events[: max(1, len(events) // 2 - 1)]) + "\n\n" if len(events) > 3 else text[: len(text) // 2]
-        )
+        half = "\n\n".join(events[: max(1, len(events) // 2 - 2)]) + "\n\n"
+        begun = half if len(events) > 3 else text[: len(text) // 2]
         if how == "malformed":
             begun = text.replace('{"', '{"broken" ')
         with suppress(OSError):
@@ -368,10 +367,20 @@ class _Chat:
             whole = {**begun, "object": "chat.completion", "choices": [choice], "usage": usage}
             return "application/json", json.dumps(whole)
         begun["object"] = "chat.completion.chunk"
+        rest: list[dict[str, Any]] = []
+        if call is not None:
+            # In two pieces, so that an answer can end inside of its call.
+            whole_call = message["tool_calls"][0]
+            words = whole_call["function"]["arguments"]
+            parts = words[: len(words) // 2], words[len(words) // 2 :]
+            function = {**whole_call["function"], "arguments": parts[0]}
+            message = {**message, "tool_calls": [{**whole_call, "function": function}]}
+            more = {"tool_calls": [{"index": 0, "function": {"arguments": parts[1]}}]}
+            rest = [{**begun, "choices": [{"index": 0, "delta": more, "finish_reason": None}]}]
         first = {**begun, "choices": [{"index": 0, "delta": message, "finish_reason": None}]}
         last = {**begun, "choices": [{"index": 0, "delta": {}, "finish_reason": why}]}
         used = {**begun, "choices": [], "usage": usage}
-        return "text/event-stream", _events([(None, first), (None, last), (None, used)], "data: [DONE]\n\n")
+        return "text/event-stream", _events([(None, one) for one in (first, *rest, last, used)], "data: [DONE]\n\n")
 
 
 class _Messages:
