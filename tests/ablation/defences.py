@@ -531,7 +531,7 @@ TABLE: dict[str, Defence] = {
         {"liza.supervisor.loop:Supervisor._hears_news": gives(False)},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
     ),
-    "no model's fault": Defence(
+    "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
         {"liza.rules.working:TOLD_ONLY": lambda was: tuple(one for one in was if one != "unanswered")},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
