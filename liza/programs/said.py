@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 SPOKEN = ("text", "message", "result", "content", "error", "detail")
 """Keys under which programs put what the model, or they themselves, say."""
+
+
+_SCRAP = re.compile(r"^at .*(?:[:(]\d+:\d+\)?|\(native.*|<anonymous>.*)$|^[\W_]+$|^'?(?:data|event): |\":.*\":")
+"""What explains nothing to a person: a frame of a stack, punctuation alone, half of an event."""
 
 
 def lines(text: str) -> Iterator[str]:
@@ -17,7 +22,7 @@ def lines(text: str) -> Iterator[str]:
         for one in (line,) if event is None else _spoken(event):
             # Half of a character that was cut in two can stand in no file.
             whole = one.encode("utf-8", "replace").decode()
-            yield from filter(None, map(str.strip, whole.splitlines()))
+            yield from (said for said in map(str.strip, whole.splitlines()) if said and not _SCRAP.search(said))
 
 
 def _event(line: str) -> dict[str, Any] | None:

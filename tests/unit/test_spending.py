@@ -148,6 +148,20 @@ def test_the_time_that_is_left_is_that_of_the_limit_that_is_reached_first(
     assert seconds_left(budget, found, task, "s") == wanted
 
 
+def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
+    printed = [
+        ':{"input":0,"output":0}},"stopReason":"stop"}',
+        "SyntaxError: no JSON",
+        "    at JSON.parse (<anonymous>)",
+        "    at async run (file:///x/cli.js:12:34)",
+        "    at processTicksAndRejections (native:7:39)",
+        "'data: {",
+        "event: response.created",
+        "}",
+    ]
+    assert list(said.lines("\n".join(printed))) == ["SyntaxError: no JSON"]
+
+
 def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
     printed = [
         '{"type":"turn.completed","usage":{"input_tokens":10}}',
