@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any
 
-from liza.cli.columns import coloured, escaped, harmless, wrapped
+from liza.cli.columns import coloured, escaped, harmless, width, wrapped
 from liza.verbs.answer import Answer
 from liza.verbs.liza_path import as_typed
 
@@ -103,7 +103,7 @@ def live(text: str) -> None:
 
 def row(before: str, text: str) -> None:
     """Write a line at once; at a terminal broken between words to its width, the rest below ``text``."""
-    live(wrapped(before + text, _width(), len(before)) if sys.stdout.isatty() else before + text)
+    live(wrapped(before + text, _width(), width(before)) if sys.stdout.isatty() else before + text)
 
 
 def screen(text: str) -> None:

@@ -22,7 +22,8 @@ from liza.demo.cast import Cast, Left
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
-from liza.rules.narrate import news
+from liza.rules.narrate import LIZA, news
+from liza.rules.paths import Paths
 from liza.verbs.caller import person
 from liza.verbs.crew import Crew, crew_at
 from liza.verbs.liza_path import liza_path
@@ -130,7 +131,7 @@ class Scene:
         before, state = self.seen, self.crew.board.read()
         self.seen = state
         for one in news(before, state):
-            _line("you" if one.who.startswith("human:") else one.who, one.text)
+            _line("you" if one.who.startswith("human:") else LIZA if one.liza else one.who, one.text)
         self._answer(state)
         self._call_reviewer(state)
         return state.goal.status == "COMPLETED"
@@ -197,6 +198,4 @@ def _logs(crew: Crew) -> str:
 
 
 def _line(who: str, what: str) -> None:
-    room = max(60, shutil.get_terminal_size((150, 24)).columns - 20)
-    text = columns.harmless(what) if len(what) <= room else f"{columns.harmless(what)[: room - 1]}…"
-    tell.live(f"  {columns.paint(f'{who:<16}', _COLOURS.get(who, 'cyan'), tell.colours())}{text}")
+    tell.row(f"  {columns.paint(f'{who:<16}', _COLOURS.get(who, 'cyan'), tell.colours())}", columns.harmless(what))
