@@ -35,7 +35,7 @@ def status(
     if not watch:
         quick.status(as_json)
         return
-    from liza.verbs.status import follow
+    from liza.verbs.following import follow
 
     for found in follow(find_crew()):
         if as_json:

@@ -23,7 +23,6 @@ from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.narrate import LIZA, news
-from liza.rules.paths import Paths
 from liza.verbs.caller import person
 from liza.verbs.crew import Crew, crew_at
 from liza.verbs.liza_path import liza_path

@@ -16,8 +16,8 @@ from liza.rules.errors import LizaError
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import task_id as checked_id
 from liza.verbs.crew import Crew
+from liza.verbs.following import changes
 from liza.verbs.record import record_if_alone
-from liza.verbs.status import changes
 
 
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:

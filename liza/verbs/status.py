@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -20,9 +19,9 @@ from liza.rules.alarms import Alarm, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import Holding, holding
 from liza.rules.drafts import Lack
-from liza.rules.errors import LizaError, NoCrew
+from liza.rules.errors import LizaError
 from liza.rules.intrusions import Repository
-from liza.rules.model import Agent, Config, Left, State, Status
+from liza.rules.model import Agent, Left, State, Status
 from liza.rules.paths import in_order, role_of, run_id
 from liza.rules.planning import is_over
 from liza.rules.secrets import redacted
@@ -32,8 +31,6 @@ from liza.rules.transitions import has_said
 from liza.verbs import ahead, confirmed, doing, drafts, last_look, spent
 from liza.verbs.crew import Crew
 from liza.verbs.show import rows
-
-SETTLE = 0.1  # seconds: what one verb writes comes in several events
 
 RECENT = 30  # revisions in which an edit from outside is still news
 NEWS = timedelta(days=1)
@@ -350,44 +347,3 @@ def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     if isinstance(picked, Pick):
         return f"about to take {picked.task.id}"
     return f"{picked.task.id}: {picked.reason}" if isinstance(picked, Limit) else picked.why
-
-
-def follow(crew: Crew) -> Iterator[dict[str, Any]]:
-    """The summary now, and again after each change of the board, of a signal or of a session."""
-    for _ in changes(crew):
-        yield status(crew)
-
-
-def changes(crew: Crew) -> Iterator[None]:
-    """Once now, and once after each change; leases run out without one, so the poll interval is the longest wait."""
-    from liza.board import events
-
-    heard: queue.Queue[Any] = queue.Queue()
-    # Not the locks: to ask whether a supervisor lives touches its lock, and would wake us for ever.
-    watch = events.watch(crew.paths)
-    watch.put_into(heard)
-    try:
-        while True:
-            yield None
-            _until_something(heard, _poll_interval(crew))
-    finally:
-        watch.close()
-
-
-def _poll_interval(crew: Crew) -> float:
-    """Seconds; the usual ones while the board cannot be asked, for whoever watches goes on."""
-    try:
-        return float(crew.board.read().config.poll_interval)
-    except NoCrew:
-        raise
-    except LizaError:
-        return float(Config().poll_interval)
-
-
-def _until_something(heard: queue.Queue[Any], longest: float) -> None:
-    try:
-        heard.get(timeout=longest)
-        while True:
-            heard.get(timeout=SETTLE)
-    except queue.Empty:
-        return

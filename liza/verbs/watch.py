@@ -10,7 +10,8 @@ from msgspec.structs import asdict as fields_of
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.merge_alarms import Alarm
 from liza.verbs.crew import Crew
-from liza.verbs.status import changes, found_alarms
+from liza.verbs.following import changes
+from liza.verbs.status import found_alarms
 
 
 def watch(crew: Crew) -> Iterator[dict[str, Any]]:
