@@ -56,12 +56,14 @@ def wrapped(text: str, most: int, hang: int | None = None) -> str:
     """The text in lines of at most ``most`` cells, broken between words only, the rest indented by ``hang`` or to
     where the last column in the left half begins.
 
-    Lines that are a command, which begin with four blanks or ``next:``, stay whole: they are there to be copied.
+    Commands stay whole, for they are there to be copied: lines that begin with four blanks or ``next:``, and what follows
+    the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
     """
     return "\n".join(part for line in text.split("\n") for part in _wrapped(line, most, hang))
 
 
 _COMMAND: Final = re.compile(r" {4}\S|\s*next: ")
+_LAST_COMMAND: Final = re.compile(r".*: ((?:liza|git) .+)$")
 _GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
@@ -72,14 +74,15 @@ def _wrapped(line: str, most: int, hang: int | None) -> list[str]:
     columns = [gap.end() for gap in _GAP.finditer(plain) if gap.end() <= most // 2]
     usual = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
     indent = " " * min(usual if hang is None else hang, most // 2)
+    command = _LAST_COMMAND.search(line)
     lines, row = [], ""
-    for word in re.findall(r" *[^ ]+", line):
+    for word in re.findall(r" *[^ ]+", line[: command.start(1)] if command else line):
         if row and width(row + word) > most and _ESCAPES.sub("", row).strip():
             lines.append(row)
             row = indent + word.lstrip()
         else:
             row += word
-    return [*lines, row]
+    return [*lines, row.rstrip() if command else row, *([indent + command[1]] if command else [])]
 
 
 def escaped(text: str) -> str:

@@ -220,6 +220,12 @@ def test_lines_are_broken_between_words_and_go_on_below_their_column_and_command
     ]
     command = '    liza task unblock invoice-mail --answer "billing@shop.example"'
     assert wrapped(command, 40) == command
+    told = "all stopped; work is in .worktrees/ and on task/*. Go on: liza up --coders 2 --program script:./a.sh"
+    assert wrapped(told, 40, 10).splitlines() == [
+        "all stopped; work is in .worktrees/ and",
+        "          on task/*. Go on:",
+        "          liza up --coders 2 --program script:./a.sh",
+    ]
     assert ESCAPE.sub("", wrapped(paint(line, "red", True), 40)) == wrapped(line, 40)
 
 
