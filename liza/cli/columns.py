@@ -56,8 +56,8 @@ def wrapped(text: str, most: int, hang: int | None = None) -> str:
     """The text in lines of at most ``most`` cells, broken between words only, the rest indented by ``hang`` or to
     where the last column in the left half begins.
 
-    Commands stay whole, for they are there to be copied: lines that begin with four blanks or ``next:``, and what follows
-    the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
+    Commands stay whole, for they are there to be copied: lines that begin with four blanks or ``next:``, and what
+    follows the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
     """
     return "\n".join(part for line in text.split("\n") for part in _wrapped(line, most, hang))
 
