@@ -510,7 +510,10 @@ TABLE: dict[str, Defence] = {
     # ── a crew in a terminal ──
     "reader that is gone": Defence(
         "a reader of `up` that goes away ends its output and nothing else",
-        {"liza.cli.start:_to_a_reader": lambda was: lambda write: write()},
+        {
+            "liza.cli.start:_to_a_reader": lambda was: lambda write: write(),
+            "liza.supervisor.feed:Feed.__call__": _printed_at_once,
+        },
         (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),
     ),
     "reader that is stopped": Defence(

@@ -68,6 +68,7 @@ def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_
     crew.git("config", "core.pager", f"touch {crew.notes}/planted; cat")
     pager = f'echo "LESS=$LESS" > {crew.notes}/paged; tee -a {crew.notes}/paged'
     shown = at_a_terminal(crew, "history", "-p", PAGER=pager)
+    assert (crew.notes / "paged").exists()
     paged = (crew.notes / "paged").read_text()
     assert paged.startswith("LESS=FRX\n")
     assert "\x1b[32m+" in paged
