@@ -14,5 +14,6 @@ def reach(directory: RunDir, preset: Preset, terminal: bool) -> Reach:
     Hooks count once one of them has spoken: that they were installed is no proof that the program heeds them.
     Raises LizaError where a file cannot be read.
     """
-    fetches = directory.turn() is not None and startup.has_hooks(preset)
-    return Reach(run=directory.run, fetches=fetches, types=terminal)
+    turn = directory.turn()
+    fetches = turn is not None and startup.has_hooks(preset)
+    return Reach(directory.run, fetches=fetches, types=terminal, busy=turn is not None and turn.phase == "busy")

@@ -20,12 +20,13 @@ from msgspec.structs import replace
 from liza import faults
 from liza.programs import aside, rundir
 from liza.programs.wording import line, lines
-from liza.rules.delivering import PRIORITIES, Message, in_order
+from liza.rules.delivering import PRIORITIES, Message, Stage, in_order
 from liza.rules.errors import LizaError, Usage
 from liza.rules.paths import Paths
 
 LONGEST = 8000  # bytes of one message
 TAKEN_BACK = "taken back"
+OFFERED = 20.0  # seconds for which a message that a hook took is left to it: as long as a program waits for a hook
 
 
 def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
@@ -63,10 +64,42 @@ def unreadable(paths: Paths, agent: str) -> tuple[LizaError, ...]:
 
 
 def keep(paths: Paths, agent: str, message: Message) -> None:
-    """How far a message came. One that was acknowledged meanwhile stays so. Raises OSError."""
+    """How far a message came; what was acknowledged meanwhile, or taken by a hook, stays so. Raises OSError."""
     with _locked(paths, agent) as place:
-        if (place / f"{message.id}.json").exists():
-            aside.write(place / f"{message.id}.json", _data(message))
+        known = _read(place / f"{message.id}.json")
+        if known is not None:
+            taken = known.offered if isinstance(known, Message) else None
+            aside.write(place / f"{message.id}.json", _data(replace(message, offered=taken)))
+
+
+def take(paths: Paths, agent: str, message: str, run: str, now: datetime) -> bool:
+    """Whether this message is to be typed into the run's terminal now: it is the first that waits, and no hook has just
+    taken it. From here on no hook of the run brings it. Raises OSError, LizaError."""
+    with _locked(paths, agent) as place:
+        waiting = [one for one in in_order(_read_all(place)) if one.stage is Stage.QUEUED]
+        first = waiting[0] if waiting else None
+        if first is None or first.id != message:
+            return False
+        if first.offered is not None and abs((now - first.offered).total_seconds()) < OFFERED:
+            return False
+        aside.write(place / f"{message}.json", _data(replace(first, run=run, typing=True)))
+        return True
+
+
+def offer(paths: Paths, agent: str, run: str, now: datetime) -> tuple[Message, ...]:
+    """What waits and was not put into the run's terminal, for its hook to bring. Raises OSError, LizaError."""
+    if not pending(paths, agent):
+        return ()
+    with _locked(paths, agent) as place:
+        free = [one for one in in_order(_read_all(place)) if not (one.typing and one.run == run)]
+        for one in free:
+            aside.write(place / f"{one.id}.json", _data(replace(one, offered=now)))
+        return tuple(free)
+
+
+def typed_into(paths: Paths, agent: str, run: str) -> tuple[Message, ...]:
+    """What was put into the run's terminal, and is not acknowledged."""
+    return tuple(one for one in pending(paths, agent) if one.typing and one.run == run)
 
 
 def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> None:

@@ -11,11 +11,12 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from liza.programs import screens, shells
+from liza.programs import composer, screens, shells
+from liza.programs.composer import Line
 from liza.programs.preset import Preset
 from liza.programs.readiness import STILL
 from liza.programs.screens import Screen
@@ -29,6 +30,7 @@ PERSON = 10.0  # seconds without a key after which a person who is attached is n
 ENTERS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
 FIRST_LOOK, LONGEST_LOOK = 0.05, 0.5  # seconds between two looks at a screen that does not change
 REST, MORE_REST, LONGEST_REST = 0.02, 0.002, 0.1  # seconds between two looks at one that does, longer each time
+UNSEEN = "it is not known whether a person has begun a line in it"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -42,12 +44,14 @@ class Sent:
 @dataclass(frozen=True)
 class NotSent:
     """It did not, and why, for a person. ``later``: it may go at another time, as things stand. ``tried``: it was
-    typed, or there was no moment for it in all that time. ``fits``: it is not too long to be typed at all."""
+    typed, or there was no moment for it in all that time. ``fits``: it can be typed at all: it is not too long, and the
+    line where one types can be known to be empty. ``left``: it stands in that line, unsent."""
 
     reason: str
     later: bool = True
     tried: bool = True
     fits: bool = True
+    left: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,12 +223,12 @@ def typed(text: str, preset: Preset, limit: float = LIMIT, patterns: Sequence[st
             screen = yield Look(pause)
         against = refusal(screen, preset, text)
         if against is not None:
-            return against
+            return replace(against, left=True)
         if screen.in_mode and _is_there(screen):
-            return NotSent("it stands there unsent: somebody reads its history")
+            return NotSent("it stands there unsent: somebody reads its history", left=True)
         if screen.in_mode:
             screen = yield Leave()
-    return NotSent(f"it stands there unsent after {len(ENTERS)} Enters")
+    return NotSent(f"it stands there unsent after {len(ENTERS)} Enters", left=True)
 
 
 def _reach(
@@ -243,12 +247,13 @@ def _reach(
             hears = hears or screen.time + DEAF
             deaf = screen.deaf and screen.time < min(hears, end)
             # By the kernel alone, it has to say so twice: what was drawn right before it listened is shown later.
-            if not deaf and (screens.shows_prompt(screen, preset.ready_prompt) or screen.lines == before):
+            if not deaf and (_shows_prompt(screen, preset) or screen.lines == before):
                 return screen
             wait, pause = "it shows its prompt and does not listen" if deaf else "it only begins to listen", FIRST_LOOK
             before = screen.lines
-        if screen.time >= end:
-            return NotSent(wait)
+        if screen.time >= end or (wait == UNSEEN and not composer.is_told(preset)):
+            # The row does not say how an empty line looks, or it does not look so: the brief takes the message.
+            return NotSent(wait, fits=wait != UNSEEN)
         if screen.still is not None and screen.still < SILENT:
             # That it has been silent so long is a sign that nothing else tells of.
             pause = min(pause, SILENT - screen.still + REST)
@@ -269,7 +274,7 @@ def _put(before: Screen, text: str, preset: Preset) -> Generator[Act, Screen, Sc
     for pause in _pauses():
         against = refusal(screen, preset, text)
         if against is not None:
-            return against
+            return replace(against, left=True)
         if screens.appeared(before, screen, preset.ready_prompt, text):
             return screen
         if screen.time >= end:
@@ -307,9 +312,11 @@ def _not_now(screen: Screen, text: str, preset: Preset, patterns: Sequence[str])
         return "somebody reads its history"
     if _is_there(screen):
         return "a person is typing into it"
-    if screen.person is not None and _is_begun(screen, text, preset.ready_prompt):
-        return "a person has begun a line in it"
-    if screens.shows_prompt(screen, preset.ready_prompt):
+    if screen.visited or screen.person is not None:
+        line = composer.stands(screen, preset, text)
+        if line is not Line.EMPTY:
+            return UNSEEN if line is Line.UNKNOWN else "a person has begun a line in it"
+    if _shows_prompt(screen, preset):
         return None
     if screen.waiting > SURE and not screens.is_blank(screen):
         return None
@@ -319,11 +326,8 @@ def _not_now(screen: Screen, text: str, preset: Preset, patterns: Sequence[str])
     return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
 
 
-def _is_begun(screen: Screen, text: str, ready_prompt: str) -> bool:
-    """Whether a person's words stand there, which would be sent along with a ``text``; that text's own do not count."""
-    if screens.prompt_row(screen, ready_prompt) is not None:
-        return screens.begun(screen, ready_prompt, text)
-    return screens.is_echo(screen) and not screens.stands(screen, ready_prompt, text)
+def _shows_prompt(screen: Screen, preset: Preset) -> bool:
+    return screens.shows_prompt(screen, preset.ready_prompt) or composer.shows(screen, preset)
 
 
 def typable(text: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _LONGEST_SIGN = 64  # bytes of such a sign, at most
 _END = "= clients"
+_TAKEN_ALONG = "@liza_taken_along"
 
 
 class Place(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,14 +119,15 @@ class Pane:
 
     def screen(self, now: float) -> Screen:
         """All that is to be seen at once; ``now`` is what the steady clock says."""
-        facts = "#{pane_pipe} #{cursor_y} #{cursor_x} #{pane_in_mode} #{pane_width} #{pane_tty}"
+        visits = f"#{{session_last_attached}},#{{session_activity}},#{{{_TAKEN_ALONG}}}"
+        facts = f"#{{pane_pipe}} #{{cursor_y}} #{{cursor_x}} #{{pane_in_mode}} #{{pane_width}} {visits} #{{pane_tty}}"
         said = self.ask(
             *("display-message", "-p", "-t", self.target, facts, ";"),
             *("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_readonly} #{client_activity}", ";"),
             *("display-message", "-p", "-t", self.target, _END, ";"),
             *("capture-pane", "-p", "-t", self.target),
         )
-        pipe, row, column, mode, width, terminal = said[0].split(" ", 5)
+        pipe, row, column, mode, width, visited, terminal = said[0].split(" ", 6)
         self.piped = pipe == "1"
         over = said.index(_END)
         living = session.look(self.path)
@@ -148,6 +150,7 @@ class Pane:
             deaf=any(one.against for one in found),
             hidden=hidden,
             width=int(width),
+            visited=_is_visited(*visited.split(",")),
         )
 
     def witnesses(self, text: str) -> tuple[witnesses.Witness, ...]:
@@ -215,7 +218,13 @@ class Pane:
             for client in self.ask("list-clients", "-t", self.target.rstrip(":"), "-F", "#{client_name}"):
                 with suppress(Refused):
                     self.ask("switch-client", "-c", client, "-t", to.target.rstrip(":"))
+                    to.note_taken_along()
         self.ask("kill-session", "-t", self.target.rstrip(":"))
+
+    def note_taken_along(self) -> None:
+        """Keep when somebody was put here who did not ask for it, and has typed nothing."""
+        (attached,) = self.ask("display-message", "-p", "-t", self.target, "#{session_last_attached}")
+        self.ask("set-option", "-t", self.target, _TAKEN_ALONG, attached)
 
     def ask(self, *words: str) -> list[str]:
         """What tmux answers. Raises Refused."""
@@ -253,6 +262,14 @@ def _line_of(terminal: str) -> tuple[bool | None, bool]:
         os.close(handle)
     by_line = bool(how & termios.ICANON)
     return by_line, by_line and not how & termios.ECHO
+
+
+def _is_visited(attached: str, active: str, taken_along: str) -> bool:
+    """Whether a person may have typed here: somebody was attached, other than one who was taken along from an earlier
+    session and has not touched a key since. Seconds of the epoch, each empty where there is none."""
+    if attached in ("", "0"):
+        return False
+    return attached != taken_along or int(active or "0") > int(taken_along)
 
 
 def _person(clients: Sequence[str]) -> float | None:

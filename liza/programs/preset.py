@@ -16,13 +16,14 @@ class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """One way to start it. ``args`` follow the command, ``before_prompt`` stands between all options and the prompt.
 
     ``prompt``: the prompt is the last argument, the whole stdin, or not given at all. ``output`` names the form of what
-    it prints, for reading usage out of it.
+    it prints, for reading usage out of it. ``dirs``: whether it is given the words of ``add_dirs``.
     """
 
     args: tuple[str, ...] = ()
     prompt: Prompt = "arg"
     before_prompt: tuple[str, ...] = ()
     output: str = "text"
+    dirs: bool = True
 
 
 class Permissions(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,6 +156,10 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     besides its output: ``${NAME:-default}`` stands for a variable, ``~`` for the home, ``{session}`` for the id of the
     conversation.
 
+    ``input_line`` is an expression for the lines of a screen where one types; its group ``typed`` is what stands
+    there. ``input_empty`` fits the whole of that while nobody has typed anything: a hint that the program shows. A line
+    that is not known to be empty is not typed into once a person was at the terminal.
+
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
 
@@ -175,6 +180,8 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     add_dirs: tuple[str, ...] = ()
     first_run: tuple[str, ...] = ()
     ready_prompt: str = ""
+    input_line: str = ""
+    input_empty: str = ""
     ready_timeout: int = 60
     login_signs: tuple[str, ...] = ()
     interactive: Mode = Mode()

@@ -32,6 +32,12 @@ def wrong(row: Mapping[str, Any]) -> Iterator[str]:
         when = table.get("when")
         for said in (*(when.values() if isinstance(when, dict) else ()), table.get("noise") or None):
             yield from (f"calls: {reason}" for reason in _wrong_expression(said))
+    line = row.get("input_line")
+    if line:
+        yield from (f"input_line {reason}" for reason in _wrong_expression(line, re.MULTILINE))
+        if isinstance(line, str) and "(?P<typed>" not in line:
+            yield "input_line has no group (?P<typed>…), which is what stands in the line"
+    yield from (f"input_empty {reason}" for reason in _wrong_expression(row.get("input_empty"), whole=True))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _wrong_expression(usage["pattern"]))
@@ -42,11 +48,12 @@ def wrong(row: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{key} has a character 0, which no program can be given" for key in row if _has_null(row[key]))
 
 
-def _wrong_expression(said: object, flags: int = 0) -> Iterator[str]:
+def _wrong_expression(said: object, flags: int = 0, *, whole: bool = False) -> Iterator[str]:
+    """``whole``: it has to fit the whole of a text, which may be empty."""
     if not isinstance(said, str):
         return
     try:
-        if re.compile(said, flags).search(""):
+        if re.compile(said, flags).search("") and not whole:
             yield f"{said!r} matches a text without a word in it, and so everything"
     except (re.error, OverflowError, RecursionError) as error:
         yield f"{said!r} is no expression: {error}"

@@ -14,13 +14,11 @@ from liza.programs.preset import Dialog
 
 LOW = 12  # lines with something in them that may stand below the line where one types
 MARK = 20  # characters of a text's end by which it is known
-SOON = 0.5  # seconds in which what is typed is shown
 SLACK = 3  # characters that a program may put before the cursor in a line that goes on
 _NOTHING = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
 _FOLDED = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
 _MARKED = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
-_PROMPT = re.compile("[>$#%:❯›»]\\s*$")
 _NEAR = 4  # lines between two options of a menu, at most
 
 
@@ -33,7 +31,7 @@ class Screen:
     from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key,
     ``still`` how many seconds ago it changed; None where nobody did, or that is not known. ``deaf``: the kernel says
     that nothing waits for keys. ``hidden``: the kernel edits the line and shows nothing of it, as for a password.
-    ``width`` in characters, 0 where it is not known.
+    ``width`` in characters, 0 where it is not known. ``visited``: a person may have typed into it, now or before.
     """
 
     lines: tuple[str, ...]
@@ -50,6 +48,7 @@ class Screen:
     deaf: bool = False
     hidden: bool = False
     width: int = 0
+    visited: bool = False
 
     @property
     def text(self) -> str:
@@ -233,15 +232,6 @@ def begun(screen: Screen, ready_prompt: str, text: str) -> bool:
         return False
     low = squeezed(_ahead(screen).split("\n", row)[-1])
     return low.removeprefix(squeezed(ready_prompt)) not in ("", squeezed(text))
-
-
-def is_echo(screen: Screen) -> bool:
-    """Whether the last thing shown is what a person who is attached typed, in a line that the kernel edits and that
-    looks like no prompt: what came of the keys came with them, within the second that clients' times are told in."""
-    if not screen.by_line or screen.person is None or screen.still is None:
-        return False
-    line = screen.lines[screen.row][: screen.column] if screen.row < len(screen.lines) else ""
-    return -SOON <= screen.person - screen.still <= 1 + SOON and bool(line.strip()) and not _PROMPT.search(line)
 
 
 def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:

@@ -99,7 +99,8 @@ def command(preset: Preset, how: Mode, prompt: str, ground: Ground, again: Seque
     known = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run)}
     written = [*preset.args, *how.args, *preset.first_run, *allowed]
     words = [_filled(word, known) for word in written if tests or "{tests}" not in word]
-    words += [word.replace("{dir}", str(one)) for one in ground.writes for word in preset.add_dirs]
+    if how.dirs:
+        words += [word.replace("{dir}", str(one)) for one in ground.writes for word in preset.add_dirs]
     words += again
     if how.prompt == "arg":
         words += [*how.before_prompt, prompt]

@@ -38,6 +38,10 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
     tried: Moment | None = None
     carried: bool = False
     run: str | None = None
+    typing: bool = False
+    """Whether it was put into the terminal of ``run``: no hook of that run brings it a second time."""
+    offered: Moment | None = None
+    """When a hook took it to bring it; for a moment it is not typed, for the hook may not have said so yet."""
     acknowledged: Moment | None = None
     by: str | None = None
 
@@ -55,6 +59,8 @@ class Reach:
     run: str
     fetches: bool = False
     types: bool = False
+    busy: bool = False
+    """Whether a turn is under way, at whose edges its hooks take messages."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +145,14 @@ def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
     rest = _left(message, now, _patience(message, how))
     if rest > 0:
         return Later("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
-    if message.attempts >= how.file_fallback_after_attempts:
+    if message.attempts >= how.file_fallback_after_attempts or message.carried:
+        # What was seen to be taken is not typed once more: it would be read twice.
         return File(message)
+    if reach.types and reach.fetches and reach.busy:
+        # A hook brings it whole, and to a program that is at work.
+        left = how.readiness_timeout - _since(message, now)
+        if left > 0 and not message.attempts:
+            return Later("its hook takes it while the turn lasts", left)
     if reach.types:
         return Type(message)
     return Later("its hook takes it at the end of the turn") if reach.fetches else File(message)

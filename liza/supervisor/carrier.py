@@ -27,6 +27,8 @@ class Typed:
     run: str
     message: Message
     came: Sent | NotSent
+    put: bool = False
+    """Whether it was put into its terminal, and was taken there or stands there still."""
 
 
 class Carrier:
@@ -89,7 +91,8 @@ class Carrier:
         now = replace(message, attempts=message.attempts + 1, run=run)
 
         def work() -> None:
-            typed = Typed(run, now, self._typed(now, run))
+            came = self._typed(now, run)
+            typed = Typed(run, now, came, isinstance(came, Sent) or came.left)
             self._over.append(typed)
             self.post(typed)
 
@@ -109,18 +112,17 @@ class Carrier:
                 self.crew.clock,
                 how.readiness_timeout,
                 patterns=how.readiness_patterns,
-                wanted=lambda: self._is_first(message),
+                wanted=lambda: self._take(message, run),
             )
         except Exception as error:  # noqa: BLE001 - nobody would ever type again; it is said, and tried again
             return NotSent(str(error) or type(error).__name__)
 
-    def _is_first(self, message: Message) -> bool:
-        """Whether nobody brought it meanwhile, and nothing more urgent came."""
-        waiting = [one for one in inbox.pending(self.crew.paths, self.agent) if one.stage is Stage.QUEUED]
-        return bool(waiting) and waiting[0].id == message.id
+    def _take(self, message: Message, run: str) -> bool:
+        """Whether nobody brought it meanwhile, nothing more urgent came, and no hook will bring it from now on."""
+        return inbox.take(self.crew.paths, self.agent, message.id, run, self.crew.clock.now())
 
     def _came(self, typed: Typed) -> None:
-        message = typed.message
+        message = replace(typed.message, typing=typed.put)
         if isinstance(typed.came, NotSent) and not typed.came.tried:
             self._keep(message, attempts=message.attempts - 1, carried=False)
             self._dead = typed.run if not typed.came.later else None

@@ -61,6 +61,7 @@ class Hook:
             run_dir.mark_ready(now, MEANT.format(event=self.event))
         if heard.means == "tool":
             _note_call(run_dir, heard)
+        self._hear_typed(run_dir, heard, now)
         answer = self._told(run_dir, found, heard, turn)
         if answer is not SILENCE and heard.event.push is not None:
             turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
@@ -86,15 +87,27 @@ class Hook:
             return SILENCE
         if run_dir.word() is not None or run_dir.stopped() is not None or run_dir.is_settled():
             return SILENCE
-        # Most of the time nothing waits, and to load what reads it takes a fifth of the hook's time.
-        if not any((run_dir.path.parent / "inbox").glob("*.json")):
+        if not _has_mail(run_dir):
             return SILENCE
         from liza.programs import inbox
 
-        waiting = inbox.pending(run_dir.paths, run_dir.agent)
+        waiting = inbox.offer(run_dir.paths, run_dir.agent, run_dir.run, datetime.now(UTC).replace(microsecond=0))
         self.messages = tuple(one.id for one in waiting)
         text = inbox.as_text(waiting)
         return speak.context(heard, text) if heard.event.context is not None else speak.push(heard, text)
+
+    def _hear_typed(self, run_dir: RunDir, heard: Heard, now: datetime) -> None:
+        """Acknowledge what was typed into this run's terminal: the turn begins with it, or the terminal has shown that
+        the program took it. It is not brought a second time."""
+        if not _has_mail(run_dir):
+            return
+        from liza.programs import inbox
+
+        prompt = "".join(heard.prompt.split())
+        typed = inbox.typed_into(run_dir.paths, run_dir.agent, run_dir.run)
+        read = tuple(one.id for one in typed if one.carried or "".join(one.text.split()) in prompt)
+        by = f"typed, {MEANT.format(event=self.event)}"
+        inbox.acknowledge(run_dir.paths, run_dir.agent, read, run_dir.run, by, now)
 
     def delivered(self) -> None:
         """The answer was printed: the messages in it have arrived. Raises nothing."""
@@ -128,6 +141,11 @@ def _note_call(run_dir: RunDir, heard: Heard) -> None:
     line = msgspec.json.encode({"call": digest(called), "words": words(called)})
     with kept.appended(run_dir.path / HOOK_CALLS) as log:
         log.write(f"{line.decode()}\n")
+
+
+def _has_mail(run_dir: RunDir) -> bool:
+    """Whether anything waits. Mostly nothing does, and to load what reads it takes a fifth of a hook's time."""
+    return any((run_dir.path.parent / "inbox").glob("*.json"))
 
 
 def _run_dir(environ: Mapping[str, str]) -> RunDir | None:

@@ -25,6 +25,7 @@ FILTER = "tests/edges/test_repo_brief_filter.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
+HOOKS = "tests/edges/test_hooks.py::"
 TMUX = "tests/edges/test_tmux.py::"
 TYPING = "tests/unit/test_programs_keyboard.py::"
 SEEN = "tests/journeys/test_at_a_terminal.py::"
@@ -171,6 +172,24 @@ def _that_keeps_reports(was: Callable[..., Any]) -> Any:
     place.write_text(text.replace("        quiet(terminal)\n", "        pass\n"))
     assert place.read_text() != text
     return place
+
+
+def _always_empty(was: Callable[..., Any]) -> Any:
+    def stands(*words: Any) -> Any:
+        from liza.programs.composer import Line
+
+        return Line.EMPTY
+
+    return stands
+
+
+def _whatever_waits(was: Callable[..., Any]) -> Any:
+    def offer(paths: Any, agent: str, *rest: Any) -> Any:
+        from liza.programs import inbox
+
+        return inbox.pending(paths, agent)
+
+    return offer
 
 
 def _kills_at_once(was: Callable[..., Any]) -> Any:
@@ -496,6 +515,21 @@ TABLE: dict[str, Defence] = {
         "what a person has begun is not sent along with a message",
         {"liza.programs.screens:begun": gives(False)},
         (f"{TYPING}test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message",),
+    ),
+    "known empty": Defence(
+        "nothing is typed into a line that is not known to be empty",
+        {"liza.programs.composer:stands": _always_empty},
+        (
+            f"{TYPING}test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there",
+            "tests/edges/test_typing.py::test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there",
+        ),
+    ),
+    "once": Defence(
+        "what was typed is not brought by a hook as well",
+        {"liza.programs.inbox:offer": _whatever_waits},
+        (
+            f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
+        ),
     ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from liza.programs.preset import Hooks, Preset
 from liza.programs.rundir import HOOK_CALLS, Record, RunDir
 from liza.programs.wording import BEGIN, END
 from liza.repo import _filter
+from liza.rules.delivering import Message
 from liza.rules.paths import Paths
 from liza.verbs.hook import Hook
 
@@ -302,6 +303,42 @@ def test_a_message_comes_with_the_turn_that_begins_and_only_once(place: Place) -
     assert out(place.said("UserPromptSubmit")) is None
     (done,) = inbox.done(place.paths, "coder-1")
     assert (done.run, done.by) == ("coder-1.1", "hook UserPromptSubmit")
+
+
+def typed_into(place: Place, text: str, **more: Any) -> Message:
+    """A message that was put into the terminal of the run."""
+    message = inbox.put(place.paths, "coder-1", text, "human:ann", NOW)
+    assert inbox.take(place.paths, "coder-1", message.id, "coder-1.1", NOW)
+    inbox.keep(place.paths, "coder-1", replace(message, run="coder-1.1", typing=True, **more))
+    return message
+
+
+def test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again(
+    place: Place,
+) -> None:
+    message = typed_into(place, "use the\n  new address")
+    assert out(place.said("UserPromptSubmit", prompt="something else")) is None, "it may come in a moment"
+    assert inbox.pending(place.paths, "coder-1")
+    assert out(place.said("UserPromptSubmit", prompt="MESSAGE from human:ann: use the new address")) is None
+    (done,) = inbox.done(place.paths, "coder-1")
+    assert (done.id, done.by) == (message.id, "typed, hook UserPromptSubmit")
+
+
+def test_a_message_that_the_terminal_showed_to_be_taken_is_not_brought_again_by_a_program_that_tells_no_prompts(
+    place: Place,
+) -> None:
+    typed_into(place, "use the new address", carried=True)
+    assert out(place.said("post_tool", "vibe")) is None
+    (done,) = inbox.done(place.paths, "coder-1")
+    assert done.by == "typed, hook post_tool"
+
+
+def test_a_message_that_a_hook_has_just_taken_is_not_typed_as_well(place: Place) -> None:
+    message = inbox.put(place.paths, "coder-1", "read me", "human:ann", NOW)
+    hook = place.said("UserPromptSubmit")
+    assert "read me" in hook.answer().out
+    assert not inbox.take(place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC))
+    assert inbox.take(place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC) + timedelta(minutes=1))
 
 
 def test_a_message_that_nobody_could_print_comes_once_more(place: Place) -> None:

@@ -714,6 +714,8 @@ def watched(crew: Crew) -> Iterator[Watched]:
     threading.Thread(target=read, daemon=True).start()
     until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
     yield Watched(run, pane, other, pid, hand, seen)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(hand)
     assert isinstance(session.look(other.path), Living), "the other agent lost its terminal"
@@ -726,6 +728,7 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
     later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")
     until(lambda: pane.screen(0.0).person is not None, "the person is at the next one")
     until(lambda: "the next one" in "".join(watched.seen), "the person sees it")
+    assert not pane.screen(0.0).visited, "who was taken along has typed nothing"
     assert pane.place.server == watched.pane.place.server
     assert isinstance(session.look(later.path), Living)
     assert tmux.pane(crew.root, "coder-1.1") is None

@@ -107,6 +107,14 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
     until(lambda: (pane.screen(0.0).person or 0.0) > keyboard.PERSON, "the keys have rested")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
     assert crew.heard() == []
+    os.write(hand, b"\x02d")
+    os.waitpid(pid, 0)
+    os.close(hand)
+    until(lambda: pane.screen(0.0).person is None, "the person has left")
+    assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
+    assert crew.heard() == []
+    pid, hand = seated(pane.words)
+    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
     os.write(hand, b"\r")
     until(crew.heard, "it was sent")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=3 * keyboard.PERSON) == Sent(1)
@@ -114,3 +122,18 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
     os.close(hand)
+
+
+def test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there(crew: Crew) -> None:
+    _, pane = crew.python("while True: print('got', input('> '), flush=True)")
+    assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
+    pid, hand = seated(pane.words)
+    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    os.write(hand, b"half of")
+    until(lambda: "half of" in pane.capture(), "it was typed")
+    os.write(hand, b"\x02d")
+    os.waitpid(pid, 0)
+    os.close(hand)
+    until(lambda: pane.screen(0.0).person is None, "the person has left")
+    assert keyboard.send(pane, "hello", LINES, Clock) == NotSent(keyboard.UNSEEN, fits=False)
+    assert "half ofhello" not in pane.capture()

@@ -49,7 +49,7 @@ def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_an
         assert next_step([tried], TERMINAL, later(pause), HOW) == Type(tried)
     arrived = message(attempts=1, tried=NOW, carried=True)
     assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), Later)
-    assert next_step([arrived], TERMINAL, later(5), HOW) == Type(arrived)
+    assert next_step([arrived], TERMINAL, later(5), HOW) == File(arrived)
 
 
 def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:

@@ -106,7 +106,7 @@ def test_a_program_that_is_deaf_to_enter_for_a_while_is_told_in_the_end() -> Non
 def test_a_program_that_never_takes_it_is_reported_with_the_text_standing_there_and_is_not_pasted_into_again() -> None:
     program = Tui()
     program.deaf_until = 1e9
-    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters")
+    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters", left=True)
     program.deaf_until = 0.0
     assert typed(program, "hello") == Sent(1)
     assert program.pasted == ["hello"]
@@ -257,7 +257,8 @@ BEGUN = at_cursor("Welcome", "❯ rm -rf all? NO, WAIT - ", by_line=False, perso
 
 def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message() -> None:
     assert isinstance(looked_at(BEGUN), Look)
-    assert isinstance(looked_at(replace(BEGUN, person=None)), Paste), "nobody is attached who could end it"
+    assert isinstance(looked_at(replace(BEGUN, person=None, visited=True)), Look), "who began it has left"
+    assert isinstance(looked_at(replace(BEGUN, person=None)), Paste), "nobody was ever there who could have begun it"
     assert isinstance(looked_at(replace(BEGUN, column=2)), Paste), "the program says what one may type"
     assert looked_at(BEGUN, "rm -rf all? NO, WAIT -") == Enter(), "an earlier try of this very message"
     assert isinstance(looked_at(BEGUN, "WAIT -"), Look), "an earlier try behind what a person has begun"
@@ -278,12 +279,32 @@ def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_belo
     assert isinstance(looked_at(replace(wrapped, lines=("❯ try this", "? for help"))), Paste)
 
 
-def test_what_a_person_has_begun_where_no_prompt_is_known_is_told_by_when_it_was_shown() -> None:
-    begun = at_cursor("rm -rf all? NO, WAIT - ", person=60.4, still=60.0)
-    assert isinstance(looked_at(begun, preset=PLAIN), Look)
-    assert isinstance(looked_at(replace(begun, still=20.0), preset=PLAIN), Paste), "the program wrote it, later"
-    assert isinstance(looked_at(at_cursor("> ", person=60.4, still=60.0), preset=PLAIN), Paste), "it is a prompt"
-    assert looked_at(begun, "NO, WAIT -", PLAIN) == Enter()
+def refused(screen: Screen, preset: Preset) -> NotSent:
+    """How typing ends at a screen that never changes, however long it is looked at."""
+    policy, now = keyboard.typed("hello", preset), 0.0
+    next(policy)
+    found = None
+    while found is None:
+        try:
+            act = policy.send(replace(screen, time=now))
+        except StopIteration as over:
+            found = over.value
+        else:
+            assert isinstance(act, Look), act
+            now += 1.0
+    assert isinstance(found, NotSent)
+    return found
+
+
+def test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there() -> None:
+    plain = at_cursor("> ", visited=True)
+    assert refused(plain, PLAIN) == NotSent(keyboard.UNSEEN, fits=False)
+    assert refused(replace(plain, visited=False, person=60.0), PLAIN) == NotSent(keyboard.UNSEEN, fits=False)
+    assert isinstance(looked_at(replace(plain, visited=False), preset=PLAIN), Paste), "nobody was ever there"
+    # A row that says it is waited for: the program may still be coming up.
+    assert refused(at_cursor("no prompt here", visited=True, by_line=False), PROMPT) == NotSent(
+        keyboard.UNSEEN, fits=False
+    )
 
 
 def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:

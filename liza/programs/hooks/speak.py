@@ -17,7 +17,7 @@ REFUSED = 2
 @dataclass(frozen=True)
 class Heard:
     """One event. ``session`` is the program's id of the conversation, ``given`` what the tool is called with,
-    ``nested`` whether a helper of its own spoke."""
+    ``nested`` whether a helper of its own spoke, ``prompt`` what a turn begins with."""
 
     event: Event
     means: Meaning
@@ -25,6 +25,7 @@ class Heard:
     tool: str = ""
     nested: bool = False
     given: Any = None
+    prompt: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def heard(template: Template, event: str, said: Mapping[str, Any]) -> Heard | No
     for field, values in found.instead.items():
         means = values.get(str(said.get(field)), means)
     reads = template.reads
-    session, tool = said.get(reads.session), said.get(reads.tool)
+    session, tool, prompt = said.get(reads.session), said.get(reads.tool), said.get(reads.prompt)
     return Heard(
         found,
         means,
@@ -56,6 +57,7 @@ def heard(template: Template, event: str, said: Mapping[str, Any]) -> Heard | No
         tool if isinstance(tool, str) else "",
         bool(reads.nested and said.get(reads.nested)),
         said.get(reads.input),
+        prompt if isinstance(prompt, str) else "",
     )
 
 

@@ -38,12 +38,13 @@ class Event(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reads(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """Where in what the program says: its id of the conversation, the tool's name and what it is called with, and what
-    is there only where a helper of the program's own speaks."""
+    """Where in what the program says: its id of the conversation, the tool's name and what it is called with, what a
+    turn begins with, and what is there only where a helper of the program's own speaks."""
 
     session: str = "session_id"
     tool: str = "tool_name"
     input: str = "tool_input"
+    prompt: str = "prompt"
     nested: str = ""
 
 

@@ -33,7 +33,8 @@ export const Liza = async ({ client }) => {
         own = input.sessionID;
         brief = (await ask("started", { session_id: own })).context ?? "";
       }
-      const { context } = await ask("chat.message", { session_id: own });
+      const prompt = output.parts.map((part) => part.text ?? "").join("\n");
+      const { context } = await ask("chat.message", { session_id: own, prompt });
       const first = output.parts[0];
       if (context && first)
         output.parts.push({

@@ -23,8 +23,8 @@ export default function (pi) {
   pi.on("session_start", (_event, ctx) => {
     brief = ask("session_start", ctx).context ?? "";
   });
-  pi.on("before_agent_start", (_event, ctx) => {
-    const { context } = ask("before_agent_start", ctx);
+  pi.on("before_agent_start", (event, ctx) => {
+    const { context } = ask("before_agent_start", ctx, { prompt: event.prompt });
     const content = [brief, context].filter(Boolean).join("\n");
     brief = "";
     return content ? { message: shown(content) } : undefined;

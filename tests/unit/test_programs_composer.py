@@ -1,0 +1,88 @@
+"""Whether the line where one types is empty, on screens as the real programs drew them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from liza.programs import composer, presets
+from liza.programs.composer import Line
+from liza.programs.preset import Preset
+from liza.programs.screens import Screen
+from liza.rules.paths import Paths
+
+RULE = "─" * 100
+BAR = " " * 60 + "┃"
+FOOT = " " * 60 + "╹" + "▀" * 75
+# What stands above the line, the line while nobody has typed, how each line of a text stands in it, and below it.
+DRAWN = {
+    "claude": (
+        ["❯ an earlier prompt", "● An answer", RULE],
+        ["❯\u00a0"],
+        ["❯ {}", "  {}"],
+        [RULE, "  ⏵⏵ accept edits on"],
+    ),
+    "codex": (
+        ["› an earlier prompt", "• An answer", ""],
+        ["› Ask Codex to do anything"],
+        ["› {}", "  {}"],
+        ["", "  scripted-model default · /home/ann/shop", "  ? for shortcuts"],
+    ),
+    "gemini": (
+        [" > an earlier prompt", "✦ An answer", "▀" * 100],
+        [" >   Type your message or @path/to/file"],
+        [" > {}", "   {}"],
+        ["▄" * 100, " workspace (/directory)     branch"],
+    ),
+    "qwen": (
+        ["  > an earlier prompt", "  ✦ An answer", RULE],
+        ["*   Type your message or @path/to/file"],
+        ["> {}", "  {}"],
+        [RULE, "  YOLO mode (shift + tab to cycle)"],
+    ),
+    "copilot": (["❯ an earlier prompt", " /home/ann/shop", RULE], ["❯"], ["❯ {}", "  {}"], [RULE, " ● Working"]),
+    "pi": (["an earlier prompt", RULE, "⠴ Working...", RULE], [""], ["{}", "{}"], [RULE, "/home/ann/shop (main)"]),
+    "vibe": (
+        ["> an earlier prompt", RULE, "", RULE + " accept edits"],
+        [">", "", ""],
+        ["> {}", "  {}"],
+        [RULE, "/home"],
+    ),
+    "opencode": (
+        ["  ┃", "  ┃  an earlier prompt", "  ┃", "", BAR],
+        [BAR + '  Ask anything… "Fix a TODO in the codebase"'],
+        [BAR + "  {}", BAR + "  {}"],
+        [BAR, BAR + "  Build · Scripted scripted", FOOT],
+    ),
+}
+
+
+def row(name: str) -> Preset:
+    return presets.load(Paths(Path("/nowhere"))).rows[name]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_line_of_a_real_program_is_known_to_be_empty_or_begun_wherever_its_cursor_is(name: str) -> None:
+    above, empty, typed, below = DRAWN[name]
+    preset = row(name)
+
+    def found(*lines: str) -> Line:
+        # The cursor is parked in a corner: some programs draw one of their own.
+        return composer.stands(Screen((*above, *lines, *below, "", "")), preset, "go on")
+
+    assert found(*empty) is Line.EMPTY
+    assert found(typed[0].format("half of a line")) is Line.BEGUN
+    assert found(typed[0].format("half of"), typed[1].format("a line")) is Line.BEGUN
+    assert found(typed[0].format("go on")) is Line.EMPTY, "what an earlier try left there"
+    assert composer.stands(Screen(tuple(above[:1])), preset) is not Line.EMPTY, "an earlier prompt"
+    assert composer.stands(Screen(("loading",)), preset) is Line.UNKNOWN
+    assert composer.is_told(preset)
+
+
+def test_in_a_wide_terminal_figures_to_the_right_of_the_line_are_nobodys_words() -> None:
+    figures = " " * 70 + "$0.00 spent"
+    lines = ("", "  ┃", "  ┃" + figures, "  ┃" + figures, "  ┃  Build auto · Scripted" + figures, "  ╹" + "▀" * 99)
+    assert composer.stands(Screen(lines), row("opencode")) is Line.EMPTY
+    begun = (*lines[:2], "  ┃  half of a line" + figures, *lines[3:])
+    assert composer.stands(Screen(begun), row("opencode")) is Line.BEGUN
