@@ -25,7 +25,7 @@ def _accept(crew: Crew, name: str) -> tuple[str, ...]:
         return ("every setting on the board counts",)
     known = settings.values(written.config)
     if name in known:
-        confirmed.confirm(crew.paths, {name: known[name]})
+        confirmed.confirm(crew.paths, {name: known[name]}, written.config)
         return (f"config.{name} counts as it stands on the board: {known[name]!r}",)
     ref = trespass.named(crew, written, name)
     if ref is not None:

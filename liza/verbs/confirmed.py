@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from liza.repo import plain
 from liza.rules import settings
 from liza.rules.errors import LizaError
-from liza.rules.model import State
+from liza.rules.model import Config, State
 from liza.rules.paths import Paths
 from liza.rules.settings import Unconfirmed
 
@@ -40,9 +40,14 @@ def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
     return settings.unconfirmed(written.config, known)
 
 
-def confirm(paths: Paths, given: Mapping[str, Any]) -> None:
-    """Let these values count. Nothing where there are no pins: nothing runs then. Raises OSError."""
-    _add(paths, KEY, given)
+def confirm(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:
+    """Let these values count. Nothing where there are no pins: nothing runs then. Raises OSError.
+
+    Where no setting was ever confirmed, as in a crew of an older version, all others go on to count as they are in
+    ``standing``: one confirmed value alone would have the test command count as its default, which is none.
+    """
+    first = given and _settings(paths) is None
+    _add(paths, KEY, {**settings.values(standing), **given} if first else given)
 
 
 def review(paths: Paths, ref: str, now: datetime) -> None:
@@ -62,7 +67,7 @@ def _add(paths: Paths, key: str, given: Mapping[str, Any]) -> None:
 
 def confirm_all(paths: Paths, written: State) -> None:
     """Let everything count that stands on the board. Raises OSError."""
-    confirm(paths, settings.values(written.config))
+    confirm(paths, settings.values(written.config), written.config)
 
 
 def _settings(paths: Paths) -> dict[str, Any] | None:

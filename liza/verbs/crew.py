@@ -98,7 +98,7 @@ class Crew:
                 changed = tx.state if actor.startswith(PERSON) else redacted_since(tx.before, tx.state)
                 tx.state = derive(changed)
         if actor.startswith(PERSON):
-            confirmed.confirm(self.paths, settings.changed(tx.before.config, tx.state.config))
+            confirmed.confirm(self.paths, settings.changed(tx.before.config, tx.state.config), tx.before.config)
         self.pass_on_alerts()
 
     def pass_on_alerts(self) -> tuple[str, ...]:

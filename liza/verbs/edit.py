@@ -64,7 +64,8 @@ def _warnings(typed: str) -> list[str]:
 
 
 def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
-    given = settings.changed(_config(base), document.load(typed, "your copy").config)
+    standing = _config(base)
+    given = settings.changed(standing, document.load(typed, "your copy").config)
     try:
         crew.board.read()
     except BoardUnreadable:
@@ -73,7 +74,7 @@ def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
         crew.board.replace_text(by, typed)
     else:
         crew.board.rewrite(by, lambda now: joined(base, typed, now))
-    confirmed.confirm(crew.paths, given)
+    confirmed.confirm(crew.paths, given, standing)
 
 
 def _config(base: str) -> Config:

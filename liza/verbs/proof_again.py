@@ -67,12 +67,12 @@ def again(crew: Crew, by: str, commit: str) -> TestProof:
     examined = proof.examine(crew.worktrees, commit, plan, crew.paths.logs, always=False)
     noted = proving.noted(_outcome(examined, config), plan.command, plan.setup)
     # It was proved here, and not just written onto the board.
-    confirmed.confirm(crew.paths, {"proof": settings.values(replace(config, proof=noted))["proof"]})
+    confirmed.confirm(crew.paths, {"proof": settings.values(replace(config, proof=noted))["proof"]}, config)
     if noted != config.proof:
         with crew.change(by, "proof") as tx:
             tx.state = replace(tx.state, config=replace(tx.state.config, proof=noted))
         # Nobody's word: it was seen. A proof that stands on the board otherwise does not count.
-        confirmed.confirm(crew.paths, {"proof": settings.values(tx.state.config)["proof"]})
+        confirmed.confirm(crew.paths, {"proof": settings.values(tx.state.config)["proof"]}, config)
     return noted
 
 

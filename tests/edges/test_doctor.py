@@ -150,7 +150,7 @@ def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: 
     there.paths.state.write_text(
         text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
     )
-    confirmed.confirm(there.paths, {"integration_command": "make test"})
+    confirmed.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
     report = doctor(there.paths.root)
     assert "broken, the first: " in next(one.text for one in report.findings if one.about == "board")
     assert told(there, "tests")[0].text.startswith("make test (config.integration_command")

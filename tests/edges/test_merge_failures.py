@@ -475,6 +475,20 @@ def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_th
     assert len(count.read_text().split()) == 2
 
 
+def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_candidates(crew: Merges) -> None:
+    from dataclasses import replace
+
+    from liza.repo.pins import Pins
+
+    crew.tests("exit 1")
+    crew.approved("a")
+    replace(Pins.load(crew.crew.paths.pins), settings=None).save(crew.crew.paths.pins)
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "INTEGRATION_FAILED"
+    crew.configure(restart_after_crash=1.0, integration_timeout=60)
+    assert crew.crew.board.read().config.integration_command == f"sh {crew.check}"
+
+
 def test_locks_that_a_killed_git_left_beside_refs_of_the_merge_are_settled_by_the_next_merger(crew: Merges) -> None:
     there = crew.approved("a")
     place = crew.root / ".git" / "refs" / "liza"
