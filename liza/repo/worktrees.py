@@ -19,6 +19,7 @@ from liza.repo.flock import locked
 from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
 from liza.repo.pins import git_dirs
+from liza.repo.ref_names import blocked
 from liza.repo.runner import Git
 from liza.repo.salvage import keep_head, salvage, salvage_again, save
 from liza.repo.slots import Owner
@@ -29,14 +30,6 @@ from liza.rules.paths import Paths, branch_of
 THROW_AWAY = "proof"
 """The slot of which nothing is ever kept: in it sources are made to fail on purpose."""
 T = TypeVar("T")
-
-
-def blocked(name: str, branch: str) -> Refused:
-    """The refusal where the branch ``name`` keeps git from having the branch ``branch``."""
-    other = f"{name.replace('/', '-')}-old"
-    return Refused(
-        f"the branch {name} is in the way: git cannot have {branch} beside it", f"git branch -m {name} {other}"
-    )
 
 
 @dataclass(frozen=True)

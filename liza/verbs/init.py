@@ -17,9 +17,10 @@ from liza.programs import presets
 from liza.repo import brief_filter, exclude, history, places
 from liza.repo.flock import locked
 from liza.repo.pins import Pins
+from liza.repo.ref_names import blocked
 from liza.repo.runner import Git, Override
 from liza.repo.survey import Survey, survey
-from liza.repo.worktrees import Worktrees, blocked
+from liza.repo.worktrees import Worktrees
 from liza.rules import placing
 from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -22,7 +23,7 @@ from liza.rules.drafts import Lack
 from liza.rules.errors import LizaError
 from liza.rules.intrusions import Repository
 from liza.rules.model import Agent, Left, State, Status
-from liza.rules.paths import in_order, role_of, run_id
+from liza.rules.paths import branch_of, in_order, role_of, run_id
 from liza.rules.planning import is_over
 from liza.rules.secrets import redacted
 from liza.rules.starting import starting
@@ -128,8 +129,20 @@ def found_alarms(
         stuck=_stuck(crew, state),
         blind=spent.blind(crew, state),
     )
-    moved = [Alarm("moved", "repository", crew.moved, "liza down")] if crew.moved is not None else []
-    return (*moved, *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+    return (*_ground(crew), *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+
+
+def _ground(crew: Crew) -> Iterator[Alarm]:
+    """What keeps every worktree from being used, or every new task from being claimed."""
+    from liza.repo import ref_names, relocate
+
+    if crew.moved is not None:
+        yield Alarm("moved", "repository", crew.moved, "liza down")
+    # Where the repository cannot be looked at, `liza doctor` says so.
+    with suppress(LizaError, OSError):
+        if ref_names.task_is_a_branch(relocate.common_of(crew.paths.root)):
+            told = ref_names.blocked("task", branch_of("<id>"))
+            yield Alarm("branch_in_the_way", "task", f"{told.message}: no new task can be claimed", told.hint)
 
 
 def _aside(crew: Crew) -> tuple[str, ...]:

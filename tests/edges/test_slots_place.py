@@ -23,6 +23,7 @@ from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.restore import crew_here, restore
+from liza.verbs.status import found_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
@@ -211,6 +212,11 @@ def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(
             assert [one.hint for one in doctor(repo).findings if "is in the way" in one.text] == [
                 "git branch -m task task-old"
             ]
+            state = crew.board.read()
+            told = [one.next for one in found_alarms(crew, state, crew.evidence(state))]
+            assert told[0] == "git branch -m task task-old", told
+            git(repo, "pack-refs", "--all")
+            assert found_alarms(crew, state, crew.evidence(state))[0].kind == "branch_in_the_way"
         with pytest.raises(Refused, match=f"the branch {name} is in the way") as refused:
             claim(crew, "coder-1", task)
         found = crew.board.read().task(task)
