@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "task show": ("task show task-1", READS),
     "task add": ("task add --id task-9 --desc x", REFUSED),
     "task edit": ("task edit task-2 --desc other", REFUSED),
+    "answer": ("answer task-2 yes", REFUSED),
     "task unblock": ("task unblock task-2 --answer yes", REFUSED),
     "task supersede": ("task supersede task-2 --because x --file tasks.yaml", REFUSED),
     "task drop": ("task drop task-2", REFUSED),
