@@ -11,6 +11,7 @@ from typing import Any
 
 from liza.programs.preset import Calls
 from liza.programs.usage import at
+from liza.programs.wording import MESSAGE
 
 MOST_OPEN = 256
 """Calls that began and are not over; a program that never says how one ended must not fill the memory."""
@@ -69,9 +70,21 @@ def _counts(form: Calls, whole: Any, one: Mapping[str, Any]) -> bool:
 
 
 def _plain(value: Any, noise: str) -> str:
-    """A result without what differs each time."""
+    """A result without what differs each time, and without what Liza itself said into it through a hook."""
+    value = _without_messages(value)
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return _TIMES.sub("", re.sub(noise, "", text) if noise else text)
+
+
+def _without_messages(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.partition(MESSAGE)[0].rstrip()
+    if isinstance(value, Mapping):
+        return {key: _without_messages(one) for key, one in value.items()}
+    if isinstance(value, list):
+        # A program may lay a message beside what the tool said.
+        return [_without_messages(one) for one in value if not any(text.startswith(MESSAGE) for text in _strings(one))]
+    return value
 
 
 def digest(value: Any) -> str:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from liza import faults
 from liza.programs import aside, rundir
-from liza.programs.wording import line, lines
+from liza.programs.wording import MESSAGE, line, lines
 from liza.rules.delivering import PRIORITIES, Message, Stage, in_order
 from liza.rules.errors import LizaError, Usage
 from liza.rules.paths import Paths
@@ -136,7 +136,7 @@ def withdraw(paths: Paths, agent: str, sender: str) -> None:
 
 def as_text(messages: tuple[Message, ...]) -> str:
     """The messages as an agent reads them; empty without any."""
-    return "".join(f"MESSAGE from {line(one.sender, 60)}: {lines(one.text, LONGEST)}\n" for one in messages)
+    return "".join(f"{MESSAGE}{line(one.sender, 60)}: {lines(one.text, LONGEST)}\n" for one in messages)
 
 
 def _read_all(place: Path) -> list[Message]:

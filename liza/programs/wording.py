@@ -6,6 +6,8 @@ import re
 
 from liza.rules.secrets import redacted
 
+MESSAGE = "MESSAGE from "
+"""How each message to an agent begins."""
 BEGIN = "<!-- liza:begin run={run} -->"
 END = "<!-- liza:end run={run} -->"
 CUT = " […] (cut: see MORE)"

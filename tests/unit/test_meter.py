@@ -141,6 +141,16 @@ def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_th
     assert found[0] == found[1] != found[2]
 
 
+def test_a_message_of_lizas_that_a_hook_lays_into_a_result_makes_no_new_result_of_it() -> None:
+    form = Calls(id="id", call=("call",), result=("result",))
+    told = "MESSAGE from liza: Liza sees no progress\n"
+    results: list[object] = ["1 failed", f"1 failed\n{told}"]
+    listed = [[{"type": "text", "text": "1 failed"}], [{"type": "text", "text": "1 failed"}, {"text": told}]]
+    for same in (results, listed, [{"out": one} for one in results]):
+        found = [one for result in same for one in Reader((form,)).read({"id": "1", "call": "x", "result": result})]
+        assert found[0] == found[1]
+
+
 def test_a_result_without_its_call_and_lines_of_tools_are_no_calls() -> None:
     reader = Reader((Calls(when={"type": "end"}, id="id", result=("result",)),))
     odd: list[object] = [{"type": "end", "id": "1", "result": "x"}, {"type": ["end"]}, [], None, 3, {"id": {}}]
