@@ -13,7 +13,9 @@ from tests.real.model import INPUT, OUTPUT, Shell, forever
 pytestmark = pytest.mark.real
 
 LOOP = forever(Shell("sleep 0.3; echo AssertionError; exit 1"))
-PROGRAMS = ["codex", "claude", "pi", "gemini", "opencode", "qwen", "copilot", "vibe"]
+PROGRAMS = ["codex", "claude", "pi", "opencode", "qwen", "copilot", "vibe"]
+ENDS_LOOPS_ITSELF = "gemini"
+"""It ends a turn by itself after five equal calls; its hooks make each call last for seconds."""
 SAME_CALLS = 20
 MOST_SESSIONS = 2
 """Sessions in a row that may move nothing before their task is blocked."""
@@ -57,6 +59,18 @@ def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_r
     assert scene.crew.living() == []
     scene.wait(lambda: len(scene.spent()) == MOST_SESSIONS, "the ledger")
     assert {one.outcome for one in scene.spent()} == {"looped"}
+
+
+def test_a_program_that_ends_a_loop_by_itself_has_its_task_blocked_with_its_own_words(begin: Begin) -> None:
+    scene = begin([ENDS_LOOPS_ITSELF], LOOP)
+    scene.crew.add("one")
+    began = time.monotonic()
+    supervisor = scene.start(ENDS_LOOPS_ITSELF)
+    scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)
+    told(scene, ENDS_LOOPS_ITSELF, began, len(scene.model.asked))
+    assert "Loop detected, stopping execution" in (scene.crew.task("one").blocked_reason or "")
+    assert len(scene.model.asked) < SAME_CALLS
+    assert supervisor.stop() == 0
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -144,11 +144,14 @@ def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_th
 def test_a_message_of_lizas_that_a_hook_lays_into_a_result_makes_no_new_result_of_it() -> None:
     form = Calls(id="id", call=("call",), result=("result",))
     told = "MESSAGE from liza: Liza sees no progress\n"
-    results: list[object] = ["1 failed", f"1 failed\n{told}"]
+    results: list[object] = ["1 failed", f"1 failed\n\nGuidance from hooks:\n{told}"]
     listed = [[{"type": "text", "text": "1 failed"}], [{"type": "text", "text": "1 failed"}, {"text": told}]]
     for same in (results, listed, [{"out": one} for one in results]):
-        found = [one for result in same for one in Reader((form,)).read({"id": "1", "call": "x", "result": result})]
+        reader = Reader((form,))
+        found = [one for result in same for one in reader.read({"id": "1", "call": "x", "result": result})]
         assert found[0] == found[1]
+        (other,) = reader.read({"id": "1", "call": "x", "result": "2 failed"})
+        assert other != found[0]
 
 
 def test_a_result_without_its_call_and_lines_of_tools_are_no_calls() -> None:
