@@ -22,11 +22,7 @@ from tests.real.test_headless import WORK, edits
 
 pytestmark = pytest.mark.real
 
-SAYS_NOTHING = {
-    ("pi", "429, Retry-After 3600"),
-    ("qwen", "429, Retry-After 3600"),
-    ("opencode", "429, Retry-After 3600"),
-}
+SAYS_NOTHING = {("pi", "429, Retry-After 3600"), ("qwen", "429, Retry-After 3600")}
 """Programs that wait out such a limit without a word: what can be told is that they are silent."""
 PROGRAMS = ["codex", "pi", "gemini", "opencode", "claude", "qwen", "copilot", "vibe", "aider"]
 TIMEOUT = 60
