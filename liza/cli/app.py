@@ -32,7 +32,7 @@ class Words(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in MODULES:
             likely = close(args[0], MODULES)
-            told = f"there is no command {args[0]!r}" + (f"; did you mean {likely}?" if likely else "")
+            told = f"no such command {args[0]!r}" + (f"; did you mean {likely}?" if likely else "")
             raise Usage(told, f"liza {likely} --help" if likely else "liza --help")
         return super().resolve_command(ctx, args)
 

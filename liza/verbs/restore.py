@@ -82,8 +82,10 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
     was = _complaint(crew)
     laid = was is not None and not crew.paths.pins.exists() and not crew.paths.state.exists()
     ended = _stopped(crew) if stop else ()
-    if laid:
+    if was is not None:
+        # Also where a part of .liza is left, as after a `git clean` that a supervisor wrote into.
         ground.refuse_survivors(crew, AGAIN)
+    if laid:
         crew = ground.lay_again(crew)
     done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
     now = crew.board.read().revision

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+from tests.conftest import until
 from tests.journeys.crews import APPROVE, Crew
 
 GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
@@ -23,6 +24,12 @@ coder-*)
 """
 
 
+def cleaned(crew: Crew) -> bool:
+    """Whether `git clean` took everything away: it cannot while a supervisor writes there, and a person says it again."""
+    subprocess.run(["git", "clean", "-q", "-fdx"], cwd=crew.root, capture_output=True)
+    return not crew.paths.state.exists() and not crew.paths.tx.exists()
+
+
 def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goal_back(crew: Crew) -> None:
     (crew.paths.specs / "goal.md").write_text(GOAL)
     crew.gate("gate")
@@ -30,9 +37,7 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n", ready=False)
     supervisors = [crew.agent(name, program) for name in ("coder-1", "code-reviewer-1")]
     crew.wait_note("at-coder-1.1")
-    # It cannot remove .liza itself while a supervisor writes there, and says so.
-    subprocess.run(["git", "clean", "-q", "-fdx"], cwd=crew.root, capture_output=True)
-    assert not crew.paths.state.exists()
+    until(lambda: cleaned(crew), "a .liza that is gone")
 
     told = crew.liza("status", code=5)
     assert told.endswith("next: liza restore --last-good --stop\n")
