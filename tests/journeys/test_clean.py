@@ -25,7 +25,7 @@ coder-*)
 
 
 def cleaned(crew: Crew) -> bool:
-    """Whether `git clean` took everything away: it cannot while a supervisor writes there, and a person says it again."""
+    """Whether `git clean` took everything away: while a supervisor writes there a person has to say it again."""
     subprocess.run(["git", "clean", "-q", "-fdx"], cwd=crew.root, capture_output=True)
     return not crew.paths.state.exists() and not crew.paths.tx.exists()
 
