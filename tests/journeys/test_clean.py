@@ -41,7 +41,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
 
     told = crew.liza("status", code=5)
     assert told.endswith("next: liza restore --last-good --stop\n")
-    assert "Still at work: coder-1.1/session.lock, locks/supervisor-code-reviewer-1.lock, locks/superv" in told
+    # A supervisor may have left by itself for want of a board; the session stays.
+    assert ". Still at work: coder-1.1/session.lock" in told
     assert "liza restore --last-good --stop" in crew.run("doctor").stdout
     assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
 
@@ -51,7 +52,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert crew.living() == []
     ended, again, laid, step = told.splitlines()
     assert ended.startswith("ended what still worked here: ")
-    assert sorted(ended.partition(": ")[2].split(", ")) == ["code-reviewer-1", "coder-1", "coder-1.1"]
+    names = set(ended.partition(": ")[2].split(", "))
+    assert {"coder-1.1"} <= names <= {"code-reviewer-1", "coder-1", "coder-1.1"}
     assert again.startswith("revision ")
     assert "the board and .liza/specs/goal.md" in laid
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
