@@ -267,8 +267,9 @@ def _watch(kind: Kind, crew: Crew, log: Path, seen: list[Supervisor], over: thre
 
 
 def _is_over(kind: Kind, crew: Crew, facts: Sequence[dict[str, Any]]) -> bool:
+    if "asks" in kind.name:
+        return crew.run_dir(RUN).asks() is not None
     if not kind.lives:
-        # A dialog is the end of the supervisor itself.
         return any(one["what"] == "dies" for one in facts) and settled(crew)
     ends = [one for one in facts if one["what"] == "idle"]
     if not ends or (kind.can and not _sentinel(crew)):
@@ -314,7 +315,9 @@ def _judge(kind: Kind, crew: Crew, facts: list[dict[str, Any]], typed: list[tupl
     result.note_acknowledged = any(one.by not in (None, "typed") for one in notes)
     alerts = crew.paths.alerts.read_text() if crew.paths.alerts.exists() else ""
     result.person_told = "message_unread" in alerts or "supervisor_left" in alerts
-    if settled(crew):
+    if "question" in alerts:
+        result.reason = alerts.strip()
+    elif settled(crew):
         result.reason = (crew.run_dir(RUN).path / "settled").read_text().strip()
     submitted = [one for one in facts if one["what"] == "submitted"]
     result.doubled = sum(1 for one in submitted if NOTE not in one["text"]) > 1

@@ -202,6 +202,8 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     hopeless = _hopeless(at, session)
     if hopeless is not None:
         return hopeless
+    if session.since_movement > at.state.config.hung_after and session.asks is not None:
+        return StopSession(session.run, f"nobody answered: the program shows {session.asks}", True)
     if session.since_movement > at.state.config.hung_after:
         return StopSession(session.run, f"hung: nothing moved for {session.since_movement:.0f} s")
     beat = at.state.config.heartbeat_interval
@@ -212,7 +214,8 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     tell = _to_tell(at, session)
     if tell is not None:
         return tell
-    if at.mail is not None and not isinstance(at.mail, delivering.Later):
+    if session.asks is None and at.mail is not None and not isinstance(at.mail, delivering.Later):
+        # While a question stands nothing can be typed, and a try would be used up.
         return Deliver(session.run, at.mail)
     merge = None if at.job is not None or _halted(at) else _merge(at)
     if merge is not None:
@@ -220,7 +223,7 @@ def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     waits = [beat - session.since_beat, *_model_waits(at, session)]
     if at.seconds_left is not None:
         waits.append(at.seconds_left + 0.01)
-    if at.mail is not None and at.mail.seconds is not None:
+    if isinstance(at.mail, delivering.Later) and at.mail.seconds is not None:
         waits.append(at.mail.seconds)
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)

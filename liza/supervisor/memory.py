@@ -39,6 +39,10 @@ class SessionMemory:
     idle: float | None = None
     """Since when its program waits at its terminal."""
     reminders: int = 0
+    asking: float | None = None
+    """Since when its screen asks a person."""
+    asked_for: float = 0.0
+    """For how long it asked a person before that: its program could not go on meanwhile."""
     unlogged: bool = False
     """Whether what its terminal shows is not being written down."""
     told_ready: bool = False

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from liza.programs import processes, readiness, screens, session, tmux, witnesses
 from liza.programs.listening import Listener
 from liza.programs.preset import Preset
-from liza.programs.readiness import Facts, Kind, NotReady, Ready
+from liza.programs.readiness import Facts, Kind, NotReady, Ready, Starting
 from liza.programs.rundir import Record, RunDir, runs_of
 from liza.rules.answering import SILENT, Unanswered
 from liza.rules.decide import SessionFacts, Standing, holding
@@ -26,7 +26,7 @@ from liza.verbs import sessions
 from liza.verbs.crew import Crew
 
 LAST_WORDS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
-HOPELESS = (Kind.DIALOG, Kind.LOGIN, Kind.NEVER_STARTED)
+HOPELESS = (Kind.LOGIN, Kind.NEVER_STARTED)
 ASKS = 3.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
 
 
@@ -115,7 +115,7 @@ class Watcher:
         self._look_for_movement(directory, known, found)
         if known.word is None and (directory.word() is not None or has_ended(self.state, directory.run)):
             known.word = self.steady
-        since_start = self.steady - known.started
+        since_start = self.steady - known.started - known.asked_for
         pane = tmux.pane(self.crew.paths.root, directory.run)
         seen = readiness.gather(directory, self.preset, since_start, self.ready_timeout, pane)
         if not isinstance(seen.look, session.Living | session.Starting):
@@ -123,19 +123,27 @@ class Watcher:
             return SessionFacts(run=directory.run, standing=Standing.OVER)
         known.unlogged = pane is not None and seen.screen is not None and seen.screen.alive and not pane.piped
         stands = readiness.classify(seen)
+        question = self._asks(known, seen, stands)
+        if question is not None:
+            known.asking = self.steady if known.asking is None else known.asking
+            since_start -= self.steady - known.asking
+        elif known.asking is not None:
+            known.asked_for += self.steady - known.asking
+            since_start -= self.steady - known.asking
+            known.asking = None
         self._listen(directory, known, found)
         return SessionFacts(
             run=directory.run,
             standing=Standing.LIVING,
             ready=isinstance(stands, Ready),
-            never=stands.reason if isinstance(stands, NotReady) else None,
+            never=stands.reason if isinstance(stands, NotReady) and stands.kind is not Kind.DIALOG else None,
             needs_person=isinstance(stands, NotReady) and stands.kind in HOPELESS,
             terminal=pane is not None,
-            model=self._model(known, since_start),
+            model=None if question is not None else self._model(known, since_start),
             told=_told(directory),
-            idle=self._idle(directory, known, seen),
+            idle=0.0 if question is not None else self._idle(directory, known, seen),
             reminders=known.reminders,
-            asks=self._asks(known, seen),
+            asks=question,
             asked=directory.asks(),
             stuck=stuck,
             warned=known.warned,
@@ -171,10 +179,14 @@ class Watcher:
             known.idle = self.steady
         return 0.0 if known.idle is None else self.steady - known.idle
 
-    def _asks(self, known: SessionMemory, seen: Facts) -> str | None:
-        """What its screen has asked a person for a while; before it began to work that is a matter of readiness."""
+    def _asks(self, known: SessionMemory, seen: Facts, stands: Ready | Starting | NotReady) -> str | None:
+        """What its screen has asked a person for a while, whatever the program and however far it is: who sits down at
+        the terminal answers it, and the session goes on."""
         screen = seen.screen
-        if screen is None or seen.sentinel is None or known.word is not None or (screen.still or 0.0) < ASKS:
+        if screen is None or known.word is not None:
+            return None
+        before = isinstance(stands, NotReady) and stands.kind is Kind.DIALOG
+        if not before and (seen.sentinel is None or (screen.still or 0.0) < ASKS):
             return None
         return screens.question(screen, self.preset.ready_prompt, self.preset.dialogs)
 

@@ -128,6 +128,24 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     assert not (crew.paths.run("coder-1.1") / "asks").exists()
 
 
+def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_session_goes_on(crew: Crew) -> None:
+    crew.add("task-1")
+    asks = "printf 'Do you trust this folder? [y/n] '; read answer; echo $answer > $NOTES/answer"
+    program = crew.script("asks", f"{asks}\nliza ready > /dev/null\n{WORK}", ready=False)
+    supervisor = crew.agent("coder-1", program, "--tmux")
+    supervisor.wait_said("coder-1.1 shows a question: .Do you trust this folder.*liza attach coder-1")
+    (row,) = crew.json("status")["agents"]
+    assert row["why"] == "its program shows a question: 'Do you trust this folder? [y/n]': liza attach coder-1"
+    pane = tmux.pane(crew.root, "coder-1.1")
+    assert pane is not None
+    pane.paste("y")
+    pane.enter()
+    task = crew.wait_status("task-1", "READY_FOR_REVIEW")
+    assert (task.iteration, crew.wait_note("answer").strip()) == (1, "y")
+    assert crew.heard("task-1")[1:] == ["claim", "submit"]
+    assert supervisor.stop() == 0
+
+
 def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_says_so(crew: Crew) -> None:
     crew.add("task-1")
     talks = crew.script("talks", "liza ready\nwhile :; do echo talking; sleep 0.1; done\n")

@@ -161,6 +161,14 @@ def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_fo
     assert isinstance(at(state, session=living(run), mail=Later("busy")), actions.Wait)
 
 
+def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
+    state, run = claimed(board(task()))
+    asks = living(run, asks="a menu", asked="a menu", terminal=True, since_movement=1801.0)
+    assert at(state, session=asks) == actions.StopSession(run, "nobody answered: the program shows a menu", True)
+    waits = at(state, session=living(run, asks="a menu", asked="a menu"), mail=Type(MESSAGE))
+    assert isinstance(waits, actions.Wait), "it could not be typed, and a try would be used up"
+
+
 def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks_no_more() -> None:
     state, run = claimed(board(task()))
     asking = living(run, terminal=True, asks="a menu: 'Yes'")
