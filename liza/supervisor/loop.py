@@ -144,6 +144,7 @@ class Supervisor:
         self.steps.settle_job()
         self.steps.carrier.settle()
         state = self.crew.board.read()
+        self._tell_ready()
         self._narrate(state)
         for ended in end_orphans(self.crew, state, self.agent):
             self._say(ended)
@@ -249,8 +250,13 @@ class Supervisor:
         self._say(f"{known.run} adopted: its session lived on without a supervisor")
 
     def _tell_ready(self) -> None:
+        """Before what the session did: said after its last word it would be news of the past."""
         known = self.memory.session
-        if known is not None and not known.told_ready and self.crew.run_dir(known.run).is_ready():
+        if known is None or known.told_ready or known.run != self.memory.own:
+            return
+        if known.word is not None:
+            known.told_ready = True
+        elif self.crew.run_dir(known.run).is_ready():
             known.told_ready = True
             self._say(f"{known.run} ready after {self.crew.clock.monotonic() - known.started:.1f} s")
 

@@ -91,6 +91,19 @@ def test_the_loop_by_hand_without_any_program_ends_in_a_merge(crew: Crew) -> Non
     assert [revision for revision, *_ in history(crew)] == list(range(1, crew.state().revision + 1))
 
 
+def test_that_a_session_is_ready_is_never_told_after_what_it_did(crew: Crew) -> None:
+    crew.add("task-1", "task-2")
+    supervisor = crew.agent("coder-1", crew.script("agent.sh", WORK))
+    crew.wait_status("task-1", "READY_FOR_REVIEW")
+    crew.wait_status("task-2", "READY_FOR_REVIEW")
+    assert supervisor.stop() == 0
+    said = supervisor.said()
+    for run in ("coder-1.1", "coder-1.2"):
+        told = said.partition(f"claimed as {run}")[2].partition("claimed as")[0]
+        assert "submitted" in told
+        assert f"{run} ready after" not in told.partition("submitted")[2]
+
+
 def test_the_words_of_brief_and_hints_work_in_a_shell_that_has_reset_its_path(crew: Crew) -> None:
     # As a login shell does: /etc/profile sets PATH anew, and what a session was given there is gone.
     words = """
