@@ -50,7 +50,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "metrics": ("metrics", READS),
     "validate": ("validate", READS),
     "claim": ("claim task-2 --agent coder-8", REFUSED),
-    "answer": ("answer task-2 yes", REFUSED),
     "note": ("note --to coder-1 hello", REFUSED),
     "pause": ("pause", REFUSED),
     "resume": ("resume", REFUSED),
