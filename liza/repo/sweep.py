@@ -14,6 +14,7 @@ from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import LockTimeout
 from liza.rules.paths import Paths
+from liza.rules.placing import MARK
 
 _PATIENCE = 30.0  # seconds
 _ASIDE = re.compile(r"\.?.+\.([0-9]+)")
@@ -62,6 +63,7 @@ def asides(paths: Paths, git: Git) -> tuple[str, ...]:
     place, common = _places(paths, git)
     found = [link for link in _entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
     found += [aside for admin in slots.below(place, common).values() for aside in admin.glob("liza.*")]
+    found += [*paths.slots.glob(f".{MARK}.*"), *paths.liza.glob(f".{paths.placed.name}.*")]
     gone = [aside for aside in found if _of_the_dead(aside)]
     for aside in gone:
         aside.unlink(missing_ok=True)

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.rules.model import State
-from liza.rules.paths import Paths
 from liza.rules.shaping import Wanted
 from liza.verbs import claim, task
 from liza.verbs.crew import Crew as Verbs
-from liza.verbs.crew import SystemClock
+from liza.verbs.crew import SystemClock, crew_at
 from liza.verbs.review import claim_review
 from tests.conftest import git
 from tests.journeys.crews import Crew
@@ -34,7 +33,7 @@ class Later(SystemClock):
 
 def fresh(root: Path, ahead: float = 0) -> Verbs:
     """A crew as a new process opens it."""
-    return Verbs(Paths(root), Later(ahead))
+    return crew_at(root, Later(ahead))
 
 
 def add(root: Path, *ids: str) -> None:
