@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import environment, keyboard, presets, readiness, session, startup, tmux
+from liza.programs import composer, environment, keyboard, presets, readiness, session, startup, tmux
+from liza.programs.composer import Line
 from liza.programs.keyboard import NotSent, Sent
 from liza.programs.pane import Pane
 from liza.programs.preset import Preset
@@ -22,9 +24,11 @@ from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Living
 from liza.rules.paths import Paths
 from liza.verbs.liza_path import liza_path
-from tests.conftest import git
+from tests.conftest import git, until
+from tests.edges.test_tmux import seated
 from tests.real import rigs
-from tests.real.model import Model, Say, serving
+from tests.real.conftest import Begin
+from tests.real.model import Asked, Model, Say, Shell, Turn, serving, turns
 
 pytestmark = [
     pytest.mark.real,
@@ -136,3 +140,62 @@ def test_what_is_typed_reaches_the_model_of_a_real_program_whole_and_once(seen: 
         while seen.told(pattern) < times and time.monotonic() < end:
             time.sleep(0.2)
         assert seen.told(pattern) == times, pane.capture()
+
+
+@pytest.mark.parametrize("seen", PROGRAMS, indirect=True)
+def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_after_the_person_has_left(
+    seen: Seen,
+) -> None:
+    pane = seen.start()
+    past_the_dialogs(seen, pane)
+    pid, hand = seated(pane.words)
+    try:
+        until(lambda: composer.stands(pane.screen(0.0), seen.preset) is Line.EMPTY, "an empty line")
+        os.write(hand, b"HALFLINE")
+        until(lambda: composer.stands(pane.screen(0.0), seen.preset) is Line.BEGUN, "a line that was begun")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(hand)
+    until(lambda: pane.screen(0.0).person is None, "the person has left")
+    came = keyboard.send(pane, "the message", seen.preset, Clock, limit=1.0)
+    assert isinstance(came, NotSent)
+    assert came.reason == "a person has begun a line in it"
+    assert seen.told("HALFLINE") == 0
+    assert seen.told("the message") == 0
+
+
+@pytest.mark.parametrize("program", ["codex", "pi", "gemini"])
+def test_a_person_who_is_attached_goes_from_session_to_session_and_none_of_them_crashes(
+    begin: Begin, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as sockets:
+        monkeypatch.setenv("TMUX_TMPDIR", sockets)
+        # A time of grace that nobody waits for: what ends a session is that its turn is over.
+        scene = begin([program], each_task, grace=100_000)
+        crew = scene.crew
+        crew.add("one", "two")
+        supervisor = crew.agent("coder-1", program, "--tmux")
+        scene.wait(lambda: tmux.pane(crew.root, "coder-1.1") is not None, "a terminal", supervisor)
+        pane = tmux.pane(crew.root, "coder-1.1")
+        assert pane is not None
+        pid, hand = seated(pane.words)
+        try:
+            for task in ("one", "two"):
+                scene.wait(lambda task=task: crew.status(task) == "READY_FOR_REVIEW", "work in review", supervisor)
+            scene.wait(lambda: len(scene.spent()) == 2, "the end of both sessions", supervisor)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(hand)
+        assert supervisor.stop() == 0
+        assert [one.outcome for one in scene.spent()] == ["finished", "finished"]
+        assert [crew.task(task).iteration for task in ("one", "two")] == [1, 1]
+        tmux.close_all(crew.root)
+
+
+def each_task(asked: Asked) -> Turn:
+    """A file for the task of the brief, and a submit; then the turn is over."""
+    task = (re.findall(r"TASK (\w+) ", asked.text) or ["none"])[-1]
+    commit = f"printf x > {task}.txt && git add {task}.txt && git commit -q -m {task} && {liza_path()} submit"
+    return turns(Shell(commit), Say("done"))(asked)
