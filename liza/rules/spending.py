@@ -89,6 +89,8 @@ def total(spent: Iterable[Spent]) -> Total:
 def told(found: Total) -> str:
     """What sessions used, in words: `3 sessions, 1,200 tokens, $0.12`."""
     sessions = f"{found.sessions} {'session' if found.sessions == 1 else 'sessions'}"
+    if found.silent == found.sessions:
+        return sessions
     return f"{sessions}, {tokens_told(found)}, {money_told(found)}"
 
 
