@@ -175,7 +175,7 @@ class Supervisor:
         if merged is None:
             return ""
         try:
-            return f"; it took {spent.of_task(self.crew, state, merged)}"
+            return f"; {spent.of_task(self.crew, state, merged)}"
         except LizaError as error:
             return f"; its cost is not known: {error.message}"
 
