@@ -23,6 +23,7 @@ from liza.cli.reference import text as reference
 from liza.programs.rundir import Record, RunDir
 from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LockTimeout, Missing, Refused
 from liza.rules.paths import Paths
+from liza.verbs.liza_path import liza_path
 from tests.conftest import git
 
 HERE = Path(__file__).parents[2]
@@ -685,7 +686,7 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
     assert door.guarded(refused, words, "liza") == code
     hint = capsys.readouterr().err.rstrip().rpartition("\n")[2]
-    assert (hint == "  next: sleep 20; liza block 'why not' --ask 'what?'") is noted
+    assert (hint == f"  next: sleep 20; {liza_path()} block 'why not' --ask 'what?'") is noted
     note = run.held_up()
     assert (note is not None and note.verb == "block") is noted
     assert door.guarded(refused, words, "liza") == 0
@@ -706,7 +707,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
     told = capsys.readouterr().err
     assert "the lock was not free" in told
     assert told.endswith(
-        "  next: liza status\n" if not run else "next: sleep 20; liza handoff … (the same words again)\n"
+        "  next: liza status\n" if not run else f"next: sleep 20; {liza_path()} handoff … (the same words again)\n"
     )
     assert list(tmp_path.iterdir()) == []
 

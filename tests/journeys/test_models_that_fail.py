@@ -99,29 +99,31 @@ def test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_cou
     """No look at the clock would find it: only the output that grows wakes the supervisor."""
     with started(tmp_path, answer_timeout=600, heartbeat_interval=600, poll_interval=600) as crew:
         crew.add("task-1")
-        crew.gate("gate")
+        # A gate for each step: a writer that is slow to close a FIFO opens it for the next reader as well.
+        for name in ("first", "second", "third"):
+            crew.gate(name)
         program = modelled(
             crew,
             """\
             echo '{"type":"begun"}'
-            read line < "$NOTES/gate"
+            read line < "$NOTES/first"
             echo '{"type":"retry","m":"500 Internal Server Error"}'
-            read line < "$NOTES/gate"
+            read line < "$NOTES/second"
             i=0
             while [ $i -lt 9 ]; do echo '{"type":"retry","m":"500 Internal Server Error"}'; i=$((i + 1)); done
-            read line < "$NOTES/gate"
+            read line < "$NOTES/third"
             """,
         )
         crew.configure(restart_after_crash=100)
         supervisor = crew.agent("coder-1", program)
         crew.wait(lambda _: crew.living() and (crew.paths.run("coder-1.1") / "output.log").exists(), "its output")
-        crew.open_gate("gate")
+        crew.open_gate("first")
         told = "its model answers with errors: "
         crew.wait(lambda _: told in (why(crew, "coder-1") or ""), "the reason in status")
         assert "500 Internal Server Error" in why(crew, "coder-1")
         assert "modelled tries again, and without an answer the session is ended in 10 min" in why(crew, "coder-1")
         assert f"! coder-1.1: {told}" in supervisor.said()
-        crew.open_gate("gate")
+        crew.open_gate("second")
         crew.wait(lambda _: "unanswered" in crew.heard("task-1"), "its end")
         crew.wait(lambda _: f"and it keeps task-1: {told}" in why(crew, "coder-1"), "what it waits for in status")
         task = crew.task("task-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from liza.programs import session
+from liza.verbs.liza_path import liza_path
 from tests.journeys.crews import LIMIT, WORK, Crew
 
 
@@ -65,7 +66,7 @@ def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_
     session.wait(crew.paths.run("coder-1.1"), LIMIT)
     crew.paths.state.write_text(good)
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
-    assert "next: sleep 20; liza submit" in (crew.notes / "refused.coder-1.1").read_text()
+    assert f"next: sleep 20; {liza_path()} submit" in (crew.notes / "refused.coder-1.1").read_text()
     held_up = next(event for event in task.history if event.event == "held up")
     assert (held_up.run, task.run, task.iteration) == ("coder-1.1", "coder-1.2", 1)
     assert (held_up.detail or "").startswith("liza submit: .liza/state.yaml:")
