@@ -42,8 +42,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
 
     told = crew.liza("status", code=5)
     assert told.endswith("next: liza restore --last-good --stop\n")
-    # A supervisor may have left by itself for want of a board; the session stays.
-    assert re.search(r"\. Still at work: .*\bcoder-1\.1/session\.lock", told)
+    # Some may have ended by themselves for want of a board.
+    assert re.search(r"\. Still at work: .*(/session|locks/supervisor-[\w-]+)\.lock", told)
     assert "liza restore --last-good --stop" in crew.run("doctor").stdout
     assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
 
@@ -54,7 +54,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     ended, again, laid, step = told.splitlines()
     assert ended.startswith("ended what still worked here: ")
     names = set(ended.partition(": ")[2].split(", "))
-    assert {"coder-1.1"} <= names <= {"code-reviewer-1", "coder-1", "coder-1.1"}
+    assert names
+    assert names <= {"code-reviewer-1", "coder-1", "coder-1.1"}
     assert again.startswith("revision ")
     assert "the board and .liza/specs/goal.md" in laid
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
