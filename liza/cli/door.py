@@ -19,6 +19,7 @@ BUG = 70
 
 def liza() -> None:
     """``liza``."""
+    _open_standard_streams()
     lookup.close()
     words = sys.argv[1:]
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
@@ -32,8 +33,25 @@ def liza() -> None:
 
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
+    _open_standard_streams()
     lookup.close()
     sys.exit(guarded(supervise, sys.argv[1:], "liza-agent"))
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null in the place of each closed standard stream.
+
+    Otherwise the next file that is opened gets the number of that stream, and output would be written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:

@@ -330,6 +330,15 @@ def test_validate_in_a_crew_ends_as_every_command_does_where_the_board_cannot_be
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_standard_stream_changes_no_file_and_is_no_bug(crew: Path, closed: str) -> None:
+    """The number of a closed stream goes to the next file that is opened, and output would be written into it."""
+    done = subprocess.run(["sh", "-c", f'exec "$0" note hello {closed}', str(BIN / "liza")], cwd=crew, timeout=60)
+    assert done.returncode == 0
+    assert "hello" in (crew / ".liza/state.yaml").read_text()
+    assert say(["validate"], crew).returncode == 0
+
+
 def test_exactly_one_of_several_claimers_gets_the_task_and_is_told_until_when(crew: Path) -> None:
     claimers = [
         subprocess.Popen(
