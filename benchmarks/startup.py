@@ -41,13 +41,12 @@ from liza.programs.keyboard import Enter, NotSent, Paste, Sent
 from liza.programs.pane import Pane
 from liza.rules import delivering
 from liza.rules.errors import LizaError
-from liza.rules.paths import Paths
 from liza.supervisor import main as supervisor
 from liza.supervisor import outfit, watching
 from liza.supervisor.carrier import Carrier
 from liza.supervisor.loop import Leave, Supervisor
 from liza.verbs import note
-from liza.verbs.crew import Crew, SystemClock
+from liza.verbs.crew import Crew, SystemClock, crew_at
 
 FAKE = Path(__file__).resolve().with_name("fake_program.py")
 AGENT, RUN = "coder-1", "coder-1.1"
@@ -174,7 +173,7 @@ def _run(kind: Kind, chance: random.Random, home: Path, place: Path, limit: floa
     log = home / "log"
     log.touch()
     _lay_out(kind, chance, root, home, log)
-    crew = Crew(Paths(root), SystemClock())
+    crew = crew_at(root, SystemClock())
     if kind.note and not kind.can:
         _configure(crew, HASTY)
     os.chdir(root)
