@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from liza.repo import symbolic
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.paths import HISTORY_REF
@@ -60,6 +61,8 @@ def record(git: Git, commits: Sequence[Recorded]) -> int:
     new = [commit for commit in commits if known is None or commit.revision > known[1]]
     if not new:
         return 0
+    # Nothing keeps git from following it here.
+    symbolic.refuse(git, HISTORY_REF)
     stream = b"".join(_stream(new, known[0] if known else None))
     git.raw("fast-import", "--quiet", "--done", "--date-format=raw", stdin=stream, timeout=600)
     return len(new)

@@ -44,9 +44,9 @@ def tested(git: Git) -> dict[str, str]:
 
 
 def snapshot(git: Git) -> dict[str, str]:
-    """Every ref with the object that it names. Raises GitFailed."""
-    rows = git.out("for-each-ref", "--format=%(objectname) %(refname)").splitlines()
-    return {name: commit for commit, _, name in (row.partition(" ") for row in rows)}
+    """Every ref with the object that it names, and with the ref where it is symbolic. Raises GitFailed."""
+    rows = git.out("for-each-ref", "--format=%(refname) %(objectname) %(symref)").splitlines()
+    return {name: value.rstrip() for name, _, value in (row.partition(" ") for row in rows)}
 
 
 def changes(git: Git, before: dict[str, str], candidate: str) -> list[RefChange]:
@@ -54,12 +54,13 @@ def changes(git: Git, before: dict[str, str], candidate: str) -> list[RefChange]
     after = snapshot(git)
     found = []
     for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if old == new:
+        if before.get(name) == after.get(name):
             continue
+        old, new = (known[name].partition(" ")[0] if name in known else None for known in (before, after))
+        symbolic = " " in after.get(name, "")
         built_on = new is not None and _has(git, new, candidate)
         rewound = None not in (old, new) and not built_on and not _has(git, str(new), str(old))
-        found.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound))
+        found.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound, symbolic=symbolic))
     return found
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from liza.repo import away, left_locks, merge_refs, moves
+from liza.repo import away, left_locks, merge_refs, moves, symbolic
 from liza.repo.moves import Move
 from liza.repo.runner import Git, last_words, mending
 from liza.repo.survey import changed
-from liza.rules.errors import GitFailed, MergeConflict
+from liza.rules.errors import GitFailed, MergeConflict, Missing
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,12 @@ def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
     """Move ``branch`` from ``expected`` to ``candidate``: both or nothing, with the checkout of it, if there is one.
 
     Only for a candidate whose tests passed: where somebody has moved the branch onto it already, that is ``moved``.
-    Raises GitFailed when git fails for another reason than those an Advance names.
+    Raises GitFailed when git fails for another reason than those an Advance names, Missing for a symbolic ref.
     """
+    ref = f"refs/heads/{branch}"
+    named = symbolic.target(git, ref)
+    if named is not None:
+        raise Missing(symbolic.told(ref, named), symbolic.putting(ref, expected))
     if tip(git, branch) == candidate:
         return settle_checkout(git, branch, candidate, expected)
     away.note(git, branch, expected)

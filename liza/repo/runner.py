@@ -337,7 +337,10 @@ def _foreign() -> set[str]:
 
 
 def _safe(args: Sequence[str]) -> list[str]:
-    """``args`` with the switches that keep external diffs and text conversions from running."""
+    """``args`` with the switches that keep external diffs and text conversions from running, and with the one that has
+    a ref written, or deleted, itself: a symbolic ref would lead to a branch of the person's."""
+    if args and args[0] == "update-ref" and "--no-deref" not in args:
+        return [args[0], "--no-deref", *args[1:]]
     if args and args[0] in _SHOWING:
         # A submodule's own configuration is nobody's pin, and git would run a status of its own in each.
         return [args[0], "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", *args[1:]]

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from liza.repo import places, reset, sandbox, slots, stuck
+from liza.repo import places, reset, sandbox, slots, stuck, symbolic
 from liza.repo.flock import locked
 from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
 from liza.repo.merges import Branch, branches
@@ -86,6 +86,7 @@ class Worktrees:
         # The pattern matches one name only, where the plain name would match all that is below it as well.
         known = branches(self.git, branch, self.integration, "tas[k]")
         self._refuse_blocked(branch, known)
+        symbolic.refuse(self.git, f"refs/heads/{branch}")
         self._refuse_foreign_checkout(branch, known)
         base = self._start(known, branch)
         self._have(slot, base)
@@ -126,6 +127,7 @@ class Worktrees:
         """Empty a prepared slot, and switch it to the branch of the task."""
         branch = branch_of(task)
         known = branches(self.git, branch, self.integration)
+        symbolic.refuse(self.git, f"refs/heads/{branch}")
         self._free_branch(slot, branch, known)
         self._empty_prepared(slot, self._owned(slot)[0], owner)
         start = () if branch in known else ("--no-track", "--create")
@@ -460,4 +462,4 @@ class Worktrees:
         """Have a slot stand on no branch, in git's records alone: its files stay as they are, or are gone."""
         slots.lead_home(admin)
         git = self.git.inside(self.paths.root, admin, self._common)
-        git.out("update-ref", "--no-deref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))
+        git.out("update-ref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))

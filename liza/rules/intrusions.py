@@ -17,12 +17,21 @@ ALL = "settings"
 """The word for every setting that a person confirms."""
 
 
+class Symbolic(msgspec.Struct, frozen=True):
+    """A symbolic ref where only Liza's plain ones belong: its name, what that means, and the command that mends it."""
+
+    ref: str
+    message: str
+    way: str
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; the checkouts that integration was moved without; and how integration
+    for another commit, and was not there at init; the symbolic refs; the checkouts that integration was moved without; and how integration
     was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
 
     planted: tuple[str, ...] = ()
+    symbolic: tuple[Symbolic, ...] = ()
     away: tuple[Away, ...] = ()
     moved: str | None = None
     lost: tuple[str, ...] = ()
@@ -37,6 +46,8 @@ def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | 
         yield Alarm(
             "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
         )
+    for one in seen.symbolic:
+        yield Alarm("symbolic_ref", one.ref, one.message, one.way)
     yield from merge_alarms.away(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch

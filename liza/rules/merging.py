@@ -182,12 +182,14 @@ def replace_detail(said: Said, detail: str) -> Said:
 
 @dataclass(frozen=True)
 class RefChange:
-    """A ref that changed while tests ran. ``built_on``: it now holds the candidate; ``rewound``: it lost commits."""
+    """A ref that changed while tests ran. ``built_on``: it now holds the candidate; ``rewound``: it lost commits;
+    ``symbolic``: it names another ref now."""
 
     name: str
     built_on: bool = False
     gone: bool = False
     rewound: bool = False
+    symbolic: bool = False
 
 
 def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
@@ -200,6 +202,7 @@ def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
         change.name
         for change in changes
         if change.built_on
+        or (change.symbolic and not change.name.startswith("refs/remotes/"))
         or change.name.startswith(_OF_THE_MERGE)
         or (not change.name.startswith(_OF_OTHERS) and (change.gone or change.rewound))
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from liza.board.lock import Lock, holder_pid
 from liza.programs import processes, rundir, session, tmux
-from liza.repo import brief_filter, exclude
+from liza.repo import brief_filter, exclude, symbolic
+from liza.repo.pins import git_dirs
 from liza.repo.survey import survey
 from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import HISTORY_REF
@@ -166,12 +167,13 @@ def _made(path: Path) -> str | None:
 def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[str], list[str]]:
     """Liza's refs go when everything of theirs is on a branch that stays; integration is judged first, salvages last:
     what a branch of a task keeps need not be kept twice."""
+    gone = _symbolic(crew, made)
     mine = [*_named(crew, "refs/heads/task/"), *_named(crew, tampering.LEFT), *_named(crew, SALVAGES)]
     branches = _named(crew, "refs/heads/")
     if made is not None and made != current and f"refs/heads/{made}" in branches:
         mine.insert(0, f"refs/heads/{made}")
     staying = [ref for ref in (*branches, *_named(crew, "refs/remotes/", "refs/tags/")) if ref not in mine]
-    gone, kept = [], []
+    kept: list[str] = []
     for ref in mine:
         if _is_needed(crew, ref, staying):
             kept.append(ref)
@@ -194,7 +196,19 @@ def _is_needed(crew: Crew, ref: str, staying: list[str]) -> bool:
 
 
 def _named(crew: Crew, *prefixes: str) -> list[str]:
-    return crew.git.out("for-each-ref", "--format=%(refname)", *prefixes).split()
+    """The plain refs below: a symbolic one holds nothing."""
+    rows = crew.git.out("for-each-ref", "--format=%(refname) %(symref)", *prefixes).splitlines()
+    return [row.strip() for row in rows if row.endswith(" ")]
+
+
+def _symbolic(crew: Crew, made: str | None) -> list[str]:
+    """Symbolic refs in the place of Liza's go, and what they name stays."""
+    head = git_dirs(crew.git)[0] / "HEAD"
+    used = head.read_text(errors="replace").removeprefix("ref:").strip()
+    gone = [ref for ref in symbolic.found(crew.git, made) if ref != used]
+    for ref in gone:
+        crew.git.out("update-ref", "-d", ref)
+    return gone
 
 
 def _refs(crew: Crew, prefix: str) -> None:

@@ -45,6 +45,10 @@ def findings(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _integration(crew: Crew, state: State) -> Iterator[Finding]:
     seen = tampering.look(crew, state)
+    for link in seen.symbolic:
+        yield Finding("branch", link.message, False, link.way)
+    if any(link.ref == f"refs/heads/{state.config.integration_branch}" for link in seen.symbolic):
+        return
     tip = tampering.need_integration(crew, state)
     for alarm in merge_alarms.away(seen.away):
         yield Finding("branch", alarm.message, True, alarm.next)

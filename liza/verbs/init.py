@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from liza.programs import presets
-from liza.repo import brief_filter, exclude, history, places
+from liza.repo import brief_filter, exclude, history, places, symbolic
 from liza.repo.flock import locked
 from liza.repo.pins import Pins
 from liza.repo.ref_names import blocked
@@ -221,11 +221,12 @@ def _was_killed(crew: Crew) -> bool:
 
 def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     branch = options.integration_branch
+    symbolic.refuse(crew.git, f"refs/heads/{branch}")
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
     ground.lay(crew)
     if made:
-        crew.git.out("branch", "--no-track", branch, tip)
+        crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
     tampering.note_left(crew, tip)
     brief_filter.install(crew.git)
     Pins.take(crew.git).save(crew.paths.pins)

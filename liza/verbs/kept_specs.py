@@ -178,5 +178,4 @@ def _commit(git: Git, tree: str, ref: str, message: str) -> None:
         return
     parent = () if old is None else ("-p", old)
     made = git.signed().out("commit-tree", tree, *parent, "-m", message)
-    # The ref itself, and not a branch that somebody let it stand for.
-    git.out("update-ref", "--no-deref", ref, made, old or "0" * len(made))
+    git.out("update-ref", ref, made, old or "0" * len(made))

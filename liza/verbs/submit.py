@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.repo import brief_filter, merge_refs
+from liza.repo import brief_filter, merge_refs, symbolic
 from liza.repo.runner import Git
 from liza.rules import taking, working
 from liza.rules.errors import NotYours
@@ -51,6 +51,7 @@ def look(crew: Crew, task: Task) -> Work:
     """The worktree as `submit` must know it. Raises NoCrew, GitFailed."""
     slot = crew.slot_of(task)
     git = crew.worktrees.slot_git(slot.name)
+    symbolic.refuse(git, f"refs/heads/{branch_of(task.id)}")
     head = git.out("rev-parse", "HEAD")
     assert task.worktree is not None
     return Work(

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import structs
 
-from liza.repo import away, merge_refs, merges, reflogs
+from liza.repo import away, merge_refs, merges, reflogs, symbolic
 from liza.repo.pins import Pins, config_files, git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import DiskRefused, Missing
-from liza.rules.intrusions import Repository
+from liza.rules.intrusions import Repository, Symbolic
 from liza.rules.merge_alarms import Away
 from liza.rules.model import State, Status, Task
+from liza.rules.paths import branch_of
 from liza.verbs import last_look, trespass
 from liza.verbs.crew import Crew
 from liza.verbs.last_look import LastLook, Stamp
@@ -76,7 +77,10 @@ def look(crew: Crew, state: State) -> Repository:
     """What stands, looked at afresh, and kept for the others. Raises LizaError."""
     before = stamp(crew, state)
     planted = Pins.load(crew.paths.pins).planted(crew.git)
-    seen = structs.replace(_of_integration(crew, state, planted), trespasses=trespass.found(crew, state))
+    links = tuple(Symbolic(*row) for row in _symbolic(crew, state))
+    seen = structs.replace(
+        _of_integration(crew, state, planted), trespasses=trespass.found(crew, state), symbolic=links
+    )
     # It saves others a look: a disk that does not take it changes nothing of what was seen.
     with suppress(OSError, DiskRefused):
         last_look.write(crew.paths, LastLook(before, seen))
@@ -99,11 +103,16 @@ def stamp(crew: Crew, state: State) -> Stamp:
     )  # fmt: skip
     left = sorted(common.glob(f"worktrees/*/{away.LEFT}"))
     files = (*config_files(plain), *(common / name for name in names), crew.paths.pins, *left)
-    return [*(_stat(path) for path in files), reflogs.stamp(common)]
+    return [*(_stat(path) for path in files), reflogs.stamp(common), symbolic.stamp(common, branch)]
 
 
 def need_integration(crew: Crew, state: State) -> str:
-    """The commit that integration stands at. Raises Missing, with the way to have the branch again."""
+    """The commit that integration stands at. Raises Missing, with the way to have the branch again, or to have it plain
+    where it is a symbolic ref."""
+    ref = f"refs/heads/{state.config.integration_branch}"
+    named = symbolic.target(crew.git, ref)
+    if named is not None:
+        raise Missing(symbolic.told(ref, named), _plain(crew, state, ref))
     tip = merges.tip(crew.git, state.config.integration_branch)
     if tip is None:
         raise _gone(crew, state)
@@ -171,7 +180,25 @@ def note_merged(crew: Crew, task: Task, expected: str, candidate: str) -> str | 
     return f"integration_moved  {task.id} was merged onto {onto}: {found.words}. Next: {step}"
 
 
+def _symbolic(crew: Crew, state: State) -> Iterator[tuple[str, str, str]]:
+    for ref, named in symbolic.found(crew.git, state.config.integration_branch).items():
+        yield ref, symbolic.told(ref, named), _plain(crew, state, ref)
+
+
+def _plain(crew: Crew, state: State, ref: str) -> str:
+    """The command that has a plain ref again, or none, in place of a symbolic one."""
+    if ref == f"refs/heads/{state.config.integration_branch}":
+        commit = _left(crew) or _newest_merge(crew, state)
+    else:
+        commit = next((task.review_commit for task in state.tasks if ref == f"refs/heads/{branch_of(task.id)}"), None)
+    if commit is None:
+        return symbolic.deleting(ref)
+    return symbolic.putting(ref, commit)
+
+
 def _of_integration(crew: Crew, state: State, planted: tuple[str, ...]) -> Repository:
+    if symbolic.target(crew.git, f"refs/heads/{state.config.integration_branch}") is not None:
+        return Repository(planted=planted)
     if merges.tip(crew.git, state.config.integration_branch) is None:
         gone = _gone(crew, state)
         return Repository(planted=planted, moved=gone.message, ways=gone.hint)
@@ -237,6 +264,8 @@ def _newest_merge(crew: Crew, state: State) -> str | None:
 
 
 def _left(crew: Crew) -> str | None:
+    if symbolic.target(crew.git, LEFT) is not None:
+        return None
     done = crew.git.run("rev-parse", "-q", "--verify", f"{LEFT}^{{commit}}", codes=(0, 1))
     return done.stdout.decode().strip() or None
 
