@@ -27,8 +27,8 @@ class Symbolic(msgspec.Struct, frozen=True):
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; the symbolic refs; the checkouts that integration was moved without; and how integration
-    was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
+    for another commit, and was not there at init; the symbolic refs; the checkouts that integration was moved without;
+    and how integration was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
 
     planted: tuple[str, ...] = ()
     symbolic: tuple[Symbolic, ...] = ()

@@ -22,6 +22,7 @@ PLACE = "tests/edges/test_slots_place.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
 PINS = "tests/edges/test_repo_pins.py::"
 FILTER = "tests/edges/test_repo_brief_filter.py::"
+SYMBOLIC = "tests/edges/test_symbolic_refs.py::"
 MERGES = "tests/edges/test_repo_merges.py::"
 CLAIMING = "tests/unit/test_claiming.py::"
 WORKING = "tests/unit/test_working_and_reviewing.py::"
@@ -619,6 +620,26 @@ TABLE: dict[str, Defence] = {
         (
             f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
+        ),
+    ),
+    "no symbolic ref is followed": Defence(
+        "to write or to delete a ref of Liza's moves no branch of the person's, whatever the ref was made to name",
+        {"liza.repo.runner:_safe": lambda was: list},
+        (
+            f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[own refs]",
+            f"{SYMBOLIC}test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name",
+        ),
+    ),
+    "symbolic refs are told": Defence(
+        "work neither begins nor ends on a symbolic ref, and whoever looks is told of each",
+        {"liza.repo.symbolic:target": gives(None), "liza.repo.symbolic:found": gives({})},
+        (
+            *(
+                f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[{at}]"
+                for at in ("claim", "submit", "merge", "sync")
+            ),
+            f"{SYMBOLIC}test_each_is_reported_by_name_with_the_command_that_has_it_plain_again",
+            f"{SYMBOLIC}test_what_tests_plant_is_reported_by_name_and_moves_nothing",
         ),
     ),
     "expected old value": Defence(

@@ -27,6 +27,8 @@ from tests.edges.merge_crew import Merges
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
 
 MAIN, INTEGRATION, TASK = "refs/heads/main", "refs/heads/integration", "refs/heads/task/c"
+NO_TASK, NO_INTEGRATION = f"{TASK} is a symbolic ref to {MAIN}", f"{INTEGRATION} is a symbolic ref to {MAIN}"
+DELETE, PUT = f"git symbolic-ref --delete {TASK}", f"git update-ref --no-deref {INTEGRATION} "
 
 
 def plant(crew: Crew, *refs: str, named: str = MAIN) -> None:  # noqa: F811
@@ -91,13 +93,14 @@ def through_own(crew: Crew) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     ("act", "wrong", "says", "hint"),
     [
-        (claim_again, Refused, f"{TASK} is a symbolic ref to {MAIN}", f"git symbolic-ref --delete {TASK}"),
-        (submit_planted, Refused, f"{TASK} is a symbolic ref to {MAIN}", f"git symbolic-ref --delete {TASK}"),
-        (merge_planted, Missing, f"{INTEGRATION} is a symbolic ref to {MAIN}", f"git update-ref --no-deref {INTEGRATION}"),
-        (sync_planted, Missing, f"{INTEGRATION} is a symbolic ref to {MAIN}", f"git update-ref --no-deref {INTEGRATION}"),
+        (claim_again, Refused, NO_TASK, DELETE),
+        (submit_planted, Refused, NO_TASK, DELETE),
+        (merge_planted, Missing, NO_INTEGRATION, PUT),
+        (sync_planted, Missing, NO_INTEGRATION, PUT),
         (through_own, None, "", ""),
     ],
-)  # fmt: skip
+    ids=["claim", "submit", "merge", "sync", "own refs"],
+)
 def test_nothing_that_a_task_goes_through_follows_a_symbolic_ref(
     crew: Crew,  # noqa: F811
     act: Callable[[Crew], None],
@@ -152,9 +155,11 @@ def test_what_tests_plant_is_reported_by_name_and_moves_nothing(crew: Crew, tmp_
     merges = Merges(crew.paths.root, tmp_path / "notes")
     merges.approved("d", "e")
     before = of_the_person(merges.crew)
-    merges.tests(f'git -C "$HERE" symbolic-ref {INTEGRATION} {MAIN}; git -C "$HERE" symbolic-ref refs/liza/review/z {MAIN}')
+    merges.tests(
+        f'git -C "$HERE" symbolic-ref {INTEGRATION} {MAIN}; git -C "$HERE" symbolic-ref refs/liza/review/z {MAIN}'
+    )
     for task in ("d", "e"):
-        with pytest.raises(Missing, match=f"{INTEGRATION} is a symbolic ref to {MAIN}") as refused:
+        with pytest.raises(Missing, match=NO_INTEGRATION) as refused:
             merge(merges.crew, task)
     assert f"the tests of d moved {INTEGRATION}, refs/liza/review/z" in merges.alerts()
     assert of_the_person(merges.crew) == before
