@@ -179,8 +179,20 @@ def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Adv
     return Advance("moved", checkout=place)
 
 
+def give_back(git: Git, branch: str, commit: str) -> bool:
+    """Have ``branch`` at ``commit`` again, from which tests took it away; whether it is there.
+
+    Not where files of a person's checkout are in the way. Raises GitFailed.
+    """
+    now = tip(git, branch)
+    if now is not None:
+        return now == commit or put_back(git, branch, now, commit)
+    # Whoever has it checked out keeps HEAD, index and files: they are those of this commit.
+    return git.run("update-ref", "-m", "liza: it was deleted by tests", f"refs/heads/{branch}", commit, "").code == 0
+
+
 def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
-    """Move ``branch`` from a ``candidate`` that no test has passed back to ``expected``; whether that was done.
+    """Move ``branch`` from ``candidate``, where tests have put it, back to ``expected``; whether that was done.
 
     Not done where the branch is elsewhere, or where files of a person's checkout are in the way. Raises GitFailed.
     """
@@ -189,7 +201,7 @@ def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
     place = _checkout(git, branch)
     if place is not None:
         return moves.carry(git.at(place), Move(branch, candidate, expected))[0] == "moved"
-    words = ("update-ref", "-m", f"liza: {candidate[:10]} is not tested", f"refs/heads/{branch}", expected, candidate)
+    words = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
     return git.run(*words).code == 0
 
 

@@ -208,5 +208,10 @@ def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
     )
 
 
+def is_taken(changes: Iterable[RefChange], branch: str) -> bool:
+    """Whether tests deleted ``branch`` or moved it back: what was merged is not in it any more."""
+    return any(change.name == branch and (change.gone or change.rewound) for change in changes)
+
+
 _OF_THE_MERGE = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/integration")
 _OF_OTHERS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")

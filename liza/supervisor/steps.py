@@ -22,7 +22,7 @@ from liza.supervisor.carrier import Carrier
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
 from liza.supervisor.settle import LOOPED, Came, settle
-from liza.verbs import claim, review
+from liza.verbs import claim, review, tampering
 from liza.verbs.liza_path import liza_path, liza_words
 
 LEAST_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
@@ -113,6 +113,8 @@ class Steps:
             self.memory.unusable = f"{error.message} (next: {error.hint})"
             return
         except LizaError as error:
+            # No program or task is at fault while integration is gone.
+            tampering.need_integration(self.crew, self.crew.board.read())
             self._crash(run, error.message)
             return
         rundir.note_waits(self.crew.paths, self.agent, None)

@@ -15,11 +15,13 @@ SLOT = "merge"
 @dataclass(frozen=True)
 class Result:
     """What the tests said of a candidate. ``red`` is what its coder must know, None where it may be published;
-    ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved."""
+    ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved; ``taken`` is the
+    commit at which integration stood before the tests deleted it, or moved it back; None where they did not."""
 
     red: str | None
     tested: bool
     moved: tuple[str, ...] = ()
+    taken: str | None = None
 
 
 def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
@@ -35,10 +37,12 @@ def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
     sandbox.note_unproved(crew.worktrees.slot_git(SLOT))
     before = merge_refs.snapshot(crew.git)
     red = set_up(crew, SLOT) or _red(crew, name, onto)
-    moved = merging.moved_by_tests(merge_refs.changes(crew.git, before, candidate))
+    changes = merge_refs.changes(crew.git, before, candidate)
     if red is None:
         sandbox.note_passed(crew.worktrees.slot_git(SLOT))
-    return Result(red, True, moved)
+    branch = f"refs/heads/{onto}"
+    taken = before.get(branch) if merging.is_taken(changes, branch) else None
+    return Result(red, True, merging.moved_by_tests(changes), taken)
 
 
 def _red(crew: Crew, name: str, onto: str) -> str | None:

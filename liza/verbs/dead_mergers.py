@@ -7,7 +7,7 @@ from liza.rules import merging
 from liza.rules.errors import GitFailed
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import FINAL, Merging, State, Status, Task
-from liza.verbs import commands, merge_marks
+from liza.verbs import commands, merge_marks, tampering
 from liza.verbs.crew import Crew
 
 
@@ -21,11 +21,27 @@ def settle_dead_merger(crew: Crew, by: str) -> None:
     commands.end_leftovers(crew.paths.root)
     branch = crew.board.read().config.integration_branch
     merges.settle(crew.git, branch)
+    _integration_again(crew)
     state = crew.board.read()
     for task in state.tasks:
         if task.merging is not None:
             _settle(crew, by, task, task.merging)
     _let_candidates_go(crew, by)
+
+
+def _integration_again(crew: Crew) -> None:
+    """Have integration again where the tests of a merge under way deleted it, before they ended their merger.
+
+    Raises Missing where it is gone for another reason.
+    """
+    state = crew.board.read()
+    if merges.tip(crew.git, state.config.integration_branch) is None:
+        begun = {
+            task.merging.expected for task in state.tasks if task.merging and _is_ours(crew, state, task, task.merging)
+        }
+        if len(begun) == 1 and tampering.is_left_at(crew, *begun):
+            crew.write_down([f"integration_deleted  {merge_marks.given_back(crew, *begun)}. Next: liza status"])
+    tampering.need_integration(crew, state)
 
 
 def _settle(crew: Crew, by: str, task: Task, made: Merging) -> None:

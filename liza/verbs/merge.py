@@ -39,7 +39,6 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
 
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
-    tampering.need_integration(crew, crew.board.read())
     try:
         settle_dead_merger(crew, by)
     except merge_marks.FAILURES as error:
@@ -172,6 +171,10 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
     result = candidate.test(crew, task.id, made.candidate, _branch(crew))
     faults.point("merge", "tested")
     merge_marks.report_moved(crew, by, task, result.moved)
+    if result.taken is not None:
+        what = f"its tests delete or move refs: {', '.join(result.moved)}; {merge_marks.given_back(crew, result.taken)}"
+        merge_marks.failed(crew, by, task, what if result.red is None else f"{what}\n{result.red}")
+        return None
     if result.red is not None:
         merge_marks.put_back(crew, task, made)
         _refuse_red_base(crew, task, expected)

@@ -108,6 +108,14 @@ def report_moved(crew: Crew, by: str, task: Task, moved: tuple[str, ...]) -> Non
     crew.write_down([f"tests_moved_refs  the tests of {task.id} moved {names}. Next: liza task show {task.id}"])
 
 
+def given_back(crew: Crew, commit: str) -> str:
+    """Have integration at ``commit`` again, from which tests took it away; what is to be said of that."""
+    branch = crew.board.read().config.integration_branch
+    if merges.give_back(crew.git, branch, commit):
+        return f"{branch} was put back to {commit[:10]}"
+    return f"{branch} could not be put back to {commit[:10]}"
+
+
 def put_back(crew: Crew, task: Task, made: Merging) -> str:
     """Take integration back from a candidate that no test has passed; what is to be said of that, or nothing."""
     branch = crew.board.read().config.integration_branch

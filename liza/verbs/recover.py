@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from liza.board import bell
 from liza.board.lock import Lock, holder_pid
 from liza.programs import archive, processes
-from liza.repo import merge_refs, stuck, sweep
+from liza.repo import merge_refs, merges, stuck, sweep
 from liza.rules import taking
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL, Identity, Reservation, Status, Task
@@ -35,7 +35,10 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
     with crew.change(by, "settle"):
         # Nothing is changed: what a writer left that died is settled by whoever comes next.
         pass
-    tampering.need_integration(crew, crew.board.read())
+    if merges.tip(crew.git, crew.board.read().config.integration_branch) is None:
+        # A merge under way may know where it was.
+        _merges(crew, by)
+        tampering.need_integration(crew, crew.board.read())
     found = [
         *settle_reservations(crew),
         *_worktrees(crew, by),

@@ -522,3 +522,103 @@ def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(cre
     git(crew.root, "branch", "-D", "task")
     claim(crew.crew, "coder-1", "a")
     assert crew.status("a") == "CLAIMED"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "git update-ref -d refs/heads/integration",
+        "git branch -m integration integration-old",
+        "git update-ref refs/heads/integration integration~1",
+        "git update-ref -d refs/heads/integration; exit 1",
+    ],
+)
+def test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged(
+    crew: Merges, act: str
+) -> None:
+    crew.approved("before")
+    assert crew.merge() == ""
+    crew.tests(f"[ ! -f a.txt ] || {{ {act}; }}")
+    crew.approved("a", "b")
+    start = crew.tip()
+    assert crew.merge("a") == ""
+    assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", start)
+    assert "its tests delete or move refs: refs/heads/integration" in crew.failure("a")
+    assert f"integration was put back to {start[:10]}" in crew.failure("a")
+    assert "the tests of a moved refs/heads/integration" in crew.alerts()
+    assert crew.merge() == ""
+    assert crew.status("b") == "MERGED"
+
+
+def test_integration_that_tests_deleted_before_they_killed_the_merger_is_put_back_by_the_next_one(
+    crew: Merges,
+) -> None:
+    crew.tests(f"[ -f a.txt ] || exit 0; git update-ref -d refs/heads/integration; {KILLS}; exit 1")
+    crew.approved("a", "b")
+    start = crew.tip()
+    assert killed(crew, "a")
+    assert crew.merge("b") == ""
+    assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
+    assert git(crew.root, "rev-parse", "integration~1") == start
+
+
+@pytest.mark.parametrize("mends", ["merge", "doctor"])
+def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed(
+    crew: Merges, mends: str
+) -> None:
+    crew.tests('[ -f b.txt ] || { cd .. && rm -rf merge && ln -s "$HERE" merge; }')
+    (crew.root / "mine.txt").write_text("mine\n")
+    crew.approved("a", "b")
+    assert crew.merge("a") == ""
+    slot = crew.crew.paths.slot("merge")
+    assert slot.is_symlink()
+    if mends == "doctor":
+        disk = next(one.text for one in doctor(crew.root, fix=True).findings if one.what == "disk")
+        assert "merge" not in disk
+        assert not slot.is_symlink()
+    assert crew.merge("b") == ""
+    assert [crew.status(task) for task in ("a", "b")] == ["MERGED"] * 2
+    assert not slot.is_symlink()
+    assert (crew.root / "mine.txt").read_text() == "mine\n"
+    slot_file = crew.crew.paths.slot("merge")
+    shutil.rmtree(slot_file)
+    slot_file.write_text("not a slot\n")
+    crew.approved("c")
+    assert crew.merge("c") == ""
+    assert [path.read_text() for path in crew.crew.worktrees.set_aside()] == ["not a slot\n"]
+
+
+@pytest.mark.parametrize("broken", ["the worktrees directory is a link", "a directory is in the place of a lock"])
+def test_what_stops_every_merge_is_no_tasks_failure_and_names_the_command_that_mends_it(
+    crew: Merges, tmp_path: Path, broken: str
+) -> None:
+    crew.approved("a", "b")
+    place = crew.crew.paths.slots
+    lock = crew.root / ".git/refs/heads/integration.lock"
+    if broken.startswith("a directory"):
+        lock.mkdir()
+    else:
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(crew.root)
+    for task in ("a", "b"):
+        with pytest.raises(LizaError) as stopped:
+            merge(crew.crew, task)
+        assert stopped.value.hint == (f"rm {place}" if place.is_symlink() else f"rm -r {lock}")
+        assert (crew.status(task), crew.task(task).set_aside) == ("APPROVED", None)
+
+
+def test_a_repository_that_cannot_be_read_is_not_a_reviewed_commit_that_is_gone(crew: Merges) -> None:
+    crew.approved("a")
+    (crew.root / ".git" / "shallow").write_text("garbage\n")
+    assert "shallow" in crew.merge("a")
+    (crew.root / ".git" / "shallow").unlink()
+    assert (crew.status("a"), crew.task("a").set_aside) == ("APPROVED", None)
+    assert crew.merge("a") == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_merge_that_is_stopped_counts_against_nobody(crew: Merges, number: signal.Signals) -> None:
+    crew.tests(f'kill -{number.value} $(cut -d" " -f1 "$HERE/.liza/merge.lock"); sleep 60')
+    crew.approved("a")
+    assert forks.run(lambda: merge(crew.crew, "a"), quiet=crew.check.with_name("said")) != 0
+    assert (crew.status("a"), crew.task("a").set_aside, crew.task("a").merging) == ("APPROVED", None, None)
