@@ -11,7 +11,7 @@ from pathlib import Path
 
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed
+from liza.rules.errors import PlaceBroken
 
 _MOMENT = 1.0  # seconds; a git at work holds such a lock for milliseconds
 _LONG = 600.0  # seconds after which one is left wherever processes cannot be looked at
@@ -37,7 +37,7 @@ def is_none(place: Path) -> bool:
 def refuse(place: Path) -> None:
     """Raises GitFailed where something stands at the place of a lock that git never made."""
     if is_none(place):
-        raise GitFailed(f"{place} is a directory, and stops every git that makes a lock there", mending(place))
+        raise PlaceBroken(f"{place} is a directory, and stops every git that makes a lock there", mending(place))
 
 
 def mending(place: Path) -> str:

@@ -69,6 +69,11 @@ def exists(git: Git, commit: str) -> bool:
     return git.run("cat-file", "-e", f"{commit}^{{commit}}").code == 0
 
 
+def readable(git: Git, branch: str) -> bool:
+    """Whether git can read this repository: only then does it prove anything that a commit is not found."""
+    return exists(git, f"refs/heads/{branch}")
+
+
 def related(git: Git, commit: str, other: str) -> bool:
     """Whether two commits have a merge base; so they are taken to where ``other`` does not exist."""
     return git.run("merge-base", commit, other).code != 1

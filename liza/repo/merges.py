@@ -9,6 +9,7 @@ from typing import Literal
 
 from liza.repo import away, left_locks, merge_refs, moves, symbolic
 from liza.repo.moves import Move
+from liza.repo.pins import git_dirs
 from liza.repo.runner import Git, last_words, mending
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, MergeConflict, Missing
@@ -230,6 +231,7 @@ def settle(git: Git, branch: str) -> None:
     kept = candidates(git)
     refs = [ref(task) for task in kept for ref in (candidate_ref, merge_refs.tested_ref)]
     left_locks.remove(git, (f"refs/heads/{branch}", LEFT, *refs))
+    left_locks.refuse(git_dirs(git)[1] / f"refs/heads/{branch}.lock")
     bring_back(git, branch)
     if moves.under_way(git):
         for place in checkouts(git):

@@ -14,7 +14,7 @@ from pathlib import Path
 from liza import faults
 from liza.repo import left_locks, plain
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed
+from liza.rules.errors import GitFailed, PlaceBroken
 from liza.rules.paths import Paths
 
 _OWNER = "liza"
@@ -52,10 +52,20 @@ def admin_of(slot: Path, common: Path) -> Path | None:
 
 
 def refuse_links(slot: Path) -> None:
-    """Raises GitFailed where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
-    for place in (slot.parent.parent, slot.parent, slot):
-        if place.is_symlink():
-            raise GitFailed(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
+    """Raises PlaceBroken where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
+    refuse_linked_place(slot.parent)
+    _refuse_link(slot)
+
+
+def refuse_linked_place(place: Path) -> None:
+    """Raises PlaceBroken where the directory of the slots, or the one that it lies in, is a link."""
+    for one in (place.parent, place):
+        _refuse_link(one)
+
+
+def _refuse_link(place: Path) -> None:
+    if place.is_symlink():
+        raise PlaceBroken(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
 
 
 def half_made(admin: Path) -> bool:

@@ -35,6 +35,18 @@ def is_stuck(slot: Path) -> bool:
     )
 
 
+def clear_place(slot: Path) -> bool:
+    """Have no link and no file in the place of a slot; whether something was there. A link is removed and never
+    followed, anything else is kept under a free name beside it. Raises OSError."""
+    if slot.is_symlink():
+        slot.unlink()
+        return True
+    if slot.is_dir() or not os.path.lexists(slot):
+        return False
+    set_aside(slot)
+    return True
+
+
 def set_aside(slot: Path) -> Path:
     """Rename a slot, with all that it holds, to a free name beside it; the new path. Raises OSError.
 

@@ -24,7 +24,7 @@ from liza.repo.runner import Git
 from liza.repo.salvage import keep_head, salvage, salvage_again, save
 from liza.repo.slots import Owner
 from liza.repo.survey import changed
-from liza.rules.errors import GitFailed, Missing, NotYours, Refused
+from liza.rules.errors import GitFailed, Missing, NotYours, PlaceBroken, Refused
 from liza.rules.paths import Paths, branch_of
 
 THROW_AWAY = "proof"
@@ -175,6 +175,8 @@ class Worktrees:
             return True
 
     def _detach(self, slot: str, commit: str, run: str) -> None:
+        slots.refuse_linked_place(self._place)
+        stuck.clear_place(self.paths.slot(slot))
         self._have(slot, commit)
         admin, owner = self._owned(slot)
         here = owner or Owner(slot, run, commit)
@@ -352,7 +354,8 @@ class Worktrees:
         """git in a slot, on the git directory that the repository itself names for it. Raises GitFailed."""
         admin = self._admin(slot)
         if admin is None:
-            raise GitFailed(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
+            slots.refuse_linked_place(self._place)
+            raise PlaceBroken(f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix")
         slots.lead_home(admin)
         return self.git.inside(self.paths.slot(slot), admin, self._common)
 
@@ -380,7 +383,7 @@ class Worktrees:
         """The git directory of a slot that is there, and who is known to have it; its ``.git`` put right."""
         path, admin = self.paths.slot(slot), self._admin(slot)
         if admin is None or path.is_symlink() or not path.is_dir():
-            raise GitFailed(f"{path} is no work tree of {self.paths.root}", "liza doctor --fix")
+            raise PlaceBroken(f"{path} is no work tree of {self.paths.root}", "liza doctor --fix")
         slots.lead_back(path, admin)
         return admin, slots.known_owner(admin)
 

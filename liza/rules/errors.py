@@ -57,6 +57,10 @@ class GitFailed(LizaError):
     code = "git-failed"
 
 
+class PlaceBroken(GitFailed):
+    """Something stands where Liza, or git, keeps what every task needs: no task is at fault. Exit code 3."""
+
+
 class MergeConflict(GitFailed):
     """Two changes touch the same lines; ``files`` names where. Exit code 3."""
 

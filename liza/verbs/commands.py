@@ -98,7 +98,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
 
 @contextmanager
 def _ended_by_term() -> Iterator[None]:
-    """TERM ends this process as Ctrl+C does: not before it has ended what it started."""
+    """TERM and HUP end this process as Ctrl+C does: not before it has ended what it started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -106,11 +106,15 @@ def _ended_by_term() -> Iterator[None]:
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, leave)
+    # What is deaf to HUP stays so: nohup.
+    deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = (signal.SIGTERM,) if deaf else (signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, leave)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def end_leftovers(root: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from liza.board import journal
 from liza.board.lock import Lock
 from liza.programs import inbox
-from liza.repo import history, left_locks, moves, sweep
+from liza.repo import history, left_locks, moves, slots, sweep
 from liza.repo.pins import Pins
 from liza.rules import choose, intrusions, merge_alarms, settings
 from liza.rules.errors import LizaError
@@ -62,6 +62,7 @@ def _integration(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _place(crew: Crew, state: State) -> Iterator[Finding]:
     place = crew.paths.slots
+    slots.refuse_linked_place(place)
     if crew.moved is not None:
         yield Finding("worktrees", crew.moved, False, "liza down")
     elif place.is_relative_to(crew.paths.root):

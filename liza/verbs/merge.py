@@ -83,7 +83,7 @@ def _mark_next(crew: Crew, by: str, task_id: str | None, error: BaseException) -
     """No merge could even begin: that is marked on the task that would have been merged."""
     state = crew.board.read()
     task = state.task(task_id) if task_id else merging.next_to_merge(state, crew.clock.now())
-    if task is not None and merge_marks.is_of_a_task(error):
+    if task is not None and merge_marks.is_of_a_task(crew, error):
         with suppress(Refused):
             merge_marks.troubled(crew, by, task, merge_marks.trouble_of(crew, task, error))
 
@@ -123,7 +123,7 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
 
 def _is_marked(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> bool:
     """Mark the task whose merge failed; whether that was the thing to do, and it could be done."""
-    if not merge_marks.is_of_a_task(error):
+    if not merge_marks.is_of_a_task(crew, error):
         return False
     trouble = error.trouble if isinstance(error, _NotItsFault) else merge_marks.trouble_of(crew, task, error)
     with suppress(Refused):

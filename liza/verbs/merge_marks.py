@@ -7,7 +7,7 @@ from collections.abc import Callable
 from liza import faults
 from liza.repo import merge_refs, merges
 from liza.rules import merging
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing
+from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing, PlaceBroken
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, Status, Task
 from liza.rules.narrate import LIZA
@@ -16,7 +16,7 @@ from liza.verbs import tampering
 from liza.verbs.crew import PERSON, Crew
 
 FAILURES = (LizaError, OSError)
-_NOT_OF_A_TASK = (BoardInconsistent, LockTimeout, Missing)
+_NOT_OF_A_TASK = (BoardInconsistent, LockTimeout, Missing, PlaceBroken)
 """What keeps every merge from its end, and is reported by other ways: the board, its lock, the disk, git itself."""
 
 
@@ -61,9 +61,15 @@ def failed(crew: Crew, by: str, task: Task, detail: str) -> None:
     merges.drop_candidate(crew.git, task.id)
 
 
-def is_of_a_task(error: BaseException) -> bool:
-    """Whether a failure may be due to the task that was merged, so that others may succeed."""
-    return isinstance(error, FAILURES) and not isinstance(error, _NOT_OF_A_TASK)
+def is_of_a_task(crew: Crew, error: BaseException) -> bool:
+    """Whether a failure may be due to the task that was merged, so that others may succeed. Not where git cannot read
+    the repository."""
+    if not isinstance(error, FAILURES) or isinstance(error, _NOT_OF_A_TASK):
+        return False
+    try:
+        return merge_refs.readable(crew.git, crew.board.read().config.integration_branch)
+    except FAILURES:
+        return False
 
 
 def troubled(crew: Crew, by: str, task: Task, trouble: Trouble) -> bool:

@@ -169,11 +169,16 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
 
 def _disk(paths: Paths) -> Iterator[Finding]:
     place = paths.slot("x").parent
-    sizes = {path.name: _size(path) for path in sorted(place.iterdir()) if path.is_dir()} if place.is_dir() else {}
+    sizes = {path.name: _size(path) for path in sorted(place.iterdir()) if _is_real(path)} if _is_real(place) else {}
     if sizes:
         told = ", ".join(f"{name} {_shown(size)}" for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:4])
         more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
         yield Finding("disk", f"{_shown(sum(sizes.values()))} in {len(sizes)} worktrees below {place}: {told}{more}")
+
+
+def _is_real(place: Path) -> bool:
+    """Whether it is a directory, and no link to one."""
+    return place.is_dir() and not place.is_symlink()
 
 
 def _size(place: Path) -> int:

@@ -177,7 +177,8 @@ def _reviews(crew: Crew, by: str) -> list[Settled]:
 
 def _leftovers(crew: Crew) -> list[Settled]:
     """What is nobody's: slots and links of tasks that are over, half-made slots, locks and files of the dead."""
-    found = [f"the records of the worktree {slot} were missing or corrupt; it was made anew" for slot in _mended(crew)]
+    found = [f"a link stood in the place of the worktree {slot}; removed, and not followed" for slot in _unlinked(crew)]
+    found += [f"the records of the worktree {slot} were missing or corrupt; it was made anew" for slot in _mended(crew)]
     freed = [(slot, let_go(crew, slot)) for slot in crew.worktrees.recorded()]
     found += [f"{task} does not need {slot} any more: saved and let go" for slot, task in freed if task]
     found += [f"the link .worktrees/{task} led to another task's worktree" for task in unlink_strays(crew)]
@@ -200,10 +201,19 @@ def _old_runs(crew: Crew, by: str) -> Iterator[Settled]:
                 yield Settled(text)
 
 
+def _unlinked(crew: Crew) -> list[str]:
+    """Slots in whose place a link stood, but for those of tasks: the next one who needs them makes them anew."""
+    of_tasks = {task.worktree for task in crew.board.read().tasks if task.status not in FINAL}
+    names = [name for name in crew.worktrees.recorded() if crew.paths.slot(name).is_symlink() and name not in of_tasks]
+    return [name for name in names if stuck.clear_place(crew.paths.slot(name))]
+
+
 def _mended(crew: Crew) -> list[str]:
     """Slots of which something was destroyed, and that nobody has had use for since: what lies there can be saved."""
     place = crew.paths.slots
-    there = {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
+    there = (
+        {path.name for path in place.iterdir() if path.is_dir() and not path.is_symlink()} if place.is_dir() else set()
+    )
     there = {name for name in there if not stuck.is_aside(name)}
     names = sorted({*there, *crew.worktrees.recorded()})
     tip = tampering.need_integration(crew, crew.board.read())

@@ -20,7 +20,7 @@ from liza.rules.alarms import Alarm, Seen
 from liza.rules.choose import Evidence, Limit, Pick
 from liza.rules.decide import Holding, holding
 from liza.rules.drafts import Lack
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, PlaceBroken
 from liza.rules.intrusions import Repository
 from liza.rules.model import Agent, Left, State, Status
 from liza.rules.paths import branch_of, in_order, role_of, run_id
@@ -129,16 +129,24 @@ def found_alarms(
         stuck=_stuck(crew, state),
         blind=spent.blind(crew, state),
     )
-    return (*_ground(crew), *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+    return (*_ground(crew, state), *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 
 
-def _ground(crew: Crew) -> Iterator[Alarm]:
-    """What keeps every worktree from being used, or every new task from being claimed."""
-    from liza.repo import ref_names, relocate
+def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
+    """What keeps every worktree from being used, every task from being merged, or every new one from being claimed."""
+    from liza.repo import left_locks, ref_names, relocate, slots
 
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
     # Where the repository cannot be looked at, `liza doctor` says so.
+    with suppress(OSError):
+        try:
+            slots.refuse_linked_place(crew.paths.slots)
+            left_locks.refuse(
+                relocate.common_of(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
+            )
+        except PlaceBroken as broken:
+            yield Alarm("place_broken", "worktrees", f"{broken.message}: no task can be merged", broken.hint)
     with suppress(LizaError, OSError):
         if ref_names.task_is_a_branch(relocate.common_of(crew.paths.root)):
             told = ref_names.blocked("task", branch_of("<id>"))

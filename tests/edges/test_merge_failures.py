@@ -573,7 +573,7 @@ def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_f
     slot = crew.crew.paths.slot("merge")
     assert slot.is_symlink()
     if mends == "doctor":
-        disk = next(one.text for one in doctor(crew.root, fix=True).findings if one.what == "disk")
+        disk = next(one.text for one in doctor(crew.root, fix=True).findings if one.about == "disk")
         assert "merge" not in disk
         assert not slot.is_symlink()
     assert crew.merge("b") == ""
@@ -605,6 +605,7 @@ def test_what_stops_every_merge_is_no_tasks_failure_and_names_the_command_that_m
             merge(crew.crew, task)
         assert stopped.value.hint == (f"rm {place}" if place.is_symlink() else f"rm -r {lock}")
         assert (crew.status(task), crew.task(task).set_aside) == ("APPROVED", None)
+    assert crew.alarms()["place_broken"].endswith(f"no task can be merged → {stopped.value.hint}")
 
 
 def test_a_repository_that_cannot_be_read_is_not_a_reviewed_commit_that_is_gone(crew: Merges) -> None:
