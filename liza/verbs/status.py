@@ -139,7 +139,7 @@ def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
     # Where the repository cannot be looked at, `liza doctor` says so.
-    with suppress(OSError):
+    with suppress(LizaError, OSError):
         try:
             slots.refuse_linked_place(crew.paths.slots)
             left_locks.refuse(

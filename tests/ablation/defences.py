@@ -712,6 +712,16 @@ TABLE: dict[str, Defence] = {
             f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
         ),
     ),
+    "integration given back": Defence(
+        "tests that delete integration, or move it back, stop no other task",
+        {"liza.rules.merging:is_taken": gives(False)},
+        (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
+    ),
+    "no link for a slot": Defence(
+        "what tests put in the place of the merger's slot is removed, and never followed",
+        {"liza.repo.stuck:clear_place": gives(False)},
+        (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
+    ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
         {"liza.repo.merges:put_back": gives(False)},

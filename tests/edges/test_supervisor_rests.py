@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from liza.programs.session import NotStarted
+from liza.repo.pins import Pins
+from liza.repo.runner import Git
 from liza.rules import actions
-from liza.rules.errors import BoardUnreadable, DiskRefused, LizaError, LockTimeout, ProgramMissing
+from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing
 from liza.rules.paths import Paths
 from liza.supervisor import steps
 from liza.supervisor.memory import Memory
@@ -18,7 +20,7 @@ from liza.supervisor.settle import Came
 from liza.supervisor.steps import Steps
 from liza.verbs.crew import Crew
 from tests.campaign.small_board import FIRST
-from tests.conftest import FakeClock
+from tests.conftest import FakeClock, git
 
 RUN = "coder-1.1"
 
@@ -70,6 +72,25 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
     with pytest.raises(type(error)):
         made.carry_out(actions.StartSession(RUN))
     assert (made.memory.crashes, made.memory.in_vain) == ([], 0)
+
+
+def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_its_program(
+    made: Steps, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    Pins.take(Git(tmp_path)).save(Paths(tmp_path).pins)
+
+    def start(run: str) -> None:
+        raise GitFailed("ambiguous argument 'refs/heads/integration'")
+
+    made.launcher.start = start  # type: ignore[method-assign,assignment]
+    with pytest.raises(Missing, match="the branch integration is gone"):
+        made.carry_out(actions.StartSession(RUN))
+    assert made.memory.crashes == []
+    git(tmp_path, "branch", "integration")
+    made.carry_out(actions.StartSession(RUN))
+    assert len(made.memory.crashes) == 1
 
 
 def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: Steps) -> None:
