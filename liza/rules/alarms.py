@@ -257,17 +257,29 @@ _RULES = {
 
 def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
     tries, rounds = task.max_iterations or state.config.max_coder_iterations, state.config.max_review_cycles
-    if task.iteration >= max(tries - NEAR, 1) and tries > NEAR:
-        yield _near(task, f"{task.iteration} tries of at most {tries}")
     cycles = task.review_cycles_current
-    if cycles >= max(rounds - NEAR, 1) and rounds > NEAR:
-        yield _near(task, f"{cycles} rejections of at most {rounds}")
+    if _is_near(task.iteration, tries):
+        yield _near(task, _of_limit("try", task.iteration, tries))
+    if _is_near(cycles, rounds):
+        yield _near(task, _of_limit("rejection", cycles, rounds))
     elif task.failed_by and task.review_cycles_total >= CYCLES_WITH_A_FAILURE:
-        yield _near(task, f"{task.failed_by[0]} failed it, and it was rejected {task.review_cycles_total} times")
+        times = f"was rejected {task.review_cycles_total} times"
+        yield _near(task, f"nears its limit: {task.failed_by[0]} failed it, and it {times}")
+
+
+def _is_near(count: int, most: int) -> bool:
+    """The first of several is never near the last one."""
+    return most > NEAR and count >= max(most - NEAR, 2)
+
+
+def _of_limit(what: str, count: int, most: int) -> str:
+    if count > most:
+        return f"is beyond its limit: {what} {count}, and {most} were allowed"
+    return f"{'is at' if count == most else 'nears'} its limit: {what} {count} of at most {most}"
 
 
 def _near(task: Task, what: str) -> Alarm:
-    return Alarm("approaching_limits", task.id, f"{task.id} nears its limit: {what}", f"liza task show {task.id}")
+    return Alarm("approaching_limits", task.id, f"{task.id} {what}", f"liza task show {task.id}")
 
 
 def _invalid(state: State) -> Iterable[Alarm]:

@@ -36,7 +36,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Limit:
-    """This task is the agent's own, and has reached a limit: its supervisor blocks it."""
+    """This task came back, is the agent's to mend or may be taken by it, and has reached a limit: it is blocked."""
 
     task: Task
     reason: str
@@ -58,10 +58,11 @@ def choose(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick 
         return Nothing(f"the goal is {state.goal.status}")
     reasons: list[str] = []
     for task in sorted(state.tasks, key=lambda task: _rank(task, agent)):
-        limit = limit_reached(state, task) if task.status is S.REJECTED and task.assigned_to == agent else None
-        if limit:
-            return Limit(task, limit)
         why = obstacle(state, task, agent, now, evidence)
+        own = task.assigned_to == agent and task.reservation is None
+        limit = limit_reached(state, task) if task.status in _BELONGING and (own or why is None) else None
+        if limit:
+            return Limit(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
             return Pick(task)
         if task.status in TAKEABLE:
@@ -162,8 +163,18 @@ def limit_reached(state: State, task: Task) -> str | None:
     """The limit that a further try would break; None when there is room."""
     most = task.max_iterations or state.config.max_coder_iterations
     if task.iteration >= most:
-        return f"{task.iteration} tries of at most {most} are used up"
+        if task.iteration > most:
+            return f"{task.iteration} tries are used up, and {most} {'was' if most == 1 else 'were'} allowed"
+        return "its only try is used up" if most == 1 else f"{most} tries of at most {most} are used up"
     return None
+
+
+def _why_it_came_back(task: Task) -> str:
+    """What the last rejection, or the last failure of a merge, said; nothing where neither did."""
+    said = {S.REJECTED: ("reject", "rejected"), S.INTEGRATION_FAILED: ("merge failed", "does not merge")}
+    event, word = said[task.status]
+    detail = next((line.detail for line in reversed(task.history) if line.event == event), None)
+    return f"; it {word}: {detail.strip().splitlines()[0]}" if detail and detail.strip() else ""
 
 
 def free_slot(state: State, task: Task) -> str:

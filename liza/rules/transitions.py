@@ -50,7 +50,11 @@ ARROWS: tuple[Arrow, ...] = (
         "submit again", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its coder", "a later commit, no review under way"
     ),
     _arrow(
-        "block", {S.CLAIMED, S.REJECTED}, S.BLOCKED, "its coder, its supervisor", "a question, a limit, no progress"
+        "block",
+        {S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED},
+        S.BLOCKED,
+        "its coder, its supervisor",
+        "a question, a limit, no progress",
     ),
     _arrow("claim review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "supervisor, human", "a reviewer takes it"),
     _arrow("release review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its reviewer, supervisor, human", "no verdict"),

@@ -143,7 +143,7 @@ def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) 
     task = find(state, task_id)
     if task.status is S.BLOCKED:
         return state
-    if task.status not in (S.CLAIMED, S.REJECTED):
+    if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
         raise Refused(f"{task_id} is {task.status}, which nothing blocks", f"liza task show {task_id}")
     coder = task.assigned_to or "nobody"
     failed = task.failed_by if coder in task.failed_by else (*task.failed_by, coder)

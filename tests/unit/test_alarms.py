@@ -146,6 +146,20 @@ def test_limits_are_announced_two_steps_before(iteration: int, cycles: int, alar
     assert ("approaching_limits" in found) is alarmed
 
 
+@pytest.mark.parametrize(
+    ("iteration", "most", "told"),
+    [
+        (1, 3, None),
+        (2, 3, "task-1 nears its limit: try 2 of at most 3"),
+        (10, 10, "task-1 is at its limit: try 10 of at most 10"),
+        (33, 10, "task-1 is beyond its limit: try 33, and 10 were allowed"),
+    ],
+)
+def test_the_alarm_of_a_limit_says_how_far_it_is(iteration: int, most: int, told: str | None) -> None:
+    found = alarms(board(task("task-1", iteration=iteration, max_iterations=most)), NOW, Seen())
+    assert [one.message for one in found if one.kind == "approaching_limits"] == ([] if told is None else [told])
+
+
 def test_one_failure_with_three_rejections_is_announced_too() -> None:
     assert kinds(board(task(failed_by=("coder-1",), review_cycles_total=3))) == ["approaching_limits"]
 

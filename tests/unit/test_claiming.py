@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import choose, taking
+from liza.rules import choose, taking, working
 from liza.rules.choose import Evidence, Limit, Nothing, Pick
 from liza.rules.errors import NotYours, Refused, UnknownId, Usage
-from liza.rules.model import Status
+from liza.rules.model import Event, Status
 from liza.rules.paths import agent_id, agent_of, role_of, task_id
 from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, task, with_config
 
@@ -195,6 +195,34 @@ def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> No
     found = choose.choose(state, "coder-1", NOW, NONE)
     assert isinstance(found, Limit)
     assert "3 tries of at most 3" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("iteration", "agent", "waited", "reason"),
+    [
+        (3, "coder-1", 0, "3 tries of at most 3 are used up; it does not merge: conflict in a.py"),
+        (33, "coder-1", 0, "33 tries are used up, and 3 were allowed; it does not merge: conflict in a.py"),
+        (3, "coder-2", 300, "3 tries of at most 3 are used up; it does not merge: conflict in a.py"),
+        (3, "coder-2", 0, None),
+        (2, "coder-1", 0, None),
+    ],
+)
+def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
+    iteration: int, agent: str, waited: int, reason: str | None
+) -> None:
+    said = Event(time=NOW, event="merge failed", detail="conflict in a.py\nthe output\nof git")
+    back = task(
+        "task-1", S.INTEGRATION_FAILED, assigned_to="coder-1", worktree="s1", base_commit=BASE, review_commit=BASE,
+        iteration=iteration, max_iterations=3, history=(said,),
+    )  # fmt: skip
+    state = board(back, agents=agents("coder-1", "coder-2"))
+    found = choose.choose(state, agent, later(waited), NONE)
+    assert (found.reason if isinstance(found, Limit) else None) == reason
+    if reason is not None:
+        blocked = working.block_by_supervisor(state, "task-1", reason, NOW).tasks[0]
+        assert (blocked.status, blocked.blocked_reason, blocked.failed_by) == (S.BLOCKED, reason, ("coder-1",))
+        assert blocked.blocked_questions
+
 
 
 def test_priority_then_age_then_id_decide() -> None:
