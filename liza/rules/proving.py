@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import assert_never
 
 from liza.rules.model import Config, TestProof
 
-_BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
+_DOCUMENTS = re.compile(
+    r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
+    r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
+)
+_THEY = "have names of modules of the project and are"
+_NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,14 @@ Outcome = Proved | NotProved | TestsAnotherCheckout
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen when the tests ran in a slot whose sources fail.
+    """What was seen when the tests ran in a slot as it is, and then with sources that fail.
 
-    ``code`` is None at the time limit. ``broken`` are the names of the sources that were made to fail. ``checkout`` are
-    those of them that the tests loaded from the person's checkout, ``copies`` the paths of the project's modules that
-    they loaded from elsewhere outside the slot, ``programs`` the interpreters that loaded them. ``naming`` are tracked
-    lines, or the command, that contain the path of the person's checkout.
+    ``code`` is that of the second run, None at the time limit. ``broken`` are the sources that are made to fail.
+    ``checkout`` are those of them that the tests loaded from the person's checkout, ``copies`` the paths of
+    installed or other copies of them that they loaded, ``programs`` the interpreters that loaded them. ``namesakes``
+    are loaded files that have the name of a module of the project and are none of it. ``naming`` are tracked lines, or
+    the command, that contain the path of the person's checkout. ``unnoted`` says why loads may have come from there
+    though none was noted.
     """
 
     code: int | None
@@ -52,6 +61,8 @@ class Observed:
     copies: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     naming: tuple[str, ...] = ()
+    namesakes: tuple[str, ...] = ()
+    unnoted: tuple[str, ...] = ()
 
 
 def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
@@ -61,7 +72,7 @@ def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[st
     part of a package is left out: its name alone says too little.
     """
     files = [PurePosixPath(name) for name in tracked]
-    projects = {PurePosixPath(), *(path.parent for path in files if path.name in _BUILD_FILES)}
+    projects = {PurePosixPath(), *(path.parent for path in files if path.name in BUILD_FILES)}
     roots = {place for project in projects for place in (project, project / "src")}
     tails = (
         path.relative_to(root)
@@ -73,27 +84,66 @@ def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[st
 
 
 def judge(seen: Observed, root: str, cure: str) -> Outcome:
-    """Return what a run with failing sources shows. Only positive evidence says that another checkout is tested.
+    """Return what the two runs show. Only positive evidence says that another checkout is tested.
 
-    A source that was loaded from the person's checkout is such evidence whatever the tests said; an installed copy and
-    a line that names the checkout are such evidence only where the tests stayed green.
+    A source that was loaded from the person's checkout, or from a copy, is such evidence whatever the tests said: any
+    other part of the tests turns them red. A line that names the checkout is evidence only where they stayed green.
     """
     if not seen.broken:
         return NotProved("the repository has no source of a kind that can be made to fail")
     by = f" (by {', '.join(seen.programs)})" if seen.programs else ""
     if seen.checkout:
         return TestsAnotherCheckout((f"{_few(seen.checkout)} in your checkout {root}{by}",), cure)
-    if seen.code is None:
-        return NotProved("the tests did not end in time when the sources were made to fail")
-    if seen.code != 0:
-        return Proved()
     if seen.copies:
         return TestsAnotherCheckout((f"the installed {_few(seen.copies)}{by}",), cure)
-    if seen.naming:
+    if seen.code is None:
+        return NotProved("the tests did not end in time when the sources were made to fail")
+    if seen.code == 0 and seen.naming:
         return TestsAnotherCheckout((f"{root}, which is named in {_few(seen.naming)}",), cure)
+    if seen.namesakes:
+        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _THEY
+        return NotProved(f"the tests load {_few(seen.namesakes)}, which {them} none of it")
+    if seen.unnoted:
+        return NotProved(_few(seen.unnoted))
+    if seen.code != 0:
+        return Proved()
     number = len(seen.broken)
     sources = "the only source file was" if number == 1 else f"{number} source files were"
     return NotProved(f"{sources} made to fail and the tests stayed green: they do not run them")
+
+
+def names_path(line: str, path: str) -> bool:
+    """Return whether a line names a path or what lies below it, and not just one that begins or ends alike."""
+    before = r"(?:(?<![\w.~+-])|(?<=-[A-Za-z]))"
+    return re.search(rf"{before}{re.escape(path)}(?![\w+~@%-]|\.\w)", line) is not None
+
+
+def is_documentation(name: str) -> bool:
+    """Return whether a tracked file is a text for people: no test and no tool takes a path from it."""
+    return _DOCUMENTS.fullmatch(name) is not None
+
+
+def project_names(files: Mapping[str, str]) -> frozenset[str]:
+    """Return the names, as indexes of packages write them, that build files (name → text) give their projects."""
+    return frozenset(distribution(name) for path, text in files.items() for name in _named(path, text))
+
+
+def distribution(name: str) -> str:
+    """Return the name of a distribution as indexes write it: ``my-invo`` of ``My_Invo``."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _named(path: str, text: str) -> Iterable[str]:
+    if PurePosixPath(path).name == "setup.py":
+        return _NAME.findall(text)
+    section, names = "", []
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.strip().strip("[]").strip()
+        elif section in ("project", "tool.poetry", "metadata"):
+            found = _NAME.match(line.strip())
+            names += [found[1]] if found else []
+    return names
 
 
 def noted(outcome: Outcome, command: str, setup: str | None) -> TestProof:

@@ -1,7 +1,7 @@
 """The ``sitecustomize`` of a proof: note which of the project's modules Python loads, and from where.
 
 Copied into a directory that PYTHONPATH names while the tests run. It must work with each Python 3 of a project, so it
-uses old words of the language. A line is ``file<TAB>PATH<TAB>INTERPRETER``.
+uses old words of the language. A line is ``file<TAB>PATH<TAB>INTERPRETER``, or ``prefix`` with an environment.
 """
 
 # ruff: noqa: PTH100, PTH120
@@ -10,6 +10,7 @@ import os
 import sys
 
 _MOST = 2000  # lines of one process
+_OWN = 200  # lines of one process about the worktree itself
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -20,6 +21,7 @@ class _Log:
         self.log, self.root, self.slot = log, root.rstrip("/") + "/", slot.rstrip("/") + "/"
         self.names = set(names) - set(getattr(sys, "stdlib_module_names", ()))
         self.noted: set[str] = set()
+        self.own = 0
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         for finder in list(sys.meta_path):
@@ -36,11 +38,18 @@ class _Log:
         if not isinstance(origin, str) or origin in self.noted or len(self.noted) > _MOST:
             return
         real = os.path.realpath(origin)
-        below = real.startswith(self.root) and not any(part in real for part in _INSTALLED)
-        if real.startswith(self.slot) or not (below or name.split(".")[0] in self.names):
+        installed = any(part in real for part in _INSTALLED)
+        if real.startswith(self.slot) and not installed:
+            self.own += 1
+            if self.own > _OWN:
+                return
+        elif not (real.startswith(self.root) and not installed) and name.split(".")[0] not in self.names:
             return
         self.noted.add(origin)
-        line = "\t".join(("file", real, sys.executable or "python")) + "\n"
+        self.write("file", real)
+
+    def write(self, kind: str, path: str) -> None:
+        line = "\t".join((kind, path, sys.executable or "python")) + "\n"
         try:
             descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -59,6 +68,7 @@ def _begin() -> None:
     names = given.get("LIZA_PROOF_NAMES", "").split(",")
     finder = _Log(log, given.get("LIZA_PROOF_ROOT", "/"), given.get("LIZA_PROOF_SLOT", "/"), names)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    finder.write("prefix", sys.prefix)
     # Nobody else is to find this directory on the path, or this module instead of the machine's own.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]

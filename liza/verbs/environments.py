@@ -20,7 +20,7 @@ def installs(environment: Path, root: Path) -> tuple[str, ...]:
     """
     home = root.resolve()
     found = []
-    for site in sorted(environment.glob("lib*/python3*/site-packages")):
+    for site in sorted(environment.glob("lib*/python3*/*-packages")):
         for name, target in _targets(site):
             real = Path(os.path.realpath(site / target))
             if real.is_relative_to(home) and not real.is_relative_to(environment.resolve()):
@@ -39,12 +39,18 @@ def _targets(site: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(site.glob("__editable___*_finder.py")):
         yield from ((path.name, target) for target in _mapped(_text(path)))
     for path in sorted(site.glob("*.dist-info/direct_url.json")):
-        try:
-            url = urlsplit(json.loads(_text(path))["url"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        if url.scheme == "file":
-            yield f"{path.parent.name}/{path.name}", unquote(url.path)
+        target = source(path.parent)
+        if target is not None:
+            yield f"{path.parent.name}/{path.name}", str(target)
+
+
+def source(info: Path) -> Path | None:
+    """The directory that a distribution (its ``.dist-info``) was installed from, or None."""
+    try:
+        url = urlsplit(json.loads(_text(info / "direct_url.json"))["url"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Path(os.path.realpath(unquote(url.path))) if url.scheme == "file" else None
 
 
 def _mapped(finder: str) -> Iterator[str]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from liza.repo import sandbox, stuck
@@ -15,12 +12,9 @@ from liza.repo.runner import Git
 from liza.repo.worktrees import THROW_AWAY, Worktrees
 from liza.rules import breaking, proving
 from liza.rules.proving import NotProved, Observed, Outcome
-from liza.verbs import commands
+from liza.verbs import commands, traces
 
-_PYTHON_LOG = Path(__file__).with_name("_import_log.py")
-_NODE_LOG = Path(__file__).with_name("_require_log.cjs")
 _HEAD = 256  # bytes of a file in which its first line is looked for
-_NAMES = 20_000  # characters of module names that are handed to the tests
 
 
 @dataclass(frozen=True)
@@ -79,25 +73,30 @@ def _examine(worktrees: Worktrees, plan: Plan, logs: Path, prove: bool, always: 
         setup = commands.run(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.keep)
         if not setup.green:
             return Examined(setup)
-    tails = proving.installed_as(failing, [line.partition("\t")[2] for line in tracked])
-    with _loads_noted(root, slot, tails) as (noting, noted):
+    place = _place(root, slot, failing, [line.partition("\t")[2] for line in tracked])
+    with traces.noted(place) as (noting, log):
         variables = noting if failing else {}
         before = _untracked(git)
         tests = commands.run(plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.keep, variables)
         if not tests.green or not prove:
             return Examined(setup, tests)
-        code: int | None = 0
-        if failing:
+        texts = (plan.command, plan.setup or "", *_starters(slot))
+        path = commands.environment(root, plan.keep).get("PATH", "")
+        seen = traces.observed(log, place, texts, path, plan.keep)
+        if failing and not (seen.checkout or seen.copies):
             _remove_left(git, slot, before)
             for name, text in failing.items():
                 _replace(slot, name, text)
-            log = logs / "proof-tests.log"
-            code = commands.run(plan.command, slot, log, plan.limit, root, plan.keep, variables).code
-        loads = _loads(noted)
-    seen = _observed(loads, root, tails, tuple(failing), code)
-    if code == 0 and failing:
-        seen = _naming(seen, git, root, plan)
+            proof_log = logs / "proof-tests.log"
+            code = commands.run(plan.command, slot, proof_log, plan.limit, root, plan.keep, variables).code
+            seen = replace(seen, code=code, naming=_naming(git, root, plan) if code == 0 else ())
     return Examined(setup, tests, proving.judge(seen, str(root), plan.cure))
+
+
+def _place(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> traces.Place:
+    build_files = tuple(name for name in tracked if PurePosixPath(name).name in proving.BUILD_FILES)
+    broken = tuple(failing)
+    return traces.Place(root, slot, broken, proving.installed_as(broken, tracked), build_files)
 
 
 def _untracked(git: Git) -> frozenset[str]:
@@ -160,59 +159,14 @@ def _replace(slot: Path, name: str, text: str) -> None:
         stream.write(text)
 
 
-@contextmanager
-def _loads_noted(root: Path, slot: Path, tails: Collection[str]) -> Iterator[tuple[dict[str, str], Path]]:
-    """Variables with which interpreters note the project's modules that they load, and the file with the notes."""
-    with tempfile.TemporaryDirectory(prefix="liza-proof-") as name:
-        place = Path(name)
-        shutil.copyfile(_PYTHON_LOG, place / "sitecustomize.py")
-        shutil.copyfile(_NODE_LOG, place / "require.cjs")
-        node = f"{os.environ.get('NODE_OPTIONS', '')} --require {place / 'require.cjs'}".strip()
-        variables = {
-            "PYTHONPATH": str(place),
-            "NODE_OPTIONS": node,
-            "LIZA_PROOF_LOG": str(place / "loads"),
-            "LIZA_PROOF_ROOT": str(root.resolve()),
-            "LIZA_PROOF_SLOT": str(slot.resolve()),
-            "LIZA_PROOF_NAMES": ",".join(sorted({tail.split("/")[0] for tail in tails}))[:_NAMES],
-        }
-        yield variables, place / "loads"
-
-
-def _loads(noted: Path) -> list[tuple[Path, str]]:
-    """Files that were loaded, each with the interpreter that loaded it."""
-    if not noted.is_file():
-        return []
-    rows = [line.split("\t") for line in noted.read_text(errors="surrogateescape").splitlines()]
-    return [(Path(row[1]), row[2]) for row in rows if len(row) == 3 and row[0] == "file"]
-
-
-def _observed(
-    loads: Sequence[tuple[Path, str]], root: Path, tails: Collection[str], broken: tuple[str, ...], code: int | None
-) -> Observed:
-    """What was loaded from outside the slot."""
-    home = root.resolve()
-    checkout: dict[str, None] = {}
-    copies: dict[str, None] = {}
-    programs: dict[str, None] = {}
-    for path, program in loads:
-        own = str(path.relative_to(home)) if path.is_relative_to(home) else None
-        if own in broken:
-            checkout[str(own)] = None
-        elif any(str(path).endswith(f"/{tail}") for tail in tails):
-            copies[str(path)] = None
-        else:
-            continue
-        programs[program] = None
-    return Observed(code, broken, tuple(checkout), tuple(copies), tuple(programs))
-
-
-def _naming(seen: Observed, git: Git, root: Path, plan: Plan) -> Observed:
-    """With the places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
-    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and str(root) in text]
-    found = git.run("grep", "-n", "-I", "-F", "-o", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
-    named += [":".join(line.split(":")[:2]) for line in found.splitlines()[:5]]
-    return Observed(seen.code, seen.broken, seen.checkout, seen.copies, seen.programs, tuple(named))
+def _naming(git: Git, root: Path, plan: Plan) -> tuple[str, ...]:
+    """The places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
+    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and proving.names_path(text, str(root))]
+    found = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
+    for name, number, text in (line.split(":", 2) for line in found.splitlines() if line.count(":") > 1):
+        if not proving.is_documentation(name) and proving.names_path(text, str(root)):
+            named.append(f"{name}:{number}")
+    return tuple(named[:6])
 
 
 def accepted(examined: Examined) -> Outcome:

@@ -144,6 +144,97 @@ def test_tests_that_import_an_installed_copy_are_refused(package: Path, tmp_path
         begun(package, f"{venv}/bin/python -m unittest discover -s tests -q")
 
 
+def with_a_part_that_fails(package: Path) -> str:
+    """The beginning of a test command that is red as soon as sources fail, whatever the rest of it uses."""
+    (package / "tool.sh").write_text("exit 0\n")
+    (package / "tests" / "cli.sh").write_text("sh tool.sh\n")
+    commit(package)
+    return "sh tests/cli.sh && "
+
+
+def copied(source: Path, *parts: Path | str) -> Path:
+    """Where a package is copied to, without the notes that an installer leaves."""
+    place = Path(*parts)
+    place.mkdir(parents=True)
+    for path in source.glob("*.py"):
+        (place / path.name).write_text(path.read_text())
+    return place
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["beside", "in the worktree, by the set-up"])
+def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(
+    package: Path, tmp_path: Path, inside: bool
+) -> None:
+    part = with_a_part_that_fails(package)
+    setup = f"{PYTHON} -m venv --without-pip .venv && cp -r src/invo .venv/lib/python3*/site-packages/"
+    if not inside:
+        (site,) = environment(tmp_path / "venv").glob("lib/python3*/site-packages")
+        copied(package / "src" / "invo", site, "invo")
+    venv = ".venv" if inside else tmp_path / "venv"
+    with pytest.raises(Refused, match=r"uses the installed .*/site-packages/invo/__init__\.py"):
+        begun(package, f"{part}{venv}/bin/python -m unittest discover -s tests -q", setup=setup if inside else "true")
+
+
+def test_a_copy_that_the_tests_make_of_their_own_worktree_each_time_is_proved(package: Path, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    _, facts = begun(package, f"rm -rf {place} && cp -r src {place} && PYTHONPATH={place} {UNITTEST}")
+    assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
+
+
+@pytest.mark.parametrize("flag", ["-I", "env -i"])
+def test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout(
+    package: Path, tmp_path: Path, flag: str
+) -> None:
+    venv = environment(tmp_path / "venv", f"{package}/src")
+    python = f"{venv}/bin/python -I" if flag == "-I" else f"env -i {venv}/bin/python"
+    begun(package, f"{with_a_part_that_fails(package)}{python} -m unittest discover -s tests -q")
+    why = f"loads of Python were not noted, and __editable__.invo-1.pth leads to {package}/src"
+    assert proof(find_crew(package)) == ("unproved", why)
+
+
+def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(package: Path) -> None:
+    (package / "add.mjs").write_text("export const add = (a, b) => a + b;\n")
+    (package / "tests" / "add.mjs").write_text('import { add } from "invo/add.mjs";\nif (add(1, 2) !== 3) throw 1;\n')
+    command = f"{with_a_part_that_fails(package)}node tests/add.mjs"
+    above = package.parent / "node_modules"
+    above.mkdir()
+    (above / "invo").symlink_to(package)
+    begun(package, command)
+    why = f"loads of Node by import were not noted, and {above}/invo leads to {package}"
+    assert proof(find_crew(package)) == ("unproved", why)
+
+
+def test_another_distribution_with_the_name_of_a_module_is_no_copy_of_the_project(
+    package: Path, tmp_path: Path
+) -> None:
+    (package / "six").mkdir()
+    (package / "six" / "__init__.py").write_text("PY3 = True\n")
+    (package / "tests" / "six_is_there.py").write_text("import six\n")
+    commit(package)
+    venv = environment(tmp_path / "venv")
+    (site,) = venv.glob("lib/python3*/site-packages")
+    there = copied(package / "six", site, "six")
+    begun(package, f"{venv}/bin/python tests/six_is_there.py")
+    why = f"the tests load {there}/__init__.py, which has the name of a module of the project and is none of it"
+    assert proof(find_crew(package)) == ("unproved", why)
+
+    # One whose distribution is this project is a copy, whatever the module is called.
+    (site / "invo-1.dist-info").mkdir()
+    (site / "invo-1.dist-info" / "RECORD").write_text("six/__init__.py,,\n")
+    doctor(package, tests=True)
+    assert proof(find_crew(package))[0] == "elsewhere"
+
+
+def test_a_path_in_documentation_or_one_that_only_begins_alike_names_no_checkout(repo: Path) -> None:
+    (repo / "tool.py").write_text("pass\n")
+    (repo / "README.md").write_text(f"cd {repo}\n")
+    (repo / "check.sh").write_text(f"# {repo}-data\n: {repo}.worktrees /mnt{repo}\n")
+    commit(repo)
+    begun(repo, "sh check.sh")
+    why = "the only source file was made to fail and the tests stayed green: they do not run them"
+    assert proof(find_crew(repo)) == ("unproved", why)
+
+
 def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: Path) -> None:
     (repo / "tool").write_text("#!/bin/sh\nexit 0\n")
     (repo / "tool").chmod(0o755)

@@ -60,7 +60,15 @@ def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_
     ("seen", "outcome"),
     [
         (Observed(code=1, broken=SOURCES), Proved()),
-        (Observed(code=1, broken=SOURCES, copies=("/site/invo/__init__.py",), naming=("Makefile:3",)), Proved()),
+        (Observed(code=1, broken=SOURCES, naming=("Makefile:3",)), Proved()),
+        (
+            Observed(code=1, broken=SOURCES, copies=("/site/invo/__init__.py",)),
+            proving.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
+        ),
+        (
+            Observed(code=1, broken=SOURCES, unnoted=("loads of Python were not noted, and x.pth leads to /me/invo",)),
+            NotProved("loads of Python were not noted, and x.pth leads to /me/invo"),
+        ),
         (Observed(code=0), NotProved("the repository has no source of a kind that can be made to fail")),
         (
             SEEN,
@@ -111,3 +119,30 @@ def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None
     assert proving.installed_as(sources, (*sources, "api/pyproject.toml")) == {
         "invo/a.py", "top/b.py", "app/c.py", "web/d.py", "api/src/app/c.py",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("exec /me/invo/tool", True), ('ROOT="/me/invo"', True), ("cc -I/me/invo/include", True),
+        ("url = file:///me/invo", True), ("in /me/invo.", True), ("cd /me/invo-data", False),
+        ("/me/invo.worktrees/x", False), ("/mnt/me/invo", False), ("/me/invoice", False),
+    ],
+)  # fmt: skip
+def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> None:
+    assert proving.names_path(line, "/me/invo") is named
+
+
+def test_documentation_is_read_by_no_test() -> None:
+    assert [name for name in ("README.md", "doc/a.rst", "LICENSE", "a.txt", "Makefile", "x.sh", "requirements.txt")
+            if proving.is_documentation(name)] == ["README.md", "doc/a.rst", "LICENSE", "a.txt"]  # fmt: skip
+
+
+def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "My_Invo.x"\n[tool.poetry]\nname = "other"\n',
+        "api/setup.cfg": "[metadata]\nname = api\n",
+        "b/setup.py": "setup(name='b-c', version='1')\n",
+        "c/pyproject.toml": "[tool.x]\nname = 1\n",
+    }
+    assert proving.project_names(files) == {"my-invo-x", "other", "api", "b-c"}
