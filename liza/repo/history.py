@@ -19,6 +19,7 @@ from liza.rules.paths import HISTORY_REF
 
 FILE = "state.yaml"
 GOAL_FILE = "goal.md"
+SETTINGS_FILE = "settings.json"
 _TRAILER = "Liza-Revision"
 _REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
@@ -26,8 +27,10 @@ _COMMITTER = "Liza <liza@localhost>"
 
 @dataclass(frozen=True)
 class Recorded:
-    """A revision to record: its number, subject and body, when and by whom, and the whole text of the board; ``goal``
-    is the person's page of the goal where it is to be kept with it."""
+    """A revision to record: its number, subject and body, when and by whom, and the whole text of the board.
+
+    ``goal`` is the person's page of the goal, ``settings`` are those they confirmed, where these are kept with it.
+    """
 
     revision: int
     subject: str
@@ -36,6 +39,7 @@ class Recorded:
     author: str
     text: str
     goal: bytes | None = None
+    settings: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,23 @@ def tip(git: Git) -> tuple[int, str] | None:
 
 def goal(git: Git) -> bytes | None:
     """The page of the goal as it was recorded last; None where none was. Raises GitFailed."""
-    done = git.run("cat-file", "blob", f"{HISTORY_REF}:{GOAL_FILE}", codes=(0, 128))
+    return _beside(git, GOAL_FILE)
+
+
+def settings(git: Git) -> bytes | None:
+    """The settings that a person had confirmed, as they were recorded last; None where none were. Raises GitFailed."""
+    return _beside(git, SETTINGS_FILE)
+
+
+def first(git: Git) -> str | None:
+    """The board as it was recorded first; None where nothing was recorded. Raises GitFailed."""
+    if _tip(git) is None:
+        return None
+    return text_at(git, git.out("rev-list", "--max-parents=0", "--max-count=1", HISTORY_REF))
+
+
+def _beside(git: Git, name: str) -> bytes | None:
+    done = git.run("cat-file", "blob", f"{HISTORY_REF}:{name}", codes=(0, 128))
     return done.stdout if done.code == 0 else None
 
 
@@ -141,6 +161,8 @@ def _stream(commits: Sequence[Recorded], parent: str | None) -> Iterator[bytes]:
         yield f"M 100644 inline {FILE}\n".encode() + _data(commit.text)
         if commit.goal is not None:
             yield f"M 100644 inline {GOAL_FILE}\n".encode() + _data(commit.goal.decode("utf-8", "surrogateescape"))
+        if commit.settings is not None:
+            yield f"M 100644 inline {SETTINGS_FILE}\n".encode() + _data(commit.settings.decode())
     yield b"done\n"
 
 

@@ -64,6 +64,12 @@ def effective(config: Config, confirmed: Mapping[str, Any]) -> Config:
     return msgspec.convert(words, Config)
 
 
+def counting(config: Config) -> str:
+    """Which settings count, by name: those that a person confirms and that are not as Liza has them by itself."""
+    given = [f"{key} {value!r}" for key, value in changed(Config(), config).items()]
+    return f"the settings that count: {'; '.join(given) or 'none'} (all others as liza has them by itself)"
+
+
 def changed(before: Config, after: Config) -> dict[str, Any]:
     """The settings that a person confirms which differ, with their new values."""
     old, new = values(before), values(after)

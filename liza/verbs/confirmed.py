@@ -70,6 +70,23 @@ def confirm_all(paths: Paths, written: State) -> None:
     confirm(paths, settings.values(written.config), written.config)
 
 
+def written(paths: Paths) -> bytes | None:
+    """The confirmed settings as the history keeps them; None where there are none."""
+    known = _settings(paths)
+    return None if known is None else (json.dumps(known, indent=1, sort_keys=True) + "\n").encode()
+
+
+def confirm_kept(paths: Paths, kept: bytes | None, first: Config) -> None:
+    """Let count again what the history has kept, after the pins were lost; where it has none, as in a crew of an older
+    version, the settings that ``init`` wrote. Raises OSError."""
+    try:
+        words = {} if kept is None else json.loads(kept)
+    except (ValueError, RecursionError):
+        words = None
+    known = words if isinstance(words, dict) and words else settings.values(first)
+    confirm(paths, {**settings.values(Config()), **known}, first)
+
+
 def _settings(paths: Paths) -> dict[str, Any] | None:
     """What was confirmed, read again only where the file has changed."""
     try:

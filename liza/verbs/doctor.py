@@ -15,7 +15,7 @@ from liza.rules import invariants
 from liza.rules.errors import LizaError, Missing, NoCrew
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
-from liza.verbs import confirmed, project, proof_again, sessions
+from liza.verbs import ground, project, proof_again, sessions
 from liza.verbs.accept import accept
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew
@@ -96,10 +96,8 @@ def _pins_again(crew: Crew) -> tuple[str, ...]:
     human_or(crew, planner=False)
     git = Git(crew.paths.root)
     Pins.of_person(git).with_key(git, brief_filter.KEY).save(crew.paths.pins)
-    written = crew.board.as_written()
-    confirmed.confirm_all(crew.paths, written)
     told = "the pinned configuration was gone: what the repository's own configuration names will not run"
-    return told, f"the settings on the board count from now on; tests: {written.config.integration_command or 'none'}"
+    return told, *ground.confirm_again(crew)
 
 
 def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey]]) -> Survey | None:

@@ -8,12 +8,14 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
+from liza.board import document
 from liza.programs import processes
 from liza.repo import brief_filter, exclude, history
 from liza.repo.pins import Pins
-from liza.rules.errors import Refused
-from liza.rules.model import Identity
-from liza.verbs import texts
+from liza.rules import intrusions, settings
+from liza.rules.errors import BoardInconsistent, Refused
+from liza.rules.model import Config, Identity
+from liza.verbs import confirmed, texts
 from liza.verbs.crew import Crew
 
 GOAL = ".liza/specs/goal.md"
@@ -44,6 +46,21 @@ def lay_again(crew: Crew) -> Crew:
     brief_filter.install(crew.git)
     Pins.of_person(crew.git).with_key(crew.git, brief_filter.KEY).save(crew.paths.pins)
     return Crew(crew.paths, crew.clock)
+
+
+def confirm_again(crew: Crew) -> tuple[str, ...]:
+    """Let the settings count that a person had confirmed before the pins were lost, and say by name which these are,
+    and which of the board's do not count. Raises GitFailed, OSError, BoardInconsistent."""
+    written = crew.board.as_written()
+    kept, first = history.settings(crew.git), history.first(crew.git)
+    if kept is not None or first is not None:
+        begun = Config()
+        with suppress(BoardInconsistent):
+            begun = document.load(first or "").config
+        confirmed.confirm_kept(crew.paths, kept, begun)
+    odd = intrusions.of_settings(confirmed.unconfirmed(crew.paths, written))
+    counting = settings.counting(confirmed.trusted(crew.paths, written).config)
+    return counting, *(f"{one.message}: {one.next}" for one in odd)
 
 
 def lay_goal(crew: Crew, goal: str) -> bool:

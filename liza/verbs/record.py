@@ -12,6 +12,7 @@ from liza.programs import aside
 from liza.repo import history
 from liza.repo.history import Recorded
 from liza.rules.errors import BoardInconsistent, LizaError
+from liza.verbs import confirmed
 from liza.verbs.crew import Crew
 
 LARGEST_SPOOL = 64 << 20  # bytes
@@ -63,8 +64,8 @@ def _record(crew: Crew) -> int:
         if item.revision <= waiting[-1]
     ]
     if done:
-        # Not a field of the board, and no less the person's: `git clean` takes it away with the rest of .liza.
-        done[-1] = replace(done[-1], goal=_goal(crew))
+        # Not fields of the board, and no less the person's: `git clean` takes them away with the rest of .liza.
+        done[-1] = replace(done[-1], goal=_goal(crew), settings=confirmed.written(crew.paths))
     # What was spooled since is for the next time: only what was read here may go.
     count = history.record(crew.git, done) if done else 0
     spool.drop(waiting[-1])

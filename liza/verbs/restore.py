@@ -17,7 +17,7 @@ from liza.rules.model import Task
 from liza.rules.paths import agent_of
 from liza.rules.paths import task_id as checked_id
 from liza.rules.starting import starting
-from liza.verbs import confirmed, ground
+from liza.verbs import ground
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew, find_crew, find_lost
@@ -29,7 +29,7 @@ MOST_LOOKED_AT = 500
 
 _LAID = (
     ".liza was laid out anew. Of what lay in it the history has the board and {goal}: no other specs, no logs. What "
-    "the repository's own configuration names will not run. The settings on that board count"
+    "the repository's own configuration names will not run"
 )
 AGAIN = "liza restore --last-good --stop"
 
@@ -94,9 +94,10 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
     lines = [_ENDED.format(", ".join(ended))] if ended else []
     lines += _told(crew, done, now)
     if laid:
-        confirmed.confirm_all(crew.paths, crew.board.as_written())
+        counting = ground.confirm_again(crew)
         had_goal = ground.lay_goal(crew, done.good.goal.description)
         lines.append(_LAID.format(goal=ground.GOAL if had_goal else "nothing else"))
+        lines += counting
         _settle(crew, by, done.good.agents, ended)
     more = {"revision": now, "restored": done.good.revision, "was": was, "kept": done.kept and str(done.kept)}
     step = starting(done.good, *done.good.agents)

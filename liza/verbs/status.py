@@ -138,6 +138,9 @@ def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
 
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
+    if not crew.paths.pins.exists():
+        message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
+        yield Alarm("pins_gone", "repository", message, "liza doctor --fix")
     # Where the repository cannot be looked at, `liza doctor` says so.
     with suppress(LizaError, OSError):
         try:

@@ -442,6 +442,14 @@ TABLE: dict[str, Defence] = {
             "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
         ),
     ),
+    "settings in the history": Defence(
+        "a deleted .liza, or deleted pins, do not make a person's confirmation of whatever stands on the board",
+        {"liza.repo.history:settings": gives(b'{"integration_command": "true"}')},
+        (
+            "tests/journeys/test_settings.py::"
+            "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
+        ),
+    ),
     "runs in reflogs": Defence(
         "a session that moves a branch of the person's, or pushes, is told",
         {"liza.rules.trespass:marked": lambda was: lambda name, run: name},

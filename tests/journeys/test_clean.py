@@ -51,13 +51,14 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     for supervisor in supervisors:
         supervisor.wait_gone()
     assert crew.living() == []
-    ended, again, laid, step = told.splitlines()
+    ended, again, laid, counting, step = told.splitlines()
     assert ended.startswith("ended what still worked here: ")
     names = set(ended.partition(": ")[2].split(", "))
     assert names
     assert names <= {"code-reviewer-1", "coder-1", "coder-1.1"}
     assert again.startswith("revision ")
     assert "the board and .liza/specs/goal.md" in laid
+    assert counting.startswith("the settings that count: ")
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
     shown = crew.json("status")
     assert [one["kind"] for one in shown["waiting"]] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from typing import Any
 
@@ -84,3 +85,30 @@ def test_pins_that_lost_their_settings_are_told(crew: Crew) -> None:
     assert told["next"] == "liza doctor --accept settings"
     crew.run(*told["next"].split()[1:])
     assert alerts(crew) == []
+
+
+@pytest.mark.parametrize("lost", ["all of .liza", "the pins"])
+def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either(red: Crew, lost: str) -> None:
+    type_in(red, "integration_command: .*", 'integration_command: "true"')
+    (before,) = alerts(red)
+    if lost == "the pins":
+        red.paths.pins.unlink()
+        assert [one["next"] for one in alerts(red, "pins_gone")] == ["liza doctor --fix"]
+        told = red.run("doctor", "--fix").stdout
+        assert alerts(red, "pins_gone") == []
+    else:
+        shutil.rmtree(red.paths.liza)
+        told = red.liza("restore", "--last-good")
+    assert "the settings that count: integration_command 'exit 7'" in told
+    assert before["message"] in told
+    assert alerts(red) == [before]
+    red.liza("merge", "task-1")
+    assert red.status("task-1") == "INTEGRATION_FAILED"
+
+
+def test_settings_that_no_history_shows_to_be_confirmed_are_told_after_pins_are_lost(crew: Crew) -> None:
+    crew.configure(permissions="bypass")
+    crew.git("update-ref", "-d", "refs/liza/blackboard")
+    crew.paths.pins.unlink()
+    assert "no setting was ever confirmed by a person" in crew.run("doctor", "--fix").stdout
+    assert [one["next"] for one in alerts(crew)] == ["liza doctor --accept settings"]
