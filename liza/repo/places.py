@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from liza import faults
-from liza.repo import plain
+from liza.repo import plain, slots
 from liza.rules import placing
 from liza.rules.errors import GitFailed, Refused
 from liza.rules.paths import Paths
@@ -121,6 +123,30 @@ def have(paths: Paths) -> None:
         stamp(placed)
 
 
+def not_ours(paths: Paths, common: Path) -> Refused | None:
+    """Why what stands in the place of the slots is not this crew's; None where it is, or where nothing stands there.
+
+    ``common``: the git directory that the worktrees share. Raises OSError.
+    """
+    place, placed = paths.slots, read(paths)
+    if place.is_symlink() or not os.path.lexists(place):
+        return None
+    directory = place.is_dir()
+    entries = [one for one in place.iterdir() if one.name != MARK] if directory else []
+    own = any(slots.leads_into(entry, common) for entry in entries)
+    why = placing.not_ours(placed, place, directory, mark_of(place) if directory else None, own or not entries)
+    if why is None:
+        return None
+    return Refused(
+        f"{place} cannot hold the worktrees: {why}", f"mv {shlex.quote(str(place))} {shlex.quote(str(_free(place)))}"
+    )
+
+
+def _free(place: Path) -> Path:
+    names = (place.with_name(f"{place.name}.saved" + (f"-{number}" if number > 1 else "")) for number in count(1))
+    return next(one for one in names if not os.path.lexists(one))
+
+
 def stamp(placed: Placed) -> None:
     """Write the mark of a slots directory that is there. Raises OSError."""
     _put(placed.place / MARK, {"root": str(placed.root), "id": placed.id})
@@ -147,7 +173,7 @@ def remove(paths: Paths) -> tuple[str, ...]:
 
 def after_move(paths: Paths, placed: Placed, environ: Mapping[str, str]) -> Placed:
     """The record of a repository that was moved or copied since ``placed`` was written. Raises Refused, OSError."""
-    place = _moved_to(paths, placed)
+    place = _moved_to(paths, placed, environ)
     if place is not None:
         return replace(placed, root=paths.root, place=place)
     # It has no slots: none were made yet, they were deleted, or this is a copy of a repository that keeps them.
@@ -160,16 +186,17 @@ def after_move(paths: Paths, placed: Placed, environ: Mapping[str, str]) -> Plac
     return choose(paths.root, None, environ)
 
 
-def _moved_to(paths: Paths, placed: Placed) -> Path | None:
+def _moved_to(paths: Paths, placed: Placed, environ: Mapping[str, str]) -> Path | None:
     """Where the slots of a repository are that was moved since its record was written; None if it has none of its own.
 
-    They stay where they are if only the repository was moved, and are found beside it if both were. Raises OSError.
+    They stay where they are if only the repository was moved, and are found beside it if both were, under the same
+    name or renamed together with it. Raises OSError.
     """
     if placed.place.is_relative_to(placed.root):
         candidates = [paths.root / placed.place.relative_to(placed.root)]
     else:
         beside = Path(os.path.normpath(paths.root / os.path.relpath(placed.place, placed.root)))
-        candidates = [placed.place, beside]
+        candidates = [placed.place, beside, *placing.proposals(paths.root, _state_home(environ))]
     for place in candidates:
         if not place.is_dir() or place.resolve() != place:
             continue

@@ -18,6 +18,7 @@ from liza.rules.errors import GitFailed, PlaceBroken
 from liza.rules.paths import Paths
 
 _OWNER = "liza"
+_LONGEST = 8192  # bytes in a file `.git`: a path
 _HOME = "../.."
 """Where the shared git directory lies, seen from that of a work tree."""
 _TASKS = "ref: refs/heads/task/"
@@ -90,6 +91,15 @@ def lead_back(slot: Path, admin: Path) -> None:
             aside.replace(place)
         return
     raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
+
+
+def leads_into(slot: Path, common: Path) -> bool:
+    """Whether the ``.git`` in a directory is the file of a worktree of the repository with this git directory."""
+    place = slot / ".git"
+    if place.is_symlink() or not place.is_file() or place.stat().st_size > _LONGEST:
+        return False
+    admin = _leads_to(place)
+    return admin is not None and admin.parent == common / "worktrees"
 
 
 def lead_home(admin: Path) -> None:

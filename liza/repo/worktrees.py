@@ -375,6 +375,9 @@ class Worktrees:
         return slots.admin_of(self.paths.slot(slot), self._common)
 
     def _have(self, slot: str, commit: str) -> None:
+        wrong = places.not_ours(self.paths, self._common)
+        if wrong is not None:
+            raise wrong
         admin = self._admin(slot)
         if admin is None or slots.half_made(admin) or not self.paths.slot(slot).is_dir():
             self.add(slot, commit)

@@ -117,3 +117,17 @@ def is_ours(placed: Placed, mark: Mark | None, other: Placed | None, place: Path
     if mark is None or mark.id != placed.id:
         return False
     return other is None or other.id != mark.id or other.root != mark.root or other.place != place
+
+
+def not_ours(placed: Placed | None, place: Path, directory: bool, mark: Mark | None, own: bool) -> str | None:
+    """Why what stands at ``place`` is not this crew's directory of slots; None if it is.
+
+    ``own``: worktrees of this repository lie in it, or nothing does. That shows whose it is where the mark is gone.
+    """
+    if not directory:
+        return "it is not a directory"
+    if placed is None or placed.place != place:
+        return None
+    if mark is None:
+        return None if own else "no worktree of this crew is in it, and something else is"
+    return None if mark.id == placed.id else f"it belongs to the crew of {mark.root}"

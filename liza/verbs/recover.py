@@ -13,7 +13,7 @@ from liza.repo import merge_refs, merges, stuck, sweep
 from liza.rules import taking
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL, Identity, Reservation, Status, Task
-from liza.verbs import tampering, tidy
+from liza.verbs import lost_worktrees, tampering, tidy
 from liza.verbs.crew import Crew
 from liza.verbs.dead_mergers import settle_dead_merger
 from liza.verbs.record import record
@@ -39,6 +39,7 @@ def recover(crew: Crew, by: str) -> tuple[Settled, ...]:
         # A merge under way may know where it was.
         _merges(crew, by)
         tampering.need_integration(crew, crew.board.read())
+    lost_worktrees.refuse_replaced(crew)
     found = [
         *settle_reservations(crew),
         *_worktrees(crew, by),

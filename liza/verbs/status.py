@@ -135,9 +135,11 @@ def found_alarms(
 def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     """What keeps every worktree from being used, every task from being merged, or every new one from being claimed."""
     from liza.repo import left_locks, ref_names, relocate, slots
+    from liza.verbs import lost_worktrees
 
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
+    yield from lost_worktrees.alarms(crew, state)
     if not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
         yield Alarm("pins_gone", "repository", message, "liza doctor --fix")

@@ -442,6 +442,14 @@ TABLE: dict[str, Defence] = {
             "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
         ),
     ),
+    "what took the place of the worktrees": Defence(
+        "no task is laid out in a directory of somebody else, and no link leads there",
+        {"liza.repo.places:not_ours": gives(None)},
+        (
+            PLACE
+            + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[somebody else's directory]",
+        ),
+    ),
     "settings in the history": Defence(
         "a deleted .liza, or deleted pins, do not make a person's confirmation of whatever stands on the board",
         {"liza.repo.history:settings": gives(b'{"integration_command": "true"}')},

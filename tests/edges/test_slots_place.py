@@ -241,3 +241,46 @@ def test_a_line_break_in_the_path_is_refused_before_anything_is_made(tmp_path: P
     assert not (root / ".liza").exists()
     assert [one.ok for one in doctor(root).findings if "line break" in one.text] == [False]
     assert [entry.name for entry in tmp_path.iterdir()] == ["a\nb"]
+
+
+def lost(crew: Crew) -> list[tuple[str, str]]:
+    state = crew.board.read()
+    kinds = ("worktree_gone", "worktrees_replaced")
+    return [(one.kind, one.next) for one in found_alarms(crew, state, crew.evidence(state)) if one.kind in kinds]
+
+
+def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_again(repo: Path) -> None:
+    crew = begun(repo)
+    there = drafted(crew)
+    assert lost(crew) == []
+    shutil.rmtree(there.parent)
+    assert lost(crew) == [("worktree_gone", "liza doctor --fix")]
+    doctor(repo, fix=True)
+    assert lost(find_crew(repo)) == []
+    assert (repo / ".worktrees" / "first").resolve() == there
+
+
+@pytest.mark.parametrize("what", ["a file", "somebody else's directory", "another crew's directory"])
+def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there(repo: Path, what: str) -> None:
+    crew = begun(repo)
+    place = drafted(crew).parent
+    shutil.rmtree(place)
+    if what == "a file":
+        place.write_text("theirs\n")
+    else:
+        git(repo, "init", "-q", str(place / "s1"))
+        (place / "s1" / "theirs.txt").write_text("theirs\n")
+        if what == "another crew's directory":
+            (place / MARK).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
+    step = f"mv {place} {place}.saved"
+    assert lost(crew) == [("worktrees_replaced", f"{step} && liza doctor --fix")]
+    assert not (repo / ".worktrees" / "first").is_symlink()
+    with pytest.raises(Refused, match="cannot hold the worktrees") as refused:
+        doctor(repo, fix=True)
+    assert refused.value.hint == step
+    place.rename(f"{place}.saved")
+    doctor(repo, fix=True)
+    assert lost(find_crew(repo)) == []
+    assert (repo / ".worktrees" / "first" / "README.md").is_file()
+    kept = Path(f"{place}.saved")
+    assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"

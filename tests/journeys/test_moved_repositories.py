@@ -44,6 +44,12 @@ def moved_with_its_worktrees(crew: Crew) -> Crew:
     return elsewhere(crew, away / "project")
 
 
+def renamed_with_its_worktrees(crew: Crew) -> Crew:
+    now = renamed(crew)
+    (crew.root.parent / "project.worktrees").rename(now.root.with_name("renamed.worktrees"))
+    return now
+
+
 def goes_on(crew: Crew, task: str = "first") -> None:
     """Everything that a person does next works, in the worktree as it was."""
     link = crew.root / ".worktrees" / task
@@ -66,6 +72,7 @@ def goes_on(crew: Crew, task: str = "first") -> None:
         (renamed, ("status",)),
         (renamed, ("claim", "second", "--agent", "coder-2")),
         (moved_with_its_worktrees, ("doctor", "--fix")),
+        (renamed_with_its_worktrees, ("status",)),
     ],
 )
 def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
@@ -79,7 +86,8 @@ def test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were(
     before = record.read_bytes(), (theirs / ".git").read_bytes()
     now = move(crew)
     now.run(*first)
-    assert now.paths.slots == (there.parent if move is renamed else now.root.with_name("project.worktrees"))
+    name = "renamed.worktrees" if move is renamed_with_its_worktrees else "project.worktrees"
+    assert now.paths.slots == (there.parent if move is renamed else now.root.with_name(name))
     goes_on(now)
     record = now.root / ".git" / "worktrees" / "theirs" / "gitdir"
     assert (record.read_bytes(), (theirs / ".git").read_bytes()) == before, "a person's worktree was touched"
