@@ -47,6 +47,7 @@ _TEXTS: Final = (
     ("scope", "scope"),
     ("missing", "missing"),
     ("rejection_reason", "rejected"),
+    ("merge_failed", "not merged"),
     ("blocked_reason", "blocked"),
     ("blocked_questions", "asks"),
     ("answers", "answered"),

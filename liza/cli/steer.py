@@ -86,4 +86,7 @@ def merge(
     """Merge an approved task into integration, once its tests pass on the merge. A supervisor does it by itself."""
     from liza.verbs.merge import merge as verb
 
-    tell.answer(verb(find_crew(), task_id, supervisor), as_json)
+    done = verb(find_crew(), task_id, supervisor)
+    tell.answer(done, as_json)
+    if done.status == "INTEGRATION_FAILED":
+        raise typer.Exit(1)

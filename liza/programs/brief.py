@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from liza.programs import assignment
 from liza.programs.context import Context, sprint_state
 from liza.programs.instructions import Written, laid, take_away, write
-from liza.programs.wording import BEGIN, END, line, lines
+from liza.programs.wording import BEGIN, END, last_lines, line, lines
 from liza.rules.paths import branch_of
 
 __all__ = [
@@ -81,7 +81,7 @@ def _before(at: Context) -> list[str]:
         branch = at.state.config.integration_branch
         failed = [event.detail for event in task.history if event.event == "merge failed" and event.detail]
         said.append(f"MERGE FAILED: merge {branch} into this branch, mend what breaks, run the tests, submit again.")
-        said += [f"  It said: {lines(failed[-1], SMALL)}"] if failed else []
+        said += [f"  It said: {last_lines(failed[-1], MIDDLE)}"] if failed else []
     handed = at.state.handoff.get(task.id)
     if handed is not None and handed.summary:
         said.append(f"HANDED OVER: {lines(handed.summary, SMALL)} Next: {lines(handed.next_action, SMALL)}")

@@ -35,6 +35,20 @@ def lines(text: str, limit: int) -> str:
     return cut(defused(text).strip(), limit).replace("\n", "\n  ")
 
 
+def last_lines(text: str, limit: int) -> str:
+    """As ``lines``, of a line that says what failed and the end of its output: that line, and as many of the last ones
+    as there is room for."""
+    first, *rest = defused(text).strip().splitlines() or [""]
+    room, kept = limit - len(first.encode()), list[str]()
+    for row in reversed(rest):
+        room -= len(row.encode()) + 1
+        if room < 0:
+            break
+        kept.insert(0, row)
+    told = ["[…]", *kept] if len(kept) < len(rest) else kept
+    return "\n  ".join([cut(first, limit), *told])
+
+
 def line(text: str, limit: int) -> str:
     """As ``lines``, in one line."""
     return cut(" ".join(defused(text).split()), limit)

@@ -7,7 +7,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from liza.rules import drafts, intrusions, invariants, merge_alarms, planning, proving, restoring, settings
+from liza.rules import (
+    drafts,
+    intrusions,
+    invariants,
+    merge_alarms,
+    merge_failures,
+    planning,
+    proving,
+    restoring,
+    settings,
+)
 from liza.rules.choose import Evidence
 from liza.rules.decide import Holding, holding
 from liza.rules.hopeless import never_claimable
@@ -225,13 +235,8 @@ def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[A
 
 def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
     yield from _orphaned(state, task, now, seen)
-    said = next((line.detail for line in reversed(task.history) if line.event == "merge failed"), None)
-    yield Alarm(
-        "integration_failed",
-        task.id,
-        f"{task.id} does not merge: {_short(said or 'see its history')}",
-        f"liza task show {task.id}",
-    )
+    why = _short(merge_failures.first_line(merge_failures.last(task)) or "see its history")
+    yield Alarm("integration_failed", task.id, f"{task.id} does not merge: {why}", merge_failures.look_at(task))
 
 
 def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.rules import invariants
+from liza.rules.merge_failures import first_line, last
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 
@@ -171,10 +172,9 @@ def limit_reached(state: State, task: Task) -> str | None:
 
 def _why_it_came_back(task: Task) -> str:
     """What the last rejection, or the last failure of a merge, said; nothing where neither did."""
-    said = {S.REJECTED: ("reject", "rejected"), S.INTEGRATION_FAILED: ("merge failed", "does not merge")}
-    event, word = said[task.status]
-    detail = next((line.detail for line in reversed(task.history) if line.event == event), None)
-    return f"; it {word}: {detail.strip().splitlines()[0]}" if detail and detail.strip() else ""
+    rejected = task.status is S.REJECTED
+    why = first_line(task.rejection_reason if rejected else last(task))
+    return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
 
 
 def free_slot(state: State, task: Task) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from liza.rules.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 
 LIZA = "liza"
@@ -128,7 +129,7 @@ _TELL: dict[str, Callable[[Event, Task], str]] = {
     "reject": lambda event, task: f"rejected: {_short(event.detail)} (liza diff {task.id})",
     "deadlock": _blocked,
     "merge": _merged,
-    "merge failed": lambda event, task: f"does not merge: {_short(event.detail)}",
+    "merge failed": lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
     "tests moved refs": lambda event, task: f"has tests that moved refs: {_short(event.detail)}",
     "unblock": lambda event, task: "unblocked",
     "supersede": lambda event, task: f"superseded by {', '.join(task.superseded_by)}",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from liza.repo import merge_refs, sandbox
-from liza.rules import merging
+from liza.rules import merge_failures, merging
 from liza.verbs import commands
 from liza.verbs.crew import Crew
 
@@ -55,7 +56,11 @@ def _red(crew: Crew, name: str, onto: str) -> str | None:
     if done.green:
         return None
     how = "did not end in time" if done.code is None else f"exit {done.code}"
-    return f"{command}: {how} on the merge with {onto}\n{done.tail(12)}"
+    return merge_failures.red(f"{command}: {how} on the merge with {onto}", _told(crew, log), done.tail(12))
+
+
+def _told(crew: Crew, log: Path) -> str:
+    return str(log.relative_to(crew.paths.root))
 
 
 def set_up(crew: Crew, slot: str) -> str | None:
@@ -70,6 +75,7 @@ def set_up(crew: Crew, slot: str) -> str | None:
         config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root, config.environment
     )
     if not done.green:
-        return f"set-up failed: {config.sandbox_setup}: exit {done.code}\n{done.tail(12)}"
+        what = f"set-up failed: {config.sandbox_setup}: exit {done.code}"
+        return merge_failures.red(what, _told(crew, log), done.tail(12))
     sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
     return None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from liza import faults
 from liza.board.lock import Lock
 from liza.repo import merge_refs, merges
-from liza.rules import merging, taking
+from liza.rules import merge_failures, merging, taking
 from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, State, Status, Task
@@ -74,6 +74,8 @@ def _told(before: State, after: State, task_id: str) -> Answer:
         step = f"commit or put away {task.merging.waiting} in your checkout; it is then merged by itself"
     elif task.merge_commit:
         step = f"git log --first-parent {after.config.integration_branch}"
+    elif task.status is Status.INTEGRATION_FAILED:
+        step = merge_failures.look_at(task)
     else:
         step = f"liza task show {task_id}"
     return answer(before, after, task_id, step, merge_commit=task.merge_commit, tested=task.tested)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.rules import choose, taking
+from liza.rules import choose, merge_failures, taking
 from liza.rules.drafts import Lack
 from liza.rules.errors import Usage
 from liza.rules.model import State, Status, Task
@@ -16,6 +16,9 @@ from liza.rules.paths import task_id as checked_id
 from liza.verbs import doing, drafts
 from liza.verbs.crew import Crew
 from liza.verbs.specs import existing
+
+
+_TO_MEND = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 
 
 def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -49,6 +52,7 @@ def task(crew: Crew, task_id: str) -> dict[str, Any]:
         "branch": branch_of(found.id),
         "directory": str(link) if link.is_symlink() else None,
         "missing": drafts.lack(crew, state, found, existing(crew, [found.spec_ref])).missing if draft else (),
+        "merge_failed": merge_failures.last(found) if found.status in _TO_MEND else "",
         "waits_for": choose.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from liza.cli import render_task
 from liza.repo import merge_refs, merges
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, Refused
+from liza.verbs import show
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
@@ -480,11 +482,14 @@ def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_cand
 
     from liza.repo.pins import Pins
 
-    crew.tests("exit 1")
+    crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
     replace(Pins.load(crew.crew.paths.pins), settings=None).save(crew.crew.paths.pins)
     assert crew.merge("a") == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
+    assert crew.alarms()["integration_failed"].endswith("(log: .liza/logs/merge-a.log) → less .liza/logs/merge-a.log")
+    shown = render_task.task(show.task(crew.crew, "a"), False)
+    assert "(log: .liza/logs/merge-a.log)\n            first\n            last\n" in shown
     crew.configure(restart_after_crash=1.0, integration_timeout=60)
     assert crew.crew.board.read().config.integration_command == f"sh {crew.check}"
 

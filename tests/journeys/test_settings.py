@@ -35,13 +35,21 @@ def alerts(crew: Crew, kind: str = "unconfirmed_setting") -> list[dict[str, Any]
 def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count(red: Crew) -> None:
     assert alerts(red) == []
     type_in(red, "integration_command: .*", 'integration_command: "true"')
-    (told,) = alerts(red)
-    assert told["message"] == (
+    (alert,) = alerts(red)
+    assert alert["message"] == (
         "config.integration_command was changed outside of liza to 'true'; "
         "'exit 7' is used until a person confirms that"
     )
-    assert told["next"] == "liza doctor --accept integration_command"
-    red.liza("merge", "task-1")
+    assert alert["next"] == "liza doctor --accept integration_command"
+    told = red.run("merge", "task-1")
+    log = ".liza/logs/merge-task-1.log"
+    assert (told.returncode, told.stdout.splitlines()) == (
+        1,
+        [
+            f"task-1 does not merge: exit 7: exit 7 on the merge with integration (log: {log})",
+            f"next: less {log}",
+        ],
+    )
     assert red.status("task-1") == "INTEGRATION_FAILED"
     assert "exit 7" in str(red.task("task-1").history[-1].detail)
 

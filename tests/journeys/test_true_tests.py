@@ -46,7 +46,7 @@ def merged(crew: Crew, task: str, name: str, text: str) -> str:
     write(there, {name: text})
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "looks ok", "--task", task)
-    crew.liza("merge", task)
+    crew.run("merge", task)
     return crew.status(task)
 
 
@@ -191,5 +191,5 @@ def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path)
     write(there, {})
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "approve", "looks ok", "--task", "rate")
-    crew.liza("merge", "rate")
+    crew.liza("merge", "rate", code=1)
     assert crew.status("rate") == "INTEGRATION_FAILED"

@@ -224,7 +224,6 @@ def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
         assert blocked.blocked_questions
 
 
-
 def test_priority_then_age_then_id_decide() -> None:
     state = board(task("b"), task("a"), task("c", priority=1), task("d", created=later(-60)))
     order = []

@@ -146,6 +146,15 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
     assert "conflict with integration in mail.py" in made.block
 
 
+def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:
+    output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 21))
+    said = Event(time=NOW, event="merge failed", detail=f"tests: exit 1 (log: .liza/logs/merge-task-3.log)\n{output}")
+    block = brief.compose(context(task=replace(TASK, integration_fix=True, history=(said,)))).block
+    assert "It said: tests: exit 1 (log: .liza/logs/merge-task-3.log)\n  […]\n" in block
+    assert "line 20 x" in block
+    assert "line 2 x" not in block
+
+
 def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
     task = replace(TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason="rounding")
     block = brief.compose(context("code-reviewer-1.4", task)).block
