@@ -150,6 +150,24 @@ def is_over(state: State, has_planner: bool) -> bool:
     return not has_planner and bool(state.tasks) and all(task.status in FINAL for task in state.tasks)
 
 
+def left_undone(state: State, roles: frozenset[str]) -> tuple[str, ...]:
+    """The open tasks, where none of them can go on with supervisors of these roles only; nothing where one can."""
+    unfinished = [task for task in state.tasks if task.status not in FINAL]
+    plans = "planner" in roles and (state.planning.run is not None or isinstance(wake(state), Trigger))
+    if plans or any(_NEEDS.get(task.status, "planner") in roles - {"planner"} for task in unfinished):
+        return ()
+    if roles and any(task.status is S.APPROVED for task in unfinished):
+        return ()
+    return tuple(task.id for task in unfinished)
+
+
+_NEEDS = {
+    **dict.fromkeys((S.UNCLAIMED, S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED), "coder"),
+    S.READY_FOR_REVIEW: "code-reviewer",
+}
+"""Whose supervisor a task waits for; every supervisor merges."""
+
+
 def planned(state: State, run: str) -> None:
     """The fence for a planner's verbs. Raises NotYours."""
     if state.planning.run != run:

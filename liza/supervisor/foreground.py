@@ -7,7 +7,7 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.narrate import LIZA
 from liza.rules.paths import role_of
-from liza.rules.planning import is_over
+from liza.rules.planning import is_over, left_undone
 from liza.supervisor.feed import Feed
 from liza.supervisor.options import UpOptions, start
 from liza.verbs.ahead import ahead
@@ -27,7 +27,7 @@ from liza.verbs.crew import Crew
 from liza.verbs.down import end_sessions
 
 Tell = Callable[[str, str], None]
-STOP, LEFT, USELESS, DONE = "stop", "left", "useless", "done"
+STOP, LEFT, USELESS, DONE, CHANGED = "stop", "left", "useless", "done", "changed"
 KILLED: Final = 130
 """The exit status of a command that its third Ctrl+C ended."""
 LAST_WORDS: Final = 2.0  # seconds for the last lines of a supervisor that is gone, whose pipe somebody else may hold
@@ -53,12 +53,38 @@ def stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mappin
     def when_done() -> bool:
         return _tell_done(crew, options, feed)
 
-    asked = _until_all_left(children, programs, heard, feed, is_there, when_done)
+    undone: list[str] = []
+
+    def is_stuck(there: Collection[str]) -> bool:
+        told = _undone(crew, options, sorted(children.keys() - there), there)
+        if told is not None:
+            undone.append(told)
+            feed("", told)
+        return told is not None
+
+    asked = _until_all_left(children, programs, heard, feed, is_there, when_done, is_stuck)
     if asked:
         # Sessions of supervisors that were killed, or were stopped before they could adopt.
         end_sessions(crew)
     feed("", f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.again()}")
-    return _code([child.returncode for child in children.values()], asked)
+    return _code([child.returncode for child in children.values()], asked) or int(bool(undone))
+
+
+def _undone(crew: Crew, options: UpOptions, left: Sequence[str], there: Collection[str]) -> str | None:
+    """Why a crew that is to stop by itself will never be done without those that left; None where it may be."""
+    if not options.exit_when_done or not left:
+        return None
+    try:
+        state = crew.board.read()
+    except (LizaError, OSError):
+        return None
+    others = (agent for agent in state.agents if crew.supervised(agent))
+    roles = frozenset(role_of(agent) for agent in (*there, *others))
+    tasks = left_undone(state, roles)
+    if is_over(state, options.planners > 0) or not tasks:
+        return None
+    names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+    return f"{', '.join(left)} left, and nobody else can go on: open: {names}; liza logs {left[0]} says why"
 
 
 def _code(codes: Sequence[int], asked: bool) -> int:
@@ -115,10 +141,12 @@ def _until_all_left(
     tell: Tell,
     is_there: Callable[[str], bool],
     when_done: Callable[[], bool] = lambda: False,
+    is_stuck: Callable[[Collection[str]], bool] = lambda there: False,
 ) -> bool:
     """Ask all to stop, as often as it is asked for; whether it was. Where a program turns out to be of no use, those
     that run it are asked by themselves, and the others go on. ``is_there`` tells whether a role has anybody,
-    ``when_done`` says that the goal is reached and whether the crew is to stop then."""
+    ``when_done`` says that the goal is reached and whether the crew is to stop then, ``is_stuck`` whether it is to stop
+    because those that are there can do nothing more."""
     asked, there, leaving = 0, set(children), set[str]()
     while there:
         event, _, agent = heard.get().partition(" ")
@@ -126,6 +154,7 @@ def _until_all_left(
             there.remove(agent)
             if there - leaving and not asked and not is_there(role_of(agent)):
                 tell("", f"nobody {_DOES[role_of(agent)]} now: liza status says why; the others go on")
+        if event in (LEFT, CHANGED) and (asked or not is_stuck(there) or not there):
             continue
         if event == USELESS:
             # Others with the same program would only find out the same, one after the other.
@@ -159,6 +188,7 @@ def _watch_goal(crew: Crew, options: UpOptions, heard: queue.SimpleQueue[str]) -
                     heard.put(DONE)
                 was = now
             changes.get()
+            heard.put(CHANGED)
 
 
 def _tell_done(crew: Crew, options: UpOptions, tell: Tell) -> bool:

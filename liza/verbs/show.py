@@ -17,7 +17,6 @@ from liza.verbs import doing, drafts
 from liza.verbs.crew import Crew
 from liza.verbs.specs import existing
 
-
 _TO_MEND = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 
 

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from liza.rules.model import Status
+from liza.rules.planning import left_undone
+from tests.unit.boards import BASE, board, task
+
+S = Status
+CODER, REVIEWER = frozenset({"coder"}), frozenset({"code-reviewer"})
+
+
+@pytest.mark.parametrize(
+    ("status", "roles", "undone"),
+    [
+        (S.UNCLAIMED, REVIEWER, True),
+        (S.CLAIMED, REVIEWER, True),
+        (S.INTEGRATION_FAILED, REVIEWER, True),
+        (S.READY_FOR_REVIEW, REVIEWER, False),
+        (S.READY_FOR_REVIEW, CODER, True),
+        (S.APPROVED, REVIEWER, False),
+        (S.APPROVED, frozenset(), True),
+        (S.UNCLAIMED, CODER, False),
+        (S.BLOCKED, frozenset({"planner"}), False),
+        (S.MERGED, frozenset(), False),
+    ],
+)
+def test_a_crew_leaves_undone_what_waits_for_a_role_that_nobody_has(
+    status: Status, roles: frozenset[str], undone: bool
+) -> None:
+    state = board(task("t", status, review_commit=BASE, blocked_reason="r", blocked_questions=("q",)))
+    assert left_undone(state, roles) == (("t",) if undone else ())
