@@ -25,7 +25,7 @@ def keep_reviewed(git: Git, task: str, commit: str) -> None:
 
 def reviewed(git: Git) -> dict[str, str]:
     """The commits that are kept for review, by task. Raises GitFailed."""
-    return _below(git, _REVIEW)
+    return below(git, _REVIEW)
 
 
 def drop_reviewed(git: Git, task: str) -> None:
@@ -40,7 +40,7 @@ def note_tested(git: Git, task: str, candidate: str) -> None:
 
 def tested(git: Git) -> dict[str, str]:
     """The candidates that may be published, by task. Raises GitFailed."""
-    return _below(git, _TESTED)
+    return below(git, _TESTED)
 
 
 def snapshot(git: Git) -> dict[str, str]:
@@ -49,8 +49,9 @@ def snapshot(git: Git) -> dict[str, str]:
     return {name: value.rstrip() for name, _, value in (row.partition(" ") for row in rows)}
 
 
-def changes(git: Git, before: dict[str, str], candidate: str) -> list[RefChange]:
-    """The refs that are elsewhere than in ``before``, and how they stand to the candidate. Raises GitFailed."""
+def changes(git: Git, before: dict[str, str], candidate: str, made: frozenset[str] = frozenset()) -> list[RefChange]:
+    """The refs that are elsewhere than in ``before``, and how they stand to the candidate, and to the commits that
+    were ``made`` where it is tested. Raises GitFailed."""
     after = snapshot(git)
     found = []
     for name in sorted(before.keys() | after.keys()):
@@ -58,10 +59,17 @@ def changes(git: Git, before: dict[str, str], candidate: str) -> list[RefChange]
             continue
         old, new = (known[name].partition(" ")[0] if name in known else None for known in (before, after))
         symbolic = " " in after.get(name, "")
-        built_on = new is not None and _has(git, new, candidate)
+        built_on = new is not None and (new in made or _has(git, new, candidate))
         rewound = None not in (old, new) and not built_on and not _has(git, str(new), str(old))
         found.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound, symbolic=symbolic))
     return found
+
+
+def committed(there: Git) -> frozenset[str]:
+    """The commits that were made in a work tree, on whatever branch, as far as git's log of its HEAD tells."""
+    rows = there.run("reflog", "show", "--format=%H %gs", "HEAD", codes=(0, 128)).stdout.decode("utf-8", "replace")
+    found = (row.partition(" ") for row in rows.splitlines())
+    return frozenset(commit for commit, _, how in found if not how.startswith(("checkout:", "reset:")))
 
 
 def exists(git: Git, commit: str) -> bool:
@@ -84,6 +92,8 @@ def _has(git: Git, ref: str, commit: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, ref).code == 0
 
 
-def _below(git: Git, prefix: str) -> dict[str, str]:
-    rows = git.out("for-each-ref", "--format=%(refname) %(objectname)", prefix.rstrip("/")).splitlines()
-    return {name.removeprefix(prefix): commit for name, _, commit in (row.partition(" ") for row in rows)}
+def below(git: Git, prefix: str) -> dict[str, str]:
+    """The commits that the refs below ``prefix`` name. A symbolic ref is no record of Liza's. Raises GitFailed."""
+    rows = git.out("for-each-ref", "--format=%(refname) %(objectname) %(symref)", prefix.rstrip("/")).splitlines()
+    found = (row.split(" ") for row in rows)
+    return {name.removeprefix(prefix): commit for name, commit, named in found if not named}

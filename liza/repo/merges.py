@@ -244,8 +244,7 @@ def settle(git: Git, branch: str) -> None:
 
 def candidates(git: Git) -> dict[str, str]:
     """The candidates that are kept, by task. Raises GitFailed."""
-    rows = git.out("for-each-ref", "--format=%(refname) %(objectname)", "refs/liza/candidates").splitlines()
-    return {name.removeprefix(candidate_ref("")): made for name, _, made in (row.partition(" ") for row in rows)}
+    return merge_refs.below(git, candidate_ref(""))
 
 
 def _checkout(git: Git, branch: str) -> Path | None:

@@ -36,9 +36,10 @@ def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
     crew.worktrees.detach(SLOT, candidate, f"merge-{name}")
     crew.worktrees.clean(SLOT, config.merge_clean, config.sandbox_keep)
     sandbox.note_unproved(crew.worktrees.slot_git(SLOT))
-    before = merge_refs.snapshot(crew.git)
+    before, known = merge_refs.snapshot(crew.git), merge_refs.committed(crew.worktrees.slot_git(SLOT))
     red = set_up(crew, SLOT) or _red(crew, name, onto)
-    changes = merge_refs.changes(crew.git, before, candidate)
+    made = merge_refs.committed(crew.worktrees.slot_git(SLOT)) - known
+    changes = merge_refs.changes(crew.git, before, candidate, made)
     if red is None:
         sandbox.note_passed(crew.worktrees.slot_git(SLOT))
     branch = f"refs/heads/{onto}"

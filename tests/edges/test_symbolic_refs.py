@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import symbolic
+from liza.repo import merge_refs, symbolic
 from liza.rules.alarms import Alarm
 from liza.rules.errors import LizaError, Missing, Refused
 from liza.verbs import findings
@@ -86,6 +86,7 @@ def through_own(crew: Crew) -> None:  # noqa: F811
     approved(crew)
     assert symbolic.target(crew.git, refs[0]) is None, "submit wrote the ref itself"
     plant(crew, *refs, "refs/liza/integration")
+    assert merge_refs.tested(crew.git) == {}, "a symbolic ref is no record"
     recover(crew, "doctor")
     assert merge(crew, "c").more["merge_commit"] == git(crew.paths.root, "rev-parse", INTEGRATION)
 
@@ -148,6 +149,20 @@ def test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name(crew: Crew) -
     staying = git(crew.paths.root, "for-each-ref", "--format=%(refname)").split()
     assert staying == [MAIN, "refs/heads/task/a", "refs/heads/task/b", "refs/liza/blackboard", "refs/liza/integration"]
     assert of_the_person(crew) == before
+
+
+def test_a_commit_that_tests_make_on_a_persons_branch_is_reported_by_name(
+    crew: Crew,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "notes").mkdir()
+    merges = Merges(crew.paths.root, tmp_path / "notes")
+    merges.approved("d")
+    git(merges.root, "switch", "-q", "-c", "mine")
+    merges.tests(f"git symbolic-ref HEAD {MAIN} && git commit -q --allow-empty -m planted")
+    merge(merges.crew, "d")
+    assert git(merges.root, "log", "-1", "--format=%s", MAIN) == "planted"
+    assert f"the tests of d moved {MAIN}. " in merges.alerts()
 
 
 def test_what_tests_plant_is_reported_by_name_and_moves_nothing(crew: Crew, tmp_path: Path) -> None:  # noqa: F811
