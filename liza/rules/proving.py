@@ -17,6 +17,7 @@ _DOCUMENTS = re.compile(
     r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
 )
 _THEY = "have names of modules of the project and are"
+_UNNOTED = re.compile(r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s")
 _NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
@@ -116,6 +117,11 @@ def names_path(line: str, path: str) -> bool:
     """Return whether a line names a path or what lies below it, and not just one that begins or ends alike."""
     before = r"(?:(?<![\w.~+-])|(?<=-[A-Za-z]))"
     return re.search(rf"{before}{re.escape(path)}(?![\w+~@%-]|\.\w)", line) is not None
+
+
+def notes_nothing(text: str) -> bool:
+    """Return whether a command starts Python so that it notes no loads: isolated, or with an empty environment."""
+    return _UNNOTED.search(text) is not None
 
 
 def is_documentation(name: str) -> bool:

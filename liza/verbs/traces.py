@@ -78,7 +78,8 @@ def observed(log: Path, place: Place, texts: Sequence[str], path: str, keep: str
                 seen["copies"][str(loaded)] = seen["programs"][program] = None
             else:
                 seen["namesakes"][str(loaded)] = None
-    unnoted = () if python_noted else _python_unnoted(place, prefixes, texts, path, keep)
+    noted_all = python_noted and not any(map(proving.notes_nothing, texts))
+    unnoted = () if noted_all else _python_unnoted(place, prefixes, texts, path, keep)
     return Observed(
         None,
         place.broken,

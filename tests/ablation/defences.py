@@ -706,6 +706,23 @@ TABLE: dict[str, Defence] = {
             f"{PROOF}test_tests_that_name_the_persons_checkout_are_refused_in_any_language",
         ),
     ),
+    "copies in the green run": Defence(
+        "an installed copy counts though a part of the tests is red with failing sources",
+        {"liza.verbs.traces:_Copies.of_project": gives(False)},
+        (
+            f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red[beside]",
+            f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
+        ),
+    ),
+    "loads that are not noted": Defence(
+        "red tests prove nothing where their loads may come from the person's checkout and are not noted",
+        {"liza.verbs.traces:_python_unnoted": gives(()), "liza.verbs.traces:_node_unnoted": gives(())},
+        (
+            f"{PROOF}test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout"
+            "[isolated]",
+            f"{PROOF}test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved",
+        ),
+    ),
     "proof of a changed command": Defence(
         "nothing is merged by tests that were changed and test another checkout",
         {"liza.verbs.proof_again:need": gives(None)},

@@ -161,7 +161,7 @@ def copied(source: Path, *parts: Path | str) -> Path:
     return place
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["beside", "in the worktree, by the set-up"])
+@pytest.mark.parametrize("inside", [False, True], ids=["beside", "within"])
 def test_an_installed_copy_counts_though_another_part_of_the_tests_is_red(
     package: Path, tmp_path: Path, inside: bool
 ) -> None:
@@ -181,12 +181,16 @@ def test_a_copy_that_the_tests_make_of_their_own_worktree_each_time_is_proved(pa
     assert facts["proof"] == "the tests fail when the sources of their own worktree fail"
 
 
-@pytest.mark.parametrize("flag", ["-I", "env -i"])
+@pytest.mark.parametrize(
+    "way",
+    ["{venv} -I", "env -i {venv}", "PYTHONPATH=src {venv} -c 'import invo.sums' && {venv} -I"],
+    ids=["isolated", "emptied", "partly"],
+)
 def test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout(
-    package: Path, tmp_path: Path, flag: str
+    package: Path, tmp_path: Path, way: str
 ) -> None:
     venv = environment(tmp_path / "venv", f"{package}/src")
-    python = f"{venv}/bin/python -I" if flag == "-I" else f"env -i {venv}/bin/python"
+    python = way.format(venv=venv / "bin" / "python")
     begun(package, f"{with_a_part_that_fails(package)}{python} -m unittest discover -s tests -q")
     why = f"loads of Python were not noted, and __editable__.invo-1.pth leads to {package}/src"
     assert proof(find_crew(package)) == ("unproved", why)

@@ -133,6 +133,18 @@ def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> Non
     assert proving.names_path(line, "/me/invo") is named
 
 
+@pytest.mark.parametrize(
+    ("command", "nothing"),
+    [
+        (".venv/bin/python -I t.py", True), ("python3.12 -u -E -m pytest", True), ("python -sI t.py", True),
+        ("env -i PATH=/bin sh t.sh", True), ("python -m pytest -I", False), ("env A=b python t.py", False),
+        ("python t.py -E", False),
+    ],
+)  # fmt: skip
+def test_python_that_is_isolated_notes_nothing(command: str, nothing: bool) -> None:
+    assert proving.notes_nothing(command) is nothing
+
+
 def test_documentation_is_read_by_no_test() -> None:
     assert [name for name in ("README.md", "doc/a.rst", "LICENSE", "a.txt", "Makefile", "x.sh", "requirements.txt")
             if proving.is_documentation(name)] == ["README.md", "doc/a.rst", "LICENSE", "a.txt"]  # fmt: skip
