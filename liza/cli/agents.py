@@ -102,7 +102,7 @@ def heartbeat(
     as_json: Json = False,
 ) -> None:
     """Say that this run is alive; its lease is extended. For scripts: a supervisor does it for its agent."""
-    quick.heartbeat(as_json, None if extend is None else duration(extend))
+    quick.heartbeat(as_json, None if extend is None else duration(extend, "liza heartbeat --extend 15m"))
 
 
 @say(app, "exit", "liza exit 42")

@@ -90,7 +90,7 @@ def history(
 def logs(
     agent: Annotated[
         str | None,
-        typer.Argument(metavar="[AGENT]", help="An agent, or one of its runs, such as coder-1.7; default: all."),
+        typer.Argument(metavar="[AGENT]", help="An agent, one of its runs (coder-1.7), or a task; default: all."),
     ] = None,
     follow: Follow = False,
     lines: Annotated[
@@ -104,12 +104,14 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """What the program of an agent printed in its newest run; without a name that of every agent, behind its name."""
-    crew = find_crew()
-    if agent is None or since is not None or times:
-        _lines(crew, agent, lines, duration(since) if since else None, follow, _Shown(agent is None, times, as_json))
-        return
     from liza.verbs import logs as verbs
 
+    crew = find_crew()
+    agent = None if agent is None else verbs.of_task(crew, agent)
+    if agent is None or since is not None or times:
+        seconds = None if since is None else duration(since, "liza logs --since 15m")
+        _lines(crew, agent, lines, seconds, follow, _Shown(agent is None, times, as_json))
+        return
     found = verbs.logs(crew, agent, lines, followed=follow)
     if as_json and not follow:
         tell.json(found)

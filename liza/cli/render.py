@@ -11,6 +11,7 @@ from liza.cli.phrases import one_line
 from liza.cli.phrases import program as program_of
 from liza.rules import toml_text
 from liza.rules.durations import spelled
+from liza.rules.proving import NO_SOURCE
 from liza.verbs.ahead import Ahead
 
 Row = Mapping[str, Any]
@@ -56,8 +57,10 @@ def status(found: Row, colour: bool) -> str:
     goal = paint(one_line(found["goal"]["description"], 70), "bold", colour)
     parts = [f"{goal}   {_counts(found)}    {_cost(found['cost'])}"]
     parts += _ended(found)
-    if found["tests"]["not_proved"] and not any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"]):
-        parts.append(f"tests not proved: {one_line(found['tests']['not_proved'], 200)}: liza doctor --tests")
+    doubt = found["tests"]["not_proved"]
+    told = doubt == NO_SOURCE or any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"])
+    if doubt and not told:
+        parts.append(f"tests not proved: {one_line(doubt, 200)}: liza doctor --tests")
     for name in found["signals"]:
         parts.append(paint(_standing(name, found["reasons"][name]), "yellow", colour))
     waiting = found.get("waiting", ())
@@ -70,7 +73,10 @@ def status(found: Row, colour: bool) -> str:
     if found["agents"]:
         parts += ["", agents(found["agents"], colour)]
     known = {(one["kind"], one["about"], one["next"]) for one in waiting}
+    # A merge that failed, and whose coder is offline, is told above.
+    above = {(one["kind"].removeprefix("orphaned_"), one["about"]) for one in waiting if "orphaned_" in one["kind"]}
     rest = [one for one in found["alerts"] if (one["kind"], one["about"], one["next"]) not in known]
+    rest = [one for one in rest if (one["kind"], one["about"]) not in above]
     if rest:
         parts += ["", *(alarm_line(alarm, colour, "yellow") for alarm in rest)]
     return "\n".join(parts)
@@ -148,6 +154,8 @@ def _what(task: Row) -> str:
         return f"rejected: {one_line(task['rejection_reason'] or '', 70)}"
     if str(task["status"]) == "DRAFT" and task.get("missing"):
         return f"draft: {one_line('; '.join(task['missing']), 70)}"
+    if str(task["status"]) == "UNCLAIMED" and task.get("waits_for"):
+        return one_line(f"needs {', '.join(task['waits_for'])}: {task['description']}", 70)
     return one_line(task["description"], 70)
 
 

@@ -19,7 +19,12 @@ def claim(
     task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The task; default: the best.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Take a task, or for a code-reviewer a review, by hand: its worktree is made, and its lease begins."""
+    """Take a task, or for a code-reviewer a review, by hand: its worktree is made, and its lease begins.
+
+    It does not run the set-up (config.sandbox_setup), which a supervisor runs itself: the answer names it where it has
+    to run in this worktree, then the test command. Leave an environment of your own first (`deactivate`): with it the
+    tests may use your checkout.
+    """
     from liza.verbs.claim import claim as verb
 
     tell.answer(verb(find_crew(), agent, task_id), as_json)

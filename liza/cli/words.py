@@ -48,11 +48,11 @@ def say(
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def duration(text: str) -> int:
-    """Seconds in ``90``, ``90s``, ``15m``, ``2h``. Raises Usage."""
+def duration(text: str, example: str) -> int:
+    """Seconds in ``90``, ``90s``, ``15m``, ``2h``. Raises Usage; ``example`` is the command as it is typed."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip())
     if not found:
-        raise Usage(f"{text!r} is no duration: a number and s, m, h or d, such as 15m", "liza heartbeat --extend 15m")
+        raise Usage(f"{text!r} is no duration: a number and s, m, h or d, such as 15m", example)
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 

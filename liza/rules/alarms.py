@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from liza.rules import (
     drafts,
@@ -41,6 +42,10 @@ MOST_HELD_UP = 3
 
 NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", "integration_failed"})
 """Alarms that a person should know of and that wait for nobody: the work goes on."""
+
+
+_TOLD_BY_THEMSELVES = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
+"""What wakes a planner and is an alarm of its own, with the command for it."""
 
 
 def waits(alarm: Alarm) -> bool:
@@ -149,11 +154,16 @@ def _held_up(task: Task) -> Iterator[Alarm]:
 
 
 def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    """A draft that somebody asked for, and forgot; those that wait for something are told together."""
+    """A draft that somebody asked for; those that wait for something are told together. A planner at work may still
+    mean to free it."""
     since = task.history[-1].time if task.history else task.created
-    if since is not None and now - since >= STALE_DRAFT and not drafts.is_incomplete(task):
-        message = f"{task.id} is a DRAFT since {since:%Y-%m-%d %H:%MZ}"
-        yield Alarm("stale_draft", task.id, message, f"liza task edit {task.id} --help")
+    fresh = since is not None and now - since < STALE_DRAFT
+    if drafts.is_incomplete(task) or (fresh and state.planning.run is not None):
+        return
+    lack = seen.lacks.get(task.id, drafts.Lack((), ""))
+    lacks = f" and lacks: {'; '.join(lack.missing)}" if lack.missing else ""
+    message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
+    yield Alarm("stale_draft", task.id, message, lack.next if lack.missing else f"liza task edit {task.id}")
 
 
 def _incomplete(state: State, seen: Seen) -> Iterator[Alarm]:
@@ -217,7 +227,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
         "blocked",
         task.id,
         f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
-        f'liza task unblock {task.id} --answer "…"',
+        f'liza answer {task.id} "…"',
         task.history[-1].time if task.history else None,
     )
 
@@ -234,9 +244,11 @@ def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[A
 
 
 def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    yield from _orphaned(state, task, now, seen)
     why = _short(merge_failures.first_line(merge_failures.last(task)) or "see its history")
-    yield Alarm("integration_failed", task.id, f"{task.id} does not merge: {why}", merge_failures.look_at(task))
+    message = f"{task.id} does not merge: {why}"
+    for alarm in _orphaned(state, task, now, seen):
+        yield replace(alarm, message=f"{message}; {task.assigned_to}, whose it is to mend, is offline")
+    yield Alarm("integration_failed", task.id, message, merge_failures.look_at(task))
 
 
 def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
@@ -313,8 +325,10 @@ def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
         yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
     elif plan.run is None and plan.count >= planning.MOST_WAKES:
         standing = planning.wake(state)
-        if isinstance(standing, str) and planning.triggers(state):
-            yield Alarm("planning_stalled", "planning", standing, "liza task list --status BLOCKED")
+        found = planning.triggers(state)
+        if isinstance(standing, str) and found and found[0].name not in _TOLD_BY_THEMSELVES:
+            status = " --status INTEGRATION_FAILED" if found[0].name == "INTEGRATION_FAILED" else ""
+            yield Alarm("planning_stalled", "planning", standing, f"liza task list{status}")
     for one in state.discovered:
         if one.urgency == "immediate" and one.converted_to_task is None:
             yield Alarm(

@@ -89,7 +89,8 @@ def wake(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
     if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
     if state.planning.fingerprint == first.fingerprint and state.planning.count >= MOST_WAKES:
-        return f"{first.name} stands unchanged after {MOST_WAKES} planning sessions: it waits for a person"
+        about = f" ({', '.join(first.ids)})" if first.ids else ""
+        return f"{WAKES[first.name]}{about}, and {MOST_WAKES} planning sessions changed nothing: it waits for a person"
     return first
 
 

@@ -11,6 +11,8 @@ from typing import assert_never
 from liza.rules.model import Config, TestProof
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+NO_SOURCE = "the repository has no source of a kind that can be made to fail"
+"""Why nothing can be proved, and no command changes that."""
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
 _DOCUMENTS = re.compile(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
@@ -91,7 +93,7 @@ def judge(seen: Observed, root: str, cure: str) -> Outcome:
     other part of the tests turns them red. A line that names the checkout is evidence only where they stayed green.
     """
     if not seen.broken:
-        return NotProved("the repository has no source of a kind that can be made to fail")
+        return NotProved(NO_SOURCE)
     by = f" (by {', '.join(seen.programs)})" if seen.programs else ""
     if seen.checkout:
         return TestsAnotherCheckout((f"{_few(seen.checkout)} in your checkout {root}{by}",), cure)

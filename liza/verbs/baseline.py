@@ -54,7 +54,7 @@ def baseline(crew: Crew, worktrees: Worktrees, wish: Wish, tip: str, say: Say) -
     project = detect.project(root, crew.git)
     command = None if wish.no_test else wish.test or (project.test.text if project.test else None)
     setup = Command(wish.setup, _because(project)) if wish.setup else project.setup
-    keep, why_not = _environment(root, setup)
+    keep, why_not = own_environment(root, setup)
     _tell_environment(root, keep, why_not, say)
     for note in notes(crew.paths, crew.git, setup.text if setup else None):
         say(note.about, note.text)
@@ -86,7 +86,7 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if not set('"$`\\!') & set(text) else shlex.quote(text)
 
 
-def _environment(root: Path, setup: Command | None) -> tuple[str | None, str]:
+def own_environment(root: Path, setup: Command | None) -> tuple[str | None, str]:
     """The activated environment, where it may be used: it holds dependencies only, and no set-up makes another.
 
     Else None, and why the activated one is left out.

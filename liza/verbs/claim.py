@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +11,7 @@ from liza.board.lock import Lock
 from liza.programs import processes
 from liza.rules import choose, taking
 from liza.rules.choose import Evidence, Pick
-from liza.rules.errors import Refused
+from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
 from liza.rules.paths import agent_id, role_of
 from liza.rules.paths import task_id as checked_task_id
@@ -42,9 +43,24 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
         return claim_review(crew, agent, task_id)
     done = take(crew, agent, task_id, give_back=True)
     until = f"{done.lease:%H:%M:%SZ}" if done.lease else "its end"
-    step = f"cd {crew.paths.link(done.task)}; liza submit when it is committed"
+    step = "; ".join([*_before_work(crew, done), "liza submit when it is committed"])
     more = {"run": done.run, "worktree": str(crew.paths.slot(done.slot)), "lease_expires": _stamp(done.lease)}
     return Answer("changed", done.task, "CLAIMED", f"{step} (lease until {until})", more)
+
+
+def _before_work(crew: Crew, done: Claimed) -> tuple[str, ...]:
+    """What a person types first in the new worktree. A supervisor runs the set-up itself; by hand it may take minutes,
+    and is left to the person."""
+    from liza.repo import sandbox
+
+    config, enter = crew.board.read().config, f"cd {shlex.quote(str(crew.paths.link(done.task)))}"
+    setup, test = config.sandbox_setup, config.integration_command
+    try:
+        due = sandbox.setup_due(crew.worktrees.slot_git(done.slot), setup, config.sandbox_setup_files)
+    except (LizaError, OSError):
+        due = bool(setup)  # the claim holds all the same
+    words = f"{enter} && {setup}" if setup and due else enter
+    return (words, test) if test else (words,)
 
 
 def take(crew: Crew, agent: str, task_id: str | None = None, *, give_back: bool = False) -> Claimed:

@@ -56,7 +56,7 @@ def _settle(crew: Crew, by: str, task: Task, made: Merging) -> None:
         told = merge_marks.put_back(crew, task, made)
         words = f"its merger died before the tests of {made.candidate[:10]} had passed" + (f"; {told}" if told else "")
         merge_marks.troubled(crew, by, task, Trouble(Kind.DIED, words))
-    with crew.change(merge_marks.actor(by), "merging", task.id) as tx:
+    with crew.change(merge_marks.actor(by), "candidate dropped", task.id) as tx:
         tx.state = merging.dropped(tx.state, task.id)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from liza.programs import presets
-from liza.repo import brief_filter
+from liza.repo import brief_filter, places
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.repo.survey import Survey
 from liza.rules import invariants
-from liza.rules.errors import LizaError, Missing, NoCrew
+from liza.rules.errors import LizaError, Missing, NoCrew, Refused
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.verbs import ground, project, proof_again, sessions
@@ -60,7 +61,8 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
         # Of a board that cannot be read nobody knows what its crew runs, and how it tests.
         if crew is None:
             git = replace(Git(place.root), pins=Pins.of_person(Git(place.root)))
-            found += [*_programs(place.root, Config(), {}), *project.findings(Paths(place.root), git, Config())]
+            found += _programs(place.root, Config(), {}, before=True)
+            found += project.findings(Paths(place.root, _place(found, place.root)), git, Config())
         elif state is not None:
             found += _tests(crew) if tests else []
             config = crew.board.read().config
@@ -69,6 +71,15 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
                 *project.findings(crew.paths, crew.git, config),
             ]
     return Report(tuple(found), settled)
+
+
+def _place(found: list[Finding], root: Path) -> Path | None:
+    """Where `liza init` would put the worktrees; None where it finds no place."""
+    try:
+        return places.choose(root, None, os.environ).place
+    except Refused as wrong:
+        found.append(Finding("worktrees", wrong.message, False, wrong.hint))
+        return None
 
 
 def _tests(crew: Crew) -> list[Finding]:
@@ -160,7 +171,10 @@ def _ran(crew: Crew, state: State) -> dict[str, tuple[str, bool]]:
     return {name: (agent.program, crew.supervised(name)) for name, agent in state.agents.items() if agent.program}
 
 
-def _programs(root: Path, config: Config, ran: Mapping[str, tuple[str, bool]]) -> list[Finding]:
+def _programs(
+    root: Path, config: Config, ran: Mapping[str, tuple[str, bool]], *, before: bool = False
+) -> list[Finding]:
+    """What is installed, and what is used and is not there; ``before``: no crew is there yet, and nobody chose."""
     try:
         table = presets.load(Paths(root))
     except LizaError as wrong:
@@ -173,10 +187,19 @@ def _programs(root: Path, config: Config, ran: Mapping[str, tuple[str, bool]]) -
         rows = (row for row in table.rows.values() if row.command)
         found += [Finding(row.name, version) for row in rows if (version := presets.installed(row))]
     used = {program: f"is what {name} runs" for name, (program, _) in ran.items()}
+    defaults: set[str] = set()
     if not ran:
-        chosen = (presets.choose(None, {}, role, config, table) for role in ROLES)
+        chosen = [presets.choose(None, {}, role, config, table) for role in ROLES]
         used = {choice.spec: "is what the crew would run" for choice in chosen}
-    return found + [one for spec in sorted(used) if (one := _lacking(table, spec, used[spec]))]
+        defaults = {choice.spec for choice in chosen if before and choice.because == table.built_in.source}
+    lacking = {spec: one for spec in sorted(used) if (one := _lacking(table, spec, used[spec]))}
+    return found + [_choose_another(one, found) if spec in defaults else one for spec, one in lacking.items()]
+
+
+def _choose_another(lacking: Finding, there: Sequence[Finding]) -> Finding:
+    """The default program is not there, and another may still be chosen: that is no error before there is a crew."""
+    name = next((one.about for one in there if one.about != "programs"), "script:./agent.sh")
+    return replace(lacking, ok=True, hint=f'{lacking.hint}; or another: liza init "…" --program {name}')
 
 
 def _lacking(table: presets.Presets, spec: str, used: str) -> Finding | None:

@@ -40,6 +40,20 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
     return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": shown(kept)}
 
 
+def of_task(crew: Crew, name: str) -> str:
+    """The run that had a task last, where ``name`` is a task and no agent; else the name. Raises Refused."""
+    if "." in name:
+        return name
+    state = crew.board.read()
+    task = state.task(name) if name not in state.agents else None
+    if task is None:
+        return name
+    run = task.run or next((one.run for one in reversed(task.history) if one.run), None)
+    if run is None:
+        raise Refused(f"{name} is a task, and no agent has taken it yet", f"liza task show {name}")
+    return run
+
+
 def newest_run(crew: Crew, agent: str) -> str:
     """The newest run of an agent that left output; the newest of all where none did. Raises UnknownId, Refused."""
     state = crew.board.read()

@@ -118,7 +118,7 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
             raise
     except (SystemExit, KeyboardInterrupt):
         # Stopped on purpose: that is no merger that died.
-        with suppress(*merge_marks.FAILURES), crew.change(merge_marks.actor(by), "merging", task.id) as tx:
+        with suppress(*merge_marks.FAILURES), crew.change(merge_marks.actor(by), "candidate dropped", task.id) as tx:
             tx.state = merging.dropped(tx.state, task.id)
         raise
 
@@ -167,7 +167,7 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
         merge_marks.failed(crew, by, task, f"conflict with {_branch(crew)} in {', '.join(conflict.files)}")
         return None
     faults.point("merge", "candidate")
-    with crew.change(merge_marks.actor(by), "merging", task.id) as tx:
+    with crew.change(merge_marks.actor(by), "candidate made", task.id) as tx:
         tx.state = merging.begin(tx.state, task.id, made)
     faults.point("merge", "begun")
     result = candidate.test(crew, task.id, made.candidate, _branch(crew))
@@ -185,7 +185,8 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
     # Both records before the branch moves: whoever settles a dead merger believes nothing less.
     merge_refs.note_tested(crew.git, task.id, made.candidate)
     faults.point("merge", "noted")
-    with crew.change(merge_marks.actor(by), "merging", task.id) as tx:
+    passed = "tests passed" if result.tested else "no tests to run"
+    with crew.change(merge_marks.actor(by), passed, task.id) as tx:
         tx.state = merging.passed(tx.state, task.id, result.tested)
     faults.point("merge", "passed")
     return taking.find(tx.state, task.id).merging
@@ -217,7 +218,8 @@ def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
         merge_marks.merged(crew, by, task, made)
         return True
     waiting = done.outcome == "waiting"
-    with crew.change(merge_marks.actor(by), "merging", task.id) as tx:
+    event = "waits for files" if waiting else "candidate dropped"
+    with crew.change(merge_marks.actor(by), event, task.id) as tx:
         if waiting:
             tx.state = merging.waiting(tx.state, task.id, done.files)
         else:

@@ -106,7 +106,7 @@ def report_moved(crew: Crew, by: str, task: Task, moved: tuple[str, ...]) -> Non
     if not moved:
         return
     names = ", ".join(moved)
-    with crew.change(actor(by), "merging", task.id) as tx:
+    with crew.change(actor(by), "tests moved refs", task.id) as tx:
         found = tx.state.task(task.id)
         if found is not None:
             said = Said(now=crew.clock.now(), by=by, detail=names)

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from liza.repo.runner import Git
 from liza.rules import environ, projects, proving
 from liza.rules.errors import LizaError
@@ -25,13 +27,27 @@ _SHELL = set("|&;<>()`\n")
 
 def look(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     """The commands, the environment and the worktrees of the project. Raises LizaError, OSError."""
-    yield from _commands(paths.root, git, config)
+    setup = config.sandbox_setup
+    if not paths.state.exists():
+        # What init will choose.
+        from liza.verbs import baseline
+
+        project = detect.project(paths.root, git)
+        setup = project.setup.text if project.setup else None
+        keep, why_not = baseline.own_environment(paths.root, project.setup)
+        config = replace(config, environment=keep)
+        if why_not and setup is None:
+            test = project.test.text if project.test else "CMD"
+            text = f"{why_not}: init will need --setup and --test"
+            yield Finding("python", text, True, baseline.cure(project, test))
+    yield from _commands(paths, git, config)
     yield from _environment(paths.root, config)
-    yield from notes(paths, git, config.sandbox_setup)
+    yield from notes(paths, git, setup)
     yield from _disk(paths)
 
 
-def _commands(root: Path, git: Git, config: Config) -> Iterator[Finding]:
+def _commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
+    root = paths.root
     test, setup = config.integration_command, config.sandbox_setup
     origin, own = "config.integration_command; `liza edit` changes it", "config.sandbox_setup"
     if not test:
@@ -69,7 +85,8 @@ def _proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         yield Finding("proof", text, False, "liza edit, then: liza doctor --tests")
     elif doubt:
         text = f"not proved that the tests test the worktree they run in: {doubt}"
-        yield Finding("proof", text, True, "liza doctor --tests")
+        hint = "" if doubt == proving.NO_SOURCE else "liza doctor --tests"
+        yield Finding("proof", text, True, hint)
     elif config.integration_command:
         yield Finding("proof", "the tests fail when the sources of their own worktree fail")
 
@@ -133,7 +150,9 @@ def notes(paths: Paths, git: Git, setup: str | None) -> Iterator[Finding]:
     modules = detect.submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
         text = f"{', '.join(modules)}: empty in each worktree, as no set-up fetches it"
-        yield Finding("submodules", text, True, f"liza edit (sandbox_setup: {SUBMODULES})")
+        there = paths.state.exists()
+        hint = f"liza edit (sandbox_setup: {SUBMODULES})" if there else f'liza init "…" --setup "{SUBMODULES}"'
+        yield Finding("submodules", text, True, hint)
     if _uses_lfs(root) and shutil.which("git-lfs") is None:
         yield Finding("lfs", ".gitattributes needs git-lfs, which is not installed", False, "git lfs install")
     yield from _commit_hooks(root, git)
@@ -164,7 +183,8 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
         place = above / "node_modules"
         if place.is_dir():
             text = f"Node finds modules of {place} from each worktree: tests pass with what a fresh clone does not have"
-            yield Finding("node", text, True, f"ls {place}")
+            again = "liza down --purge, then: " if paths.state.exists() else ""
+            yield Finding("node", text, True, f'{again}liza init "…" --worktrees DIR')
 
 
 def _disk(paths: Paths) -> Iterator[Finding]:

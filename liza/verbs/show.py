@@ -10,7 +10,7 @@ from msgspec.structs import asdict as fields_of
 from liza.rules import choose, merge_failures, taking
 from liza.rules.drafts import Lack
 from liza.rules.errors import Usage
-from liza.rules.model import State, Status, Task
+from liza.rules.model import FINAL, State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
 from liza.verbs import doing, drafts
@@ -28,9 +28,13 @@ def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, A
 
 
 def rows(state: State, lacks: Mapping[str, Lack], wanted: Collection[Status]) -> list[dict[str, Any]]:
-    """The fields of tasks, and beside them what a DRAFT lacks now."""
+    """The fields of tasks, and beside them what a DRAFT lacks now, and which tasks have to be merged first."""
     return [
-        {**fields_of(task), "missing": lacks[task.id].missing if task.id in lacks else ()}
+        {
+            **fields_of(task),
+            "missing": lacks[task.id].missing if task.id in lacks else (),
+            "waits_for": choose.unmet_dependencies(state, task) if task.status not in FINAL else (),
+        }
         for task in state.tasks
         if task.status in wanted
     ]

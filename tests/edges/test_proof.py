@@ -334,8 +334,34 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is not there"
     assert about(repo, "set-up").hint == "install poetry"
     assert "not installed: nobody's commits are checked" in about(repo, "hooks").text
-    assert about(repo, "node").hint == f"ls {repo.parent}/node_modules"
+    (repo / "node_modules").mkdir()  # the worktrees will lie beside the repository, and do not find it
+    assert f" {repo.parent}/node_modules " in about(repo, "node").text
+    assert about(repo, "node").hint == 'liza init "…" --worktrees DIR'
     assert not about(repo, "lfs").ok
+
+
+def test_before_init_the_doctor_judges_by_what_init_will_choose(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repo / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n')
+    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{git(repo, 'rev-parse', 'HEAD')},lib")
+    git(repo, "add", ".gitmodules")
+    git(repo, "commit", "-qm", "a submodule")
+    found = doctor(repo).findings
+    assert [one.text for one in found if one.about == "set-up"] == [
+        "git submodule update --init --recursive (.gitmodules, lib)"
+    ]
+    assert [one for one in found if one.about == "submodules"] == []
+    (program,) = [one for one in found if one.about == "claude"]
+    assert program.ok
+    assert 'liza init "…" --program ' in program.hint
+
+    git(repo, "rm", "-q", "--cached", "lib")
+    git(repo, "rm", "-qf", ".gitmodules")
+    venv = environment(repo / ".venv", f"{repo}/src")
+    monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    (python,) = [one for one in doctor(repo).findings if one.about == "python"]
+    assert "it has this checkout installed" in python.text
+    assert python.text.endswith("init will need --setup and --test")
+    assert python.hint.startswith('liza init "…" --setup ')
 
 
 def test_the_doctor_shows_the_disk_that_worktrees_use(package: Path) -> None:

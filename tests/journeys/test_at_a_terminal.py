@@ -47,7 +47,7 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     first = crew.liza("status").splitlines()
     assert "3 wait for you" in first[0]
     assert first[2].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
-    assert first[3] == '    liza task unblock t1 --answer "…"'
+    assert first[3] == '    liza answer t1 "…"'
 
     shown = at_a_terminal(crew, "answer", typed="red\nnow\n\nblue\nlater\n")
     assert "3 of 3" in shown

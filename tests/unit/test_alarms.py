@@ -113,7 +113,7 @@ def test_a_blocked_task_asks_its_question_and_two_failed_coders_want_another_pla
     found = only(board(task(status=Status.BLOCKED, **asks)))
     assert found.kind == "blocked"
     assert "Which address?" in found.message
-    assert found.next.startswith("liza task unblock t ")
+    assert found.next == 'liza answer t "…"'
     hopeless = task(status=Status.BLOCKED, failed_by=("coder-1", "coder-2"), **asks)
     assert only(board(hopeless)).next.startswith("liza task supersede t ")
 
@@ -164,13 +164,17 @@ def test_one_failure_with_three_rejections_is_announced_too() -> None:
     assert kinds(board(task(failed_by=("coder-1",), review_cycles_total=3))) == ["approaching_limits"]
 
 
-def test_a_draft_that_somebody_asked_for_becomes_stale() -> None:
-    def draft(age: timedelta) -> State:
+def test_a_draft_that_somebody_asked_for_names_what_frees_it_once_no_planner_is_at_it() -> None:
+    def draft(age: timedelta, **fields: Any) -> State:
         added = Event(time=NOW - age, event="add", agent="planner-1")
-        return board(task(status=Status.DRAFT, history=(added,)))
+        return board(task(status=Status.DRAFT, history=(added,)), **fields)
 
-    assert kinds(draft(STALE_DRAFT - timedelta(seconds=1))) == []
-    assert only(draft(STALE_DRAFT)).kind == "stale_draft"
+    plans = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=NOW + STALE_DRAFT, count=1)
+    assert kinds(draft(STALE_DRAFT - timedelta(seconds=1), planning=plans)) == []
+    assert only(draft(STALE_DRAFT, planning=plans)).kind == "stale_draft"
+    assert only(draft(timedelta(0))).next == "liza task edit t"
+    lacks = only(draft(timedelta(0)), Seen(lacks={"t": Lack(("spec a.md is not there",), "liza sync")}))
+    assert (lacks.next, "and lacks: spec a.md is not there" in lacks.message) == ("liza sync", True)
 
 
 def test_drafts_that_wait_for_the_same_are_told_at_once_and_together_by_what_they_lack_now() -> None:
@@ -256,7 +260,11 @@ def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() 
     circles = Planning(fingerprint=triggers(stuck)[0].fingerprint, count=2)
     from msgspec.structs import replace
 
-    assert kinds(replace(stuck, planning=circles)) == ["blocked", "planning_stalled"]
+    assert kinds(replace(stuck, planning=circles)) == ["blocked"]
+    settled = board(task(status=Status.MERGED))
+    circles = Planning(fingerprint=triggers(settled)[0].fingerprint, count=2)
+    (stalled,) = (one for one in alarms(replace(settled, planning=circles), NOW, Seen()) if one.about == "planning")
+    assert stalled.message == "every task is settled, and 2 planning sessions changed nothing: it waits for a person"
     urgent = Discovery(id="d1", by="coder-1", urgency="immediate", description="keys in the log")
     assert "immediate_discovery" in kinds(board(task(), discovered=(urgent,)))
 

@@ -43,7 +43,7 @@ def test_a_question_comes_with_the_command_that_answers_it() -> None:
     blocked = working.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
     ((who, text),) = told(state, blocked)
     assert who == "coder-1"
-    assert 'It asks: "Which address?" Answer: liza task unblock task-1 --answer "…"' in text
+    assert 'It asks: "Which address?" Answer: liza answer task-1 "…"' in text
 
 
 def test_nothing_is_told_twice_and_nothing_of_a_heartbeat() -> None:

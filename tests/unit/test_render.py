@@ -20,6 +20,7 @@ from liza.cli.reference import text as reference
 from liza.cli.render_metrics import metrics
 from liza.cli.table import HEADINGS, MODULES, QUICK
 from liza.cli.words import details, duration, listed
+from liza.rules import proving
 from liza.rules.durations import spelled
 from liza.rules.errors import Usage
 from liza.rules.model import Answer, Event, Goal, Status, Task
@@ -320,13 +321,30 @@ def test_nothing_that_is_shown_can_steer_a_terminal(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400)])
 def test_durations_are_read_with_their_unit(text: str, seconds: int) -> None:
-    assert duration(text) == seconds
+    assert duration(text, "liza logs --since 15m") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5h", "-3m", "15 m", "15x", "9" * 20])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(Usage):
-        duration(text)
+    with pytest.raises(Usage) as refused:
+        duration(text, "liza logs --since 15m")
+    assert refused.value.hint == "liza logs --since 15m"
+
+
+def test_what_waits_for_other_tasks_says_so_and_what_no_command_can_prove_is_not_asked_for() -> None:
+    tasks = [{**row("b", Status.UNCLAIMED), "waits_for": ("mail",)}]
+    assert "needs mail: what b is" in render.status(summary(tasks=tasks), False)
+    for why, told in ((proving.NO_SOURCE, False), ("no proof was wanted (--no-proof)", True)):
+        tests = {"command": "make test", "not_proved": why}
+        assert ("tests not proved" in render.status(summary(tests=tests), False)) is told
+
+
+def test_a_merge_that_failed_and_whose_coder_is_offline_is_told_once() -> None:
+    lost = {"kind": "orphaned_integration_failed", "about": "t", "message": "t does not merge", "next": "liza up"}
+    said = {"kind": "integration_failed", "about": "t", "message": "t does not merge", "next": "liza task show t"}
+    shown = render.status(summary(waiting=[lost], alerts=[lost, said]), False)
+    assert shown.count("t does not merge") == 1
+    assert render.status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
 
 
 def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:
