@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import chdir
@@ -358,6 +359,7 @@ def test_before_init_the_doctor_judges_by_what_init_will_choose(repo: Path, monk
     git(repo, "rm", "-qf", ".gitmodules")
     venv = environment(repo / ".venv", f"{repo}/src")
     monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    monkeypatch.setenv("PATH", f"{venv}/bin:{os.environ['PATH']}")
     (python,) = [one for one in doctor(repo).findings if one.about == "python"]
     assert "it has this checkout installed" in python.text
     assert python.text.endswith("init will need --setup and --test")

@@ -28,7 +28,8 @@ def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_m
 
 
 def test_a_draft_that_a_person_keeps_is_freed_by_the_command_that_status_names(crew: Crew) -> None:
-    crew.add("mail", "--draft")
+    words = ("--desc", "Write", "--done", "it is there", "--scope", "mail.txt", "--spec", "README.md", "--draft")
+    crew.liza("task", "add", "--id", "mail", *words)
     (told,) = (one for one in crew.json("status")["waiting"] if one["about"] == "mail")
     assert told["next"] == "liza task edit mail"
     crew.liza(*told["next"].split()[1:])
