@@ -124,12 +124,16 @@ def have(paths: Paths) -> None:
 
 
 def not_ours(paths: Paths, common: Path) -> Refused | None:
-    """Why what stands in the place of the slots is not this crew's; None where it is, or where nothing stands there.
+    """Why the slots cannot be at their place: something else stands there, or they lie elsewhere. None if they can.
 
     ``common``: the git directory that the worktrees share. Raises OSError.
     """
     place, placed = paths.slots, read(paths)
-    if place.is_symlink() or not os.path.lexists(place):
+    if not os.path.lexists(place):
+        found = None if placed is None or placed.place != place else _renamed(placed)
+        told = f"{place} is not there: the worktrees of this crew lie in {found}"
+        return None if found is None else Refused(told, shlex.join(["mv", str(found), str(place)]))
+    if place.is_symlink():
         return None
     directory = place.is_dir()
     entries = [one for one in place.iterdir() if one.name != MARK] if directory else []
@@ -140,6 +144,13 @@ def not_ours(paths: Paths, common: Path) -> Refused | None:
     return Refused(
         f"{place} cannot hold the worktrees: {why}", f"mv {shlex.quote(str(place))} {shlex.quote(str(_free(place)))}"
     )
+
+
+def _renamed(placed: Placed) -> Path | None:
+    """Where the slots of a crew are that were renamed alone; None if that is not known. Raises OSError."""
+    own = Mark(placed.root, placed.id)
+    proposed = placing.proposals(placed.root, _state_home(os.environ))
+    return next((place for place in proposed if place.is_dir() and mark_of(place) == own), None)
 
 
 def _free(place: Path) -> Path:

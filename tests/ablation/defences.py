@@ -447,8 +447,7 @@ TABLE: dict[str, Defence] = {
         {"liza.repo.places:not_ours": gives(None)},
         (
             PLACE
-            + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there"
-            + "[somebody else's directory]",
+            + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[a stranger's directory]",
         ),
     ),
     "settings in the history": Defence(

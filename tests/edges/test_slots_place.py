@@ -260,7 +260,7 @@ def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_
     assert (repo / ".worktrees" / "first").resolve() == there
 
 
-@pytest.mark.parametrize("what", ["a file", "somebody else's directory", "another crew's directory"])
+@pytest.mark.parametrize("what", ["a file", "a stranger's directory", "another crew's directory"])
 def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there(repo: Path, what: str) -> None:
     crew = begun(repo)
     place = drafted(crew).parent
@@ -284,3 +284,16 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
     assert (repo / ".worktrees" / "first" / "README.md").is_file()
     kept = Path(f"{place}.saved")
     assert (kept if what == "a file" else kept / "s1" / "theirs.txt").read_text() == "theirs\n"
+
+
+def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_found(repo: Path) -> None:
+    crew = begun(repo)
+    place = drafted(crew).parent
+    away = place.rename(place.with_name("repo.worktrees-2"))
+    assert lost(crew) == [("worktrees_replaced", f"mv {away} {place} && liza doctor --fix")]
+    with pytest.raises(Refused, match=f"lie in {away}"):
+        doctor(repo, fix=True)
+    assert not place.exists()
+    away.rename(place)
+    doctor(repo, fix=True)
+    assert (repo / ".worktrees" / "first" / "draft.txt").read_text() == "half\n"
