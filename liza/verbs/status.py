@@ -140,7 +140,8 @@ def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
     yield from lost_worktrees.alarms(crew, state)
-    if not crew.paths.pins.exists():
+    # A board without a crew's own records, as a sample board is shown, never had pins.
+    if crew.paths.placed.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
         yield Alarm("pins_gone", "repository", message, "liza doctor --fix")
     # Where the repository cannot be looked at, `liza doctor` says so.
