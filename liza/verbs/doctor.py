@@ -13,7 +13,7 @@ from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.repo.survey import Survey
 from liza.rules import invariants
-from liza.rules.errors import LizaError, Missing, NoCrew, Refused
+from liza.rules.errors import LizaError, Missing, NoCrew, PlaceBroken, Refused
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.verbs import ground, project, proof_again, sessions
@@ -92,10 +92,11 @@ def _tests(crew: Crew) -> list[Finding]:
 
 
 def _settled(crew: Crew) -> tuple[str, ...]:
-    """What could be put right; without integration nothing can, which is a finding of its own."""
+    """What could be put right. Without integration, or where something stands in the place of a lock, nothing can:
+    that is a finding of its own."""
     try:
         settled = tuple(one.what for one in recover(crew, BY))
-    except Missing:
+    except (Missing, PlaceBroken):
         settled = ()
     return settled + _forgotten_briefs(crew)
 

@@ -104,6 +104,7 @@ def test_the_first_word_after_a_move_may_be_said_in_the_worktree(crew: Crew) -> 
     assert now.status("first") == "READY_FOR_REVIEW"
 
 
+@pytest.mark.campaign
 def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
     with started(tmp_path, inside=True) as crew:
         drafted(crew)
@@ -158,6 +159,7 @@ def test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_
     assert now.git("show", "task/first:draft.txt") == "half"
 
 
+@pytest.mark.campaign
 def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_repository_that_was_there(
     tmp_path: Path,
 ) -> None:
@@ -175,6 +177,7 @@ def test_a_new_crew_at_the_former_path_does_not_get_the_worktrees_of_the_reposit
     goes_on(crew)
 
 
+@pytest.mark.campaign
 def test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why(
     crew: Crew,
 ) -> None:

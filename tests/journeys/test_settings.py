@@ -110,7 +110,7 @@ def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_
     assert "the settings that count: integration_command 'exit 7'" in told
     assert before["message"] in told
     assert alerts(red) == [before]
-    red.liza("merge", "task-1")
+    red.run("merge", "task-1")
     assert red.status("task-1") == "INTEGRATION_FAILED"
 
 

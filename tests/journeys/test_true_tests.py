@@ -115,6 +115,7 @@ def test_a_python_package_installed_editable_in_an_activated_environment(tmp_pat
     bad_is_red_and_good_is_green(crew, tmp_path, "src/invo/__init__.py", BAD, GOOD)
 
 
+@pytest.mark.campaign
 def test_an_activated_environment_with_dependencies_only_is_used_also_where_it_is_not_activated(
     tmp_path: Path,
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_node_project_with_modules_of_its_own(tmp_path: Path) -> None:
     bad_is_red_and_good_is_green(crew, tmp_path, "lib/index.js", "throw new Error('BROKEN');\n", good)
 
 
+@pytest.mark.campaign
 def test_a_monorepo_with_a_submodule_fetches_it_in_each_worktree(tmp_path: Path) -> None:
     with (Path(os.environ["HOME"]) / ".gitconfig").open("a") as configured:
         configured.write('[protocol "file"]\n\tallow = always\n')
