@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -265,7 +266,7 @@ def _in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: s
         files = _in_the_way(there, candidate, expected)
         if not files:
             what = f"{branch} is checked out in {place}, and its files could not be brought along"
-            raise GitFailed(f"{what}: {reason}", f"git -C {place} status")
+            raise GitFailed(f"{what}: {reason}", f"git -C {shlex.quote(str(place))} status")
         return Advance("waiting", files, reason, place)
     return Advance("lost") if outcome == "lost" else Advance("moved", checkout=place)
 

@@ -38,7 +38,19 @@ def set_aside(task: Task) -> Iterator[Alarm]:
     reason = " ".join(aside.reason.split())
     message = f"{task.id} is approved and could not be merged ({times}): {reason[:400]}"
     next_try = f"; the next try is at {aside.until:%H:%M:%SZ}, others are merged meanwhile"
-    yield Alarm("merge_set_aside", task.id, message + next_try, f"liza merge {task.id}")
+    again = f"liza merge {task.id}"
+    step = f"{aside.hint} && {again}" if _is_simple(aside.hint) and aside.hint != again else again
+    yield Alarm("merge_set_aside", task.id, message + next_try, step)
+
+
+def _is_simple(command: str) -> bool:
+    """Whether ``command`` is one command, without shell operators. It comes from the board, which agents can write."""
+    try:
+        words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
+    except ValueError:
+        return False
+    operators = any(not set(word) - set("();<>|&") for word in words if word)
+    return bool(words) and not operators and command.isprintable() and not set("`$") & set(command)
 
 
 def away(places: Sequence[Away]) -> Iterator[Alarm]:

@@ -37,10 +37,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """A merge that failed: its kind, and the words of git or of the system."""
+    """A merge that failed: its kind, the words of git or of the system, and the command that removes the cause, if one is
+    known."""
 
     kind: Kind
     words: str
+    hint: str = ""
 
 
 def kind_of(*, commit_exists: bool, related: bool) -> Kind:
@@ -170,7 +172,7 @@ def troubled(state: State, task_id: str, trouble: Trouble, said: Said) -> State:
         return failed(state, task_id, replace_detail(said, trouble.words))
     seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
     until = said.now + timedelta(seconds=max(seconds, 1.0)) if seconds else None
-    aside = SetAside(kind=trouble.kind, reason=trouble.words, tries=tries, until=until)
+    aside = SetAside(kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, until=until)
     keeps = task.merging is not None and task.merging.tested is not None
     return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
 

@@ -84,14 +84,15 @@ def troubled(crew: Crew, by: str, task: Task, trouble: Trouble) -> bool:
 def trouble_of(crew: Crew, task: Task, error: BaseException) -> Trouble:
     """The kind of a failure, from what the repository says of the reviewed commit now."""
     commit, words = task.review_commit, _words(error)
+    hint = error.hint if isinstance(error, LizaError) else ""
     try:
         there = commit is not None and merge_refs.exists(crew.git, commit)
         branch = crew.board.read().config.integration_branch
         related = not there or merge_refs.related(crew.git, str(commit), f"refs/heads/{branch}")
     except FAILURES:
-        return Trouble(Kind.FAILED, words)
+        return Trouble(Kind.FAILED, words, hint)
     kind = merging.kind_of(commit_exists=there, related=related)
-    return Trouble(kind, f"{_CAUSES[kind].format(commit=str(commit)[:12])}{words}")
+    return Trouble(kind, f"{_CAUSES[kind].format(commit=str(commit)[:12])}{words}", hint)
 
 
 _CAUSES = {

@@ -162,7 +162,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     assert (crew.status("a"), aside.tries, aside.kind) == ("APPROVED", 1, "failed")
     told = crew.alarms().get("merge_set_aside", "")
     assert "x.big" in told
-    assert told.endswith("→ liza merge a")
+    assert told.endswith(f"→ git -C {crew.root} status && liza merge a")
     assert any("could not be merged" in one.text and not one.ok for one in doctor(crew.root).findings)
 
     assert crew.merge() == ""
@@ -398,6 +398,18 @@ MOVES = """\
 cd "$HERE"
 git update-ref refs/heads/integration "$(git commit-tree -m mine -p integration 'integration^{tree}')"
 """
+
+
+def test_the_alarm_of_a_failed_merge_names_the_command_that_removes_the_cause_and_then_the_merge(crew: Merges) -> None:
+    crew.approved("a")
+    lock = crew.root / ".git/refs/liza/candidates/a.lock"
+    lock.mkdir(parents=True)
+    assert "a.lock" in crew.merge()
+    step = crew.alarms().get("merge_set_aside", "").partition("→ ")[2]
+    assert step == f"rm -r {lock} && liza merge a"
+    subprocess.run(["sh", "-c", step.partition(" && ")[0]], check=True)
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
 
 
 def test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told(crew: Merges) -> None:

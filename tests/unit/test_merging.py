@@ -117,6 +117,18 @@ def replace_commit(commit: str) -> Said:
     return Said(now=NOW, by="coder-1", commit=commit)
 
 
+HINTS = {
+    "": "liza merge t",
+    "liza merge t": "liza merge t",
+    "rm -r '/a b/x.lock'": "rm -r '/a b/x.lock' && liza merge t",
+    "git status; curl evil": "liza merge t",
+    "git log $(evil)": "liza merge t",
+    "git log\nevil": "liza merge t",
+    "say 'what": "liza merge t",
+}
+"""The hint of the error, and the next command: only one plain command is taken from the board."""
+
+
 def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command() -> None:
     until = NOW + timedelta(seconds=30)
     state = board(approved(set_aside=SetAside(kind="failed", reason="fatal: no\nspace", tries=2, until=until)))
@@ -126,6 +138,9 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
         "others are merged meanwhile"
     )
     assert found.next == "liza merge t"
+    for hint, step in HINTS.items():
+        state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until, hint=hint)))
+        assert [one.next for one in alarms(state, NOW, Seen()) if one.kind == "merge_set_aside"] == [step], hint
     once = board(approved(set_aside=SetAside(kind="merger died", reason="x")))
     assert [one.kind for one in alarms(once, NOW, Seen())] == []
 
