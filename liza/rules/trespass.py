@@ -17,6 +17,10 @@ HEADS, REMOTES, HEAD = "refs/heads/", "refs/remotes/", "HEAD"
 _RUN = re.compile(r" \(((?:planner|coder|code-reviewer)-[0-9]{1,9}\.[0-9]{1,9})\)$")
 _ENTRY = re.compile(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.*) <[^>]*> ([0-9]+) [+-][0-9]{4}(?:\t(.*))?")
 _SWITCH = re.compile(r"checkout: moving from (\S+) to (\S+)")
+_RENAMED = re.compile(r"[Bb]ranch: renamed (refs/heads/\S+) to refs/heads/\S+")
+_COPIED = re.compile(r"[Bb]ranch: copied refs/heads/\S+ to refs/heads/\S+")
+MOST_BRANCHES = 1000
+"""How many branches are remembered that may be gone."""
 PUSHED = "update by push"
 
 Contains = Callable[[str, str], bool]
@@ -73,11 +77,13 @@ def judge(
     tips: Mapping[str, str],
     contains: Contains,
     places: Mapping[str, str],
+    known: Mapping[str, str] | None = None,
 ) -> tuple[Trespass, ...]:
     """The refs that sessions moved and that still stand there.
 
     ``reviewed``: until when a person has accepted what was done to a ref, ``*`` for every one. ``tips``: where refs
-    stand. ``places``: where branches are checked out; HEAD is that of the person's checkout.
+    stand. ``places``: where branches are checked out; HEAD is that of the person's checkout. ``known``: where the
+    branches of people were, from ``remembered``.
     """
     found: list[Trespass] = []
     for ref, log in sorted(logs.items(), reverse=True):
@@ -85,13 +91,55 @@ def judge(
         theirs = [one for one in log if one.run and one.time > since]
         if ref == HEAD:
             found += _switched(theirs, tips, places)
-        elif theirs and ref in tips:
-            pushed = ref.startswith(REMOTES)
-            own = not pushed and log[0].is_first and log[0].run is not None
-            moves = [] if own else [one for one in theirs if one.message == PUSHED or not pushed]
+        elif theirs and ref in tips and ref.startswith(REMOTES):
+            moves = [one for one in theirs if one.message == PUSHED]
             if moves and _stands(moves[0].old, moves[-1].new, tips[ref], contains):
-                found.append(_pushed(ref, moves) if pushed else _moved(ref, moves, log, places))
+                found.append(_pushed(ref, moves))
+        elif theirs and ref in tips:
+            found += _of_branch(ref, log, theirs, (known or {}).get(ref), Standing(tips, contains, places))
     return tuple(found)
+
+
+def remembered(before: Mapping[str, str], logs: Mapping[str, Sequence[Entry]]) -> dict[str, str]:
+    """Where the branches of people are, by ref. A branch that is gone, or that a session made anew under the same name,
+    is remembered as it was: git deletes the log of a branch with the branch.
+    """
+    now = {ref: log[-1].new for ref, log in logs.items() if ref.startswith(HEADS) and log and not _is_own(log)}
+    gone = {ref: commit for ref, commit in before.items() if ref not in now}
+    return dict([*gone.items(), *now.items()][-MOST_BRANCHES:])
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where refs and checkouts are now. ``tips``, ``contains`` and ``places`` are those of ``judge``."""
+
+    tips: Mapping[str, str]
+    contains: Contains
+    places: Mapping[str, str]
+
+
+def _is_own(log: Sequence[Entry]) -> bool:
+    """Whether a session created the branch."""
+    return any(one.run and (one.is_first or _COPIED.fullmatch(one.message)) for one in log)
+
+
+def _of_branch(
+    ref: str, log: Sequence[Entry], theirs: Sequence[Entry], was: str | None, now: Standing
+) -> Iterator[Trespass]:
+    """A branch that sessions renamed, moved, or deleted and created again. ``was``: the commit before a session created
+    it, if it existed before."""
+    first = next((found[1] for one in theirs if (found := _RENAMED.fullmatch(one.message))), ref)
+    if first not in now.tips:
+        yield _renamed(ref, first, theirs)
+        return
+    created = _is_own(log)
+    if created and (was is None or log[0] is not theirs[0]):
+        return
+    moves = [one for one in theirs if one.old != one.new]
+    if created and was is not None:
+        moves = [msgspec.structs.replace(one, old=was) if one.is_first else one for one in moves]
+        moves = [one for one in moves if one.old != one.new]
+    if moves and _stands(moves[0].old, moves[-1].new, now.tips[ref], now.contains):
+        yield _moved(ref, moves, log[-1] == theirs[-1], now.places, created=created)
 
 
 def _stands(old: str, new: str, tip: str, contains: Contains) -> bool:
@@ -101,18 +149,29 @@ def _stands(old: str, new: str, tip: str, contains: Contains) -> bool:
     return not contains(tip, old)
 
 
-def _moved(ref: str, moves: Sequence[Entry], log: Sequence[Entry], places: Mapping[str, str]) -> Trespass:
+def _renamed(ref: str, first: str, theirs: Sequence[Entry]) -> Trespass:
+    branch, was = ref.removeprefix(HEADS), first.removeprefix(HEADS)
+    renames = [one for one in theirs if _RENAMED.fullmatch(one.message)]
+    message = f"{_runs(renames)} renamed the branch {was}; its name is {branch} now"
+    return Trespass(ref, branch, message, shlex.join(["git", "branch", "-m", branch, was]))
+
+
+def _moved(ref: str, moves: Sequence[Entry], is_last: bool, places: Mapping[str, str], *, created: bool) -> Trespass:
+    """``is_last``: nobody has moved the branch since; ``created``: it was deleted, and sessions created it again."""
     branch, old, new = ref.removeprefix(HEADS), moves[0].old, moves[-1].new
-    message = f"{_runs(moves)} moved the branch {branch} from {old[:10]} to {new[:10]} ({moves[-1].message})"
-    place = places.get(branch)
-    if log[-1] is not moves[-1]:
-        message += "; others have moved it since"
-        way = f"git reflog show {shlex.quote(branch)}"
-    elif place is not None:
-        way = f"git -C {shlex.quote(place)} reset --keep {old[:12]}"
+    if created:
+        message = f"the branch {branch} was deleted at {old[:10]}, and {_runs(moves)} created it again at {new[:10]}"
     else:
-        way = f"git branch -f {shlex.quote(branch)} {old[:12]}"
-    return Trespass(ref, branch, message, way)
+        message = f"{_runs(moves)} moved the branch {branch} from {old[:10]} to {new[:10]} ({moves[-1].message})"
+    place = places.get(branch)
+    if not is_last:
+        message += "; others have moved it since"
+        way = ["git", "branch", f"{branch}-before", old[:12]] if created else ["git", "reflog", "show", branch]
+    elif place is not None:
+        way = ["git", "-C", place, "reset", "--keep", old[:12]]
+    else:
+        way = ["git", "branch", "-f", branch, old[:12]]
+    return Trespass(ref, branch, message, shlex.join(way))
 
 
 def _pushed(ref: str, moves: Sequence[Entry]) -> Trespass:

@@ -14,10 +14,12 @@ Stamp = list[list[int] | None]
 
 
 class LastLook(msgspec.Struct, frozen=True):
-    """What was seen, and what the files were like that it came from."""
+    """What was seen, and what the files were like that it came from. ``branches``: where the branches of people were,
+    by ref."""
 
     stamp: Stamp
     seen: Repository
+    branches: dict[str, str] = {}
 
 
 def read(paths: Paths) -> LastLook:

@@ -74,16 +74,15 @@ def now(crew: Crew, state: State) -> Repository:
 
 
 def look(crew: Crew, state: State) -> Repository:
-    """What stands, looked at afresh, and kept for the others. Raises LizaError."""
+    """What stands, looked at afresh, and kept for the others. Raises LizaError, OSError."""
     before = stamp(crew, state)
     planted = Pins.load(crew.paths.pins).planted(crew.git)
     links = tuple(Symbolic(*row) for row in _symbolic(crew, state))
-    seen = structs.replace(
-        _of_integration(crew, state, planted), trespasses=trespass.found(crew, state), symbolic=links
-    )
+    trespasses, branches = trespass.found(crew, state, last_look.read(crew.paths).branches)
+    seen = structs.replace(_of_integration(crew, state, planted), trespasses=trespasses, symbolic=links)
     # It saves others a look: a disk that does not take it changes nothing of what was seen.
     with suppress(OSError, DiskRefused):
-        last_look.write(crew.paths, LastLook(before, seen))
+        last_look.write(crew.paths, LastLook(before, seen, branches))
     return seen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from liza.repo import merges, reflogs
 from liza.repo.pins import Pins, git_dirs
@@ -12,11 +12,17 @@ from liza.rules.trespass import HEAD, HEADS, REMOTES, Entry, Trespass
 from liza.verbs.crew import Crew
 
 
-def found(crew: Crew, state: State) -> tuple[Trespass, ...]:
-    """What stands. Asks git nothing where no log of a ref names a session. Raises LizaError, OSError."""
-    logs = _logs(crew, state)
-    if not logs:
-        return ()
+def found(crew: Crew, state: State, before: Mapping[str, str]) -> tuple[tuple[Trespass, ...], dict[str, str]]:
+    """What stands, and where the branches of people are, which was ``before`` at the last look.
+
+    Asks git nothing where no log of a ref names a session. Raises LizaError, OSError.
+    """
+    every = _logs(crew, state)
+    known, logs = trespass.remembered(before, every), _of_sessions(every)
+    return (_judged(crew, logs, known) if logs else ()), known
+
+
+def _judged(crew: Crew, logs: Mapping[str, Sequence[Entry]], branches: Mapping[str, str]) -> tuple[Trespass, ...]:
     rows = crew.git.out("for-each-ref", "--format=%(refname) %(objectname)", HEADS, REMOTES).splitlines()
     tips = dict(row.split(" ", 1) for row in rows)
     head = crew.git.run("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1, 128)).stdout.decode().strip()
@@ -26,17 +32,23 @@ def found(crew: Crew, state: State) -> tuple[Trespass, ...]:
         return crew.git.run("merge-base", "--is-ancestor", other, commit, codes=(0, 1, 128)).code == 0
 
     known = Pins.load(crew.paths.pins).reviewed
-    return trespass.judge(logs, known, {**tips, HEAD: head}, contains, {**places, "": str(crew.paths.root)})
+    here = {**places, "": str(crew.paths.root)}
+    return trespass.judge(logs, known, {**tips, HEAD: head}, contains, here, branches)
 
 
 def named(crew: Crew, state: State, name: str) -> str | None:
     """The ref that an alarm calls ``name``, where a session moved it; None for anything else."""
-    refs = {ref.removeprefix(HEADS).removeprefix(REMOTES): ref for ref in _logs(crew, state)}
+    refs = {ref.removeprefix(HEADS).removeprefix(REMOTES): ref for ref in _of_sessions(_logs(crew, state))}
     return refs.get(name)
 
 
 def _logs(crew: Crew, state: State) -> dict[str, Sequence[Entry]]:
-    """The logs that name a session, but for that of integration, whose every move is told anyway."""
+    """The logs of refs, but for that of integration, whose every move is told anyway."""
     logs = reflogs.read(git_dirs(crew.git)[1])
     logs.pop(f"{HEADS}{state.config.integration_branch}", None)
+    return dict(logs)
+
+
+def _of_sessions(logs: Mapping[str, Sequence[Entry]]) -> dict[str, Sequence[Entry]]:
+    """The logs that name a session."""
     return {ref: log for ref, log in logs.items() if any(one.run for one in log)}

@@ -466,6 +466,14 @@ TABLE: dict[str, Defence] = {
             "test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushes_is_told",
         ),
     ),
+    "branches remembered": Defence(
+        "a branch of the person's that a session deletes and creates again is told with the commit it had",
+        {"liza.rules.trespass:remembered": gives({})},
+        (
+            "tests/journeys/test_trespass.py::"
+            "test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is_told_and_each_way_back_works",
+        ),
+    ),
     "forged statuses": Defence(
         "a status that no verb led to is told and can be put back",
         {"liza.rules.restoring:forged": gives(None)},

@@ -87,3 +87,34 @@ def test_a_session_that_switches_the_persons_checkout_is_told(crew: Crew) -> Non
     subprocess.run(["sh", "-c", told["next"]], cwd=crew.root, check=True, capture_output=True)
     assert alerts(crew) == {}
     crew.open_gate("go")
+
+
+def test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is_told_and_each_way_back_works(
+    crew: Crew,
+) -> None:
+    crew.gate("go")
+    crew.add("task-1")
+    crew.git("commit", "-q", "--allow-empty", "-m", "kept")
+    crew.git("branch", "side")
+    crew.git("commit", "-q", "--allow-empty", "-m", "more")
+    main, side = crew.git("rev-parse", "main"), crew.git("rev-parse", "side")
+    program = """\
+        cd "$LIZA_ROOT"
+        git branch -q -D side
+        git branch side HEAD~2
+        git branch -m main moved
+        echo done > "$NOTES/renamed"
+        read line < "$NOTES/go"
+        """
+    crew.agent("coder-1", crew.script("coder", program))
+    crew.wait_note("renamed")
+    told = alerts(crew)
+    assert {one["next"] for one in told.values()} == {"git branch -m moved main", f"git branch -f side {side[:12]}"}
+    assert f"the branch side was deleted at {side[:10]}, and the session coder-1.1 created it" in told["side"]["message"]
+    assert "renamed the branch main; its name is moved now" in told["moved"]["message"]
+    for one in told.values():
+        subprocess.run(["sh", "-c", one["next"]], cwd=crew.root, check=True, capture_output=True)
+    assert alerts(crew) == {}
+    assert (crew.git("rev-parse", "main"), crew.git("rev-parse", "side")) == (main, side)
+    assert crew.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    crew.open_gate("go")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.trespass import HEAD, Entry, Trespass, entries, judge, marked
+from liza.rules.trespass import HEAD, Entry, Trespass, entries, judge, marked, remembered
 
 NONE, A, B, C = "0" * 40, "a" * 40, "b" * 40, "c" * 40
 HISTORY = {A: {A}, B: {A, B}, C: {A, B, C}}
@@ -59,6 +59,41 @@ def test_the_way_back_is_that_of_the_place_where_the_branch_is() -> None:
     assert judged("refs/heads/side", log, B)[0].way == f"git branch -f side {A[:12]}"
     over = [*log, Entry(B, C, ALICE, 6, "commit: y")]
     assert judged("refs/heads/main", over, C)[0].way == "git reflog show main"
+
+
+RENAMED = Entry(B, B, SESSION, 5, "Branch: renamed refs/heads/main to refs/heads/moved")
+
+
+def test_a_renamed_branch_is_told_of_with_its_former_name_until_there_is_one_of_that_name() -> None:
+    log = {"refs/heads/moved": [BORN, RENAMED]}
+    tips = {"refs/heads/moved": B}
+    (told,) = judge(log, {}, tips, contains, {"moved": "/here", "": "/here"})
+    assert told.way == "git branch -m moved main"
+    assert told.message == "the session coder-1.3 renamed the branch main; its name is moved now"
+    assert judge(log, {}, {**tips, "refs/heads/main": B}, contains, {}) == ()
+    assert judged("refs/heads/main", [*log["refs/heads/moved"], Entry(B, B, ALICE, 6, "Branch: renamed")], B) == ()
+    copied = [BORN, Entry(A, A, SESSION, 5, "Branch: copied refs/heads/main to refs/heads/x")]
+    assert judged("refs/heads/x", [*copied, Entry(A, B, SESSION, 6, "commit: x")], B) == ()
+
+
+def test_a_branch_that_a_session_made_under_the_name_of_a_persons_is_told_of_with_the_commit_it_had() -> None:
+    ref, born = "refs/heads/side", Entry(NONE, C, SESSION, 5, "branch: Created from HEAD")
+    known = remembered({}, {ref: [BORN], "refs/heads/own": [born], HEAD: [BORN]})
+    assert known == {ref: A}
+    known = remembered(known, {})
+    assert remembered(known, {ref: [born]}) == {ref: A}, "neither without it nor with the new one is it forgotten"
+
+    def told(log: list[Entry], known: dict[str, str], tip: str, reviewed: int = 0) -> list[str]:
+        return [one.way for one in judge({ref: log}, {ref: reviewed}, {ref: tip}, contains, {}, known)]
+
+    assert told([born], known, C) == [f"git branch -f side {A[:12]}"]
+    assert told([born], {}, C) == []
+    assert told([born], known, C, reviewed=5) == []
+    assert told([born], {ref: C}, C) == [], "it has the same commit as before"
+    assert told([born, Entry(C, A, ALICE, 6, "branch: Reset")], known, A) == []
+    assert told([born, Entry(C, A, ALICE, 6, "branch: Reset"), Entry(A, B, ALICE, 7, "commit: y")], known, B) == []
+    over = [Entry(NONE, B, SESSION, 5, "branch: Created from HEAD"), Entry(B, C, ALICE, 6, "commit: y")]
+    assert told(over, known, C) == [f"git branch side-before {A[:12]}"]
 
 
 def test_a_push_is_told_and_a_fetch_is_not() -> None:
