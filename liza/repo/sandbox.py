@@ -11,6 +11,7 @@ from pathlib import Path
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import Refused, Usage
+from liza.rules.model import Config
 
 _NEVER = {".git", ".liza", ".worktrees"}
 _MARK = "liza-setup"
@@ -37,6 +38,15 @@ def copy(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
         aside.replace(target)
         copied.append(name)
     return tuple(copied)
+
+
+def bring(root: Path, git: Git, config: Config) -> bool:
+    """Copy into the slot of ``git`` what ``config.sandbox_copy`` names; return whether its set-up is due then.
+
+    Raises what ``copy`` and ``setup_due`` raise.
+    """
+    copy(root, git, config.sandbox_copy)
+    return setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
 
 
 def setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:

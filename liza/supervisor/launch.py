@@ -175,12 +175,9 @@ class Launcher:
         return task.worktree
 
     def _set_up_due(self, state: State, run: str, slot: str) -> SetUpDue | None:
-        config = state.config
-        there = self.crew.worktrees.slot_git(slot)
-        sandbox.copy(self.crew.paths.root, there, config.sandbox_copy)
-        if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
-            return None
-        return SetUpDue(run, slot, config.sandbox_setup)
+        setup, there = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
+        due = sandbox.bring(self.crew.paths.root, there, state.config)
+        return SetUpDue(run, slot, setup) if setup and due else None
 
     def set_up_done(self, slot: str) -> None:
         """The set-up command ended well in ``slot``."""

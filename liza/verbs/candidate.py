@@ -68,8 +68,7 @@ def set_up(crew: Crew, slot: str) -> str | None:
     """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
     config = crew.board.read().config
     place, there = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
-    sandbox.copy(crew.paths.root, there, config.sandbox_copy)
-    if not config.sandbox_setup or not sandbox.setup_due(there, config.sandbox_setup, config.sandbox_setup_files):
+    if not sandbox.bring(crew.paths.root, there, config) or not config.sandbox_setup:
         return None
     log = crew.paths.logs / f"setup-{slot}.log"
     done = commands.run(

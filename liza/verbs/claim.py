@@ -49,18 +49,19 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Answer:
 
 
 def _before_work(crew: Crew, done: Claimed) -> tuple[str, ...]:
-    """What a person types first in the new worktree. A supervisor runs the set-up itself; by hand it may take minutes,
-    and is left to the person."""
+    """Copy files into the new worktree, as a supervisor does; return what a person types first there. A supervisor runs
+    the set-up itself; by hand it may take minutes, and is left to the person."""
     from liza.repo import sandbox
 
     config, enter = crew.board.read().config, f"cd {shlex.quote(str(crew.paths.link(done.task)))}"
-    setup, test = config.sandbox_setup, config.integration_command
+    setup, test, failed = config.sandbox_setup, config.integration_command, ()
     try:
-        due = sandbox.setup_due(crew.worktrees.slot_git(done.slot), setup, config.sandbox_setup_files)
-    except (LizaError, OSError):
-        due = bool(setup)  # the claim holds all the same
+        due = sandbox.bring(crew.paths.root, crew.worktrees.slot_git(done.slot), config)
+    except (LizaError, OSError) as error:
+        # The claim holds all the same.
+        due, failed = bool(setup), (f"(the files of sandbox_copy were not all copied: {error})",)
     words = f"{enter} && {setup}" if setup and due else enter
-    return (words, test) if test else (words,)
+    return (*failed, words, test) if test else (*failed, words)
 
 
 def take(crew: Crew, agent: str, task_id: str | None = None, *, give_back: bool = False) -> Claimed:

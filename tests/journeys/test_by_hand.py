@@ -7,13 +7,15 @@ from tests.journeys.crews import Crew
 
 
 def test_a_claim_names_the_set_up_that_is_due_and_the_tests_and_each_step_of_a_merge_has_its_name(crew: Crew) -> None:
-    crew.configure(sandbox_setup="touch ready", integration_command="test -f ready")
+    crew.configure(sandbox_setup="touch ready", integration_command="test -f ready", sandbox_copy=[".env"])
+    (crew.root / ".env").write_text("SECRET=1\n")
     crew.add("mail")
     untaken = crew.run("logs", "mail").stderr
     assert "mail is a task, and no agent has taken it yet" in untaken
     there = crew.paths.link("mail")
     said = crew.liza("claim", "mail", "--agent", "coder-1")
     assert f"cd {there} && touch ready; test -f ready; liza submit when it is committed" in said
+    assert (there / ".env").read_text() == "SECRET=1\n", "a claim copies what a supervisor copies"
     assert "coder-1.1 printed nothing" in crew.run("logs", "mail").stderr
     assert "liza logs --since 15m" in crew.run("logs", "--since", "yesterday").stderr
     (there / "mail.txt").write_text("x\n")
