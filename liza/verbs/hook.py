@@ -22,6 +22,8 @@ from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 
 LARGEST = 32 << 20  # bytes of what a program may say about one tool
+MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20
+"""Bytes of the list of calls at which it is cut, as a log is, and that are left of it then: some 7,000 calls."""
 MEANT = "hook {event}"
 
 
@@ -128,6 +130,7 @@ class Hook:
 
         if self.run_dir is None:
             return
+        kept.cap(self.run_dir.path / "hooks.log")
         with suppress(OSError, LizaError), kept.appended(self.run_dir.path / "hooks.log") as log:
             log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
 
@@ -139,7 +142,9 @@ def _note_call(run_dir: RunDir, heard: Heard) -> None:
 
     called = [heard.tool, heard.given]
     line = msgspec.json.encode({"call": digest(called), "words": words(called)})
-    with kept.appended(run_dir.path / HOOK_CALLS) as log:
+    place = run_dir.path / HOOK_CALLS
+    kept.cap(place, MOST_CALLS, KEPT_CALLS)
+    with kept.appended(place) as log:
         log.write(f"{line.decode()}\n")
 
 

@@ -20,13 +20,15 @@ from liza.programs import inbox
 from liza.programs.hooks.install import Installed, install, take_away
 from liza.programs.hooks.joined import without_comments
 from liza.programs.hooks.table import providers, template
+from liza.programs.meter import Meter
 from liza.programs.preset import Hooks, Preset
 from liza.programs.rundir import HOOK_CALLS, Record, RunDir
 from liza.programs.wording import BEGIN, END
 from liza.repo import _filter
 from liza.rules.delivering import Message
 from liza.rules.paths import Paths
-from liza.verbs.hook import Hook
+from liza.verbs.hook import MOST_CALLS, Hook
+from tests.conftest import FakeClock
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIZA = Path("/opt/my tools/bin/liza")
@@ -69,6 +71,21 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def test_the_list_of_calls_is_cut_as_a_log_is_and_is_measured_on(place: Place, clock: FakeClock) -> None:
+    calls = place.run.path / HOOK_CALLS
+    line = '{"call":"x","words":"Bash ls"}\n'
+    calls.write_text(line * (MOST_CALLS // len(line) + 1))
+    measured = Meter(Preset(name="x"), place.run, NOW, {}, clock.monotonic)
+    before = measured.look(10.0).progress.calls
+    assert before > MOST_CALLS // len(line)
+    place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).answer()
+    assert calls.stat().st_size < MOST_CALLS // 2
+    measured.look(10.0)
+    for _ in range(3):
+        place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).answer()
+    assert measured.look(10.0).progress.calls == before + 3
 
 
 ONLY_THERE = {"gemini": SETTINGS, "cursor": ".cursor/hooks.json"}
