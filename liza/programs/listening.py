@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs import aside, usage
+from liza.programs import usage
 from liza.programs.preset import Preset
+from liza.programs.tail import Tail
 from liza.programs.trouble import Signs, Trouble, after
 from liza.rules.answering import MOST_REFUSALS, MOST_RETRIES
-from liza.rules.errors import NoFile
 
 FIRST = 64 << 10
 """Bytes before the end at which reading begins: a supervisor that adopts a session has not read the rest."""
 MOST = 1 << 20
-"""Bytes that are read at a time; of more only the end."""
+"""New bytes of a file that are read by one look; of more only the end."""
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
 
 
@@ -40,20 +41,20 @@ class Listener:
         self._signs = Signs(row.failures, row.answers)
         self._environ = environ
         self._is_own = is_own
-        self._output = _Tail(output)
-        self._log: _Tail | None = None
+        self._output = _tail(output)
+        self._log: Tail | None = None
         self._session: str | None = None
 
     def listen(self, steady: float, now: datetime) -> bool:
         """Read what is new. Return whether something has to be done about it, or be told, that had not before."""
         before = self._standing()
-        for line in self._output.lines():
+        for line in _lines(self._output):
             self._hear(line, now)
             if self.has_log and self._session is None:
                 self._session = _session_id(self.row, line)
         if self._log is None and self.has_log and (self._session or "{session}" not in self.row.log):
-            self._log = _Tail(log_file(self.row.log, self._environ, self._session or ""))
-        for line in self._log.lines() if self._log is not None else ():
+            self._log = _tail(log_file(self.row.log, self._environ, self._session or ""))
+        for line in _lines(self._log) if self._log is not None else ():
             self._hear(line, now)
         if self.trouble is None:
             self.since = None
@@ -73,33 +74,14 @@ class Listener:
         return (one.kind, one.words, one.times >= MOST_RETRIES, one.kind == "login" and one.times >= MOST_REFUSALS)
 
 
-class _Tail:
-    """The lines of a file that grows. What stands in its place and is no file says nothing."""
+def _tail(path: Path) -> Tail:
+    return Tail(path, first=FIRST, most=MOST, anew=True)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset: int | None = None
-        self._rest = b""
 
-    def lines(self) -> list[str]:
-        """Return the lines that were completed since the last call."""
-        try:
-            with aside.opened(self.path) as file:
-                size = file.seek(0, 2)
-                if self._offset is None:
-                    self._offset = max(0, size - FIRST)
-                if size < self._offset:
-                    self._offset, self._rest = 0, b""
-                if size - self._offset > MOST:
-                    self._offset, self._rest = size - MOST, b""
-                file.seek(self._offset)
-                new = file.read(MOST)
-        except (OSError, NoFile):
-            return []
-        self._offset += len(new)
-        *whole, rest = (self._rest + new).split(b"\n")
-        self._rest = rest[-MOST:]
-        return [line.decode(errors="replace").rstrip("\r") for line in whole]
+def _lines(tail: Tail) -> Iterator[str]:
+    """The new lines; a file that cannot be read has none."""
+    with suppress(OSError):
+        yield from tail.lines()
 
 
 def log_file(place: str, environ: Mapping[str, str], session: str) -> Path:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from liza.programs import aside, usage
+from liza.programs import usage
 from liza.programs.calls import Finished, Reader
 from liza.programs.journal import Reading, files
 from liza.programs.preset import Preset
 from liza.programs.rundir import HOOK_CALLS, RunDir
-from liza.rules.errors import LizaError, NoFile
+from liza.programs.tail import Tail
+from liza.rules.errors import LizaError
 from liza.rules.looping import Call, Progress, after, changed, rested
 from liza.rules.spending import Used, estimate
 
@@ -22,39 +23,6 @@ SEEK_FIRST, SEEK_LATER = 1.0, 30.0
 """Seconds between two searches for a journal: before one is found, and afterwards, for it may go on in another file."""
 PATIENCE = 5
 """Tool calls after which a program that told nothing of what it used is taken for one that tells nothing."""
-_STEP = 1 << 20  # bytes that are read at a time
-_LONGEST_LINE = 16 << 20  # bytes; a longer line is no event
-
-
-class Tail:
-    """The whole lines that a file gained since the last look. A file that became shorter goes on at its end."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self._rest = b""
-
-    def lines(self) -> Iterator[str]:
-        """The new lines. Raises OSError."""
-        while block := self._block():
-            *whole, self._rest = (self._rest + block).split(b"\n")
-            if len(self._rest) > _LONGEST_LINE:
-                self._rest = b""
-            for line in whole:
-                yield line.decode(errors="replace")
-
-    def _block(self) -> bytes:
-        try:
-            with aside.opened(self.path) as file:
-                end = file.seek(0, 2)
-                if end < self.size:
-                    self.size, self._rest = end, b""
-                file.seek(self.size)
-                block = file.read(min(_STEP, end - self.size))
-        except (FileNotFoundError, NoFile):
-            return b""
-        self.size += len(block)
-        return block
 
 
 @dataclass(frozen=True)

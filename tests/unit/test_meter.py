@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from liza.programs import meter, presets
 from liza.programs.calls import Finished, Reader
 from liza.programs.journal import files
-from liza.programs.meter import Meter, Tail
+from liza.programs.meter import Meter
 from liza.programs.preset import Calls, Journal, Preset, Usage
 from liza.programs.rundir import HOOK_CALLS, RunDir, Turn
+from liza.programs.tail import Tail
 from liza.rules import spending
 from liza.rules.paths import Paths
 from liza.rules.spending import Used
@@ -184,6 +185,20 @@ def test_an_output_that_was_cut_is_read_on_from_its_end_and_half_a_line_when_it_
     with path.open("a") as file:
         file.write("four\n")
     assert list(tail.lines()) == ["four"]
+
+
+def test_reading_begins_shortly_before_the_end_skips_what_is_too_much_and_begins_anew_where_that_is_wanted(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log"
+    path.write_text("old\nlast\n")
+    tail = Tail(path, first=5, most=10, anew=True)
+    assert list(tail.lines()) == ["last"]
+    with path.open("a") as file:
+        file.write("much\nmore\r\nend\n")
+    assert list(tail.lines()) == ["more", "end"]
+    path.write_text("anew\n")
+    assert list(tail.lines()) == ["anew"]
 
 
 def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: FakeClock) -> None:
