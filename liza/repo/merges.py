@@ -182,7 +182,7 @@ def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Adv
 
 
 def give_back(git: Git, branch: str, commit: str) -> bool:
-    """Have ``branch`` at ``commit`` again, from which tests took it away; whether it is there.
+    """Have ``branch`` at ``commit`` again, from which it was taken away during tests; whether it is there.
 
     Not where files of a person's checkout are in the way. Raises GitFailed.
     """
@@ -190,7 +190,7 @@ def give_back(git: Git, branch: str, commit: str) -> bool:
     if now is not None:
         return now == commit or put_back(git, branch, now, commit)
     # Whoever has it checked out keeps HEAD, index and files: they are those of this commit.
-    return git.run("update-ref", "-m", "liza: it was deleted by tests", f"refs/heads/{branch}", commit, "").code == 0
+    return git.run("update-ref", "-m", "liza: it was deleted during tests", f"refs/heads/{branch}", commit, "").code == 0
 
 
 def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:

@@ -195,7 +195,7 @@ class RefChange:
 
 
 def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
-    """The refs that tests moved, among those that changed while they ran.
+    """The refs that tests moved, or may have moved, among those that changed while they ran.
 
     Only the tests have the candidate checked out. Agents commit on their task branches and people on theirs meanwhile:
     a branch that merely went on is theirs. Nobody else writes Liza's refs about the merge while the merge lock is held.
@@ -210,8 +210,19 @@ def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
     )
 
 
+def is_sure(changes: Iterable[RefChange]) -> bool:
+    """Whether it was the tests that moved what ``moved_by_tests`` names, and cannot have been anybody else.
+
+    A branch that was deleted or moved back has no such evidence: git notes no process, and a person may do that meanwhile.
+    """
+    found = list(changes)
+    proved = [one for one in found if one.built_on or one.symbolic or one.name.startswith(_OF_THE_MERGE)]
+    return len(moved_by_tests(proved)) == len(moved_by_tests(found))
+
+
 def is_taken(changes: Iterable[RefChange], branch: str) -> bool:
-    """Whether tests deleted ``branch`` or moved it back: what was merged is not in it any more."""
+    """Whether ``branch`` was deleted or moved back, by the tests or by somebody else: what was merged is not in it any
+    more."""
     return any(change.name == branch and (change.gone or change.rewound) for change in changes)
 
 

@@ -130,7 +130,7 @@ _TELL: dict[str, Callable[[Event, Task], str]] = {
     "deadlock": _blocked,
     "merge": _merged,
     "merge failed": lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
-    "tests moved refs": lambda event, task: f"has tests that moved refs: {_short(event.detail)}",
+    "tests moved refs": lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
     "unblock": lambda event, task: "unblocked",
     "supersede": lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
     "drop": lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",

@@ -16,13 +16,22 @@ SLOT = "merge"
 @dataclass(frozen=True)
 class Result:
     """What the tests said of a candidate. ``red`` is what its coder must know, None where it may be published;
-    ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved; ``taken`` is the
-    commit at which integration stood before the tests deleted it, or moved it back; None where they did not."""
+    ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved, or
+    that may have been moved by somebody else meanwhile: ``sure`` is False then. ``taken`` is the commit of integration
+    before it was deleted or moved back; None where it was not."""
 
     red: str | None
     tested: bool
     moved: tuple[str, ...] = ()
     taken: str | None = None
+    sure: bool = True
+
+    def told(self, whose: str) -> str:
+        """A sentence about the refs that moved during the tests of ``whose``."""
+        names = ", ".join(self.moved)
+        if self.sure:
+            return f"the tests of {whose} moved {names}"
+        return f"{names} moved, or disappeared, while the tests of {whose} ran: the tests did that, or somebody else"
 
 
 def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
@@ -44,7 +53,7 @@ def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
         sandbox.note_passed(crew.worktrees.slot_git(SLOT))
     branch = f"refs/heads/{onto}"
     taken = before.get(branch) if merging.is_taken(changes, branch) else None
-    return Result(red, True, merging.moved_by_tests(changes), taken)
+    return Result(red, True, merging.moved_by_tests(changes), taken, merging.is_sure(changes))
 
 
 def _red(crew: Crew, name: str, onto: str) -> str | None:

@@ -172,9 +172,10 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
     faults.point("merge", "begun")
     result = candidate.test(crew, task.id, made.candidate, _branch(crew))
     faults.point("merge", "tested")
-    merge_marks.report_moved(crew, by, task, result.moved)
+    merge_marks.report_moved(crew, by, task, result)
     if result.taken is not None:
-        what = f"its tests delete or move refs: {', '.join(result.moved)}; {merge_marks.given_back(crew, result.taken)}"
+        back = merge_marks.given_back(crew, result.taken)
+        what = f"{result.told(task.id)}; {back} (if you moved it, move it again while nothing is merged)"
         merge_marks.failed(crew, by, task, what if result.red is None else f"{what}\n{result.red}")
         return None
     if result.red is not None:

@@ -13,6 +13,7 @@ from liza.rules.model import Merging, Status, Task
 from liza.rules.narrate import LIZA
 from liza.rules.transitions import Said, remark
 from liza.verbs import tampering
+from liza.verbs.candidate import Result
 from liza.verbs.crew import PERSON, Crew
 
 FAILURES = (LizaError, OSError)
@@ -102,21 +103,21 @@ _CAUSES = {
 }
 
 
-def report_moved(crew: Crew, by: str, task: Task, moved: tuple[str, ...]) -> None:
-    """Report the refs that the tests of a candidate moved: in the task's history and in the alerts."""
-    if not moved:
+def report_moved(crew: Crew, by: str, task: Task, result: Result) -> None:
+    """Report the refs that moved during the tests of a candidate: in the task's history and in the alerts."""
+    if not result.moved:
         return
-    names = ", ".join(moved)
+    names = ", ".join(result.moved)
     with crew.change(actor(by), "tests moved refs", task.id) as tx:
         found = tx.state.task(task.id)
         if found is not None:
             said = Said(now=crew.clock.now(), by=by, detail=names)
             tx.state = tx.state.with_task(remark(found, "tests moved refs", said))
-    crew.write_down([f"tests_moved_refs  the tests of {task.id} moved {names}. Next: liza task show {task.id}"])
+    crew.write_down([f"tests_moved_refs  {result.told(task.id)}. Next: liza task show {task.id}"])
 
 
 def given_back(crew: Crew, commit: str) -> str:
-    """Have integration at ``commit`` again, from which tests took it away; what is to be said of that."""
+    """Have integration at ``commit`` again, from which it was taken away; what is to be said of that."""
     branch = crew.board.read().config.integration_branch
     if merges.give_back(crew.git, branch, commit):
         return f"{branch} was put back to {commit[:10]}"

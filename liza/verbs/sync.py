@@ -140,8 +140,7 @@ def _test(crew: Crew, made: str, into: str, by: str) -> bool:
         return False
     result = candidate.test(crew, "sync", made, into)
     if result.moved:
-        names = ", ".join(result.moved)
-        crew.write_down([f"tests_moved_refs  the tests of the merge with {into} moved {names}. Next: git reflog"])
+        crew.write_down([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
     if result.red is not None:
         raise Refused(f"the merge with {into} is red: {result.red}", f"less {crew.paths.logs / 'merge-sync.log'}")
     merge_refs.note_tested(crew.git, _CANDIDATE, made)
