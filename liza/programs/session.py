@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from liza import faults
-from liza.programs import aside, processes, rundir
+from liza.programs import aside, growth, processes, rundir
 from liza.programs.ancestors import SHIM_PREFIX
 from liza.rules.errors import Refused
 from liza.rules.model import Entry, Identity, Moment
 
 SHIM = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
+AGAIN = 0.1
+"""Seconds until the next look at a session without a process to wait for: its shim has not named its child yet, or the
+system has no pidfd. A file that the shim writes ends the wait; a killed shim writes none, and inotify may be missing."""
 SETTLE = 10.0  # seconds for the shim to write the end after everything below it was killed
 
 
@@ -196,20 +199,21 @@ def wait_fd(living: Living) -> int | None:
 def wait(run_dir: Path, limit: float) -> Look:
     """Wait for the end, at most ``limit`` seconds; how the session stands then."""
     end = time.monotonic() + limit
-    while True:
-        found = look(run_dir)
-        left = end - time.monotonic()
-        if not isinstance(found, Living | Starting) or left <= 0:
-            return found
-        handle = wait_fd(found) if isinstance(found, Living) else None
-        if handle is None:
-            # No handle to wait on: still naming its child, or a system without pidfd. A short look is all there is.
-            time.sleep(min(left, 0.02))
-            continue
-        try:
-            processes.readable(handle, left)
-        finally:
-            os.close(handle)
+    # The watch is older than each look, so that nothing that the shim writes falls between a look and its rest.
+    with growth.heard(run_dir, growth.NEWS) as rest:
+        while True:
+            found = look(run_dir)
+            left = end - time.monotonic()
+            if not isinstance(found, Living | Starting) or left <= 0:
+                return found
+            handle = wait_fd(found) if isinstance(found, Living) else None
+            if handle is None:
+                rest(min(left, AGAIN))
+                continue
+            try:
+                processes.readable(handle, left)
+            finally:
+                os.close(handle)
 
 
 def stop(run_dir: Path, run: str, root: Path, grace: float) -> Look:

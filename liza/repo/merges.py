@@ -190,7 +190,9 @@ def give_back(git: Git, branch: str, commit: str) -> bool:
     if now is not None:
         return now == commit or put_back(git, branch, now, commit)
     # Whoever has it checked out keeps HEAD, index and files: they are those of this commit.
-    return git.run("update-ref", "-m", "liza: it was deleted during tests", f"refs/heads/{branch}", commit, "").code == 0
+    return (
+        git.run("update-ref", "-m", "liza: it was deleted during tests", f"refs/heads/{branch}", commit, "").code == 0
+    )
 
 
 def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:

@@ -37,8 +37,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Trouble:
-    """A merge that failed: its kind, the words of git or of the system, and the command that removes the cause, if one is
-    known."""
+    """A merge that failed: its kind, the words of git or of the system, and the command that removes the cause, or
+    nothing."""
 
     kind: Kind
     words: str
@@ -213,7 +213,7 @@ def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
 def is_sure(changes: Iterable[RefChange]) -> bool:
     """Whether it was the tests that moved what ``moved_by_tests`` names, and cannot have been anybody else.
 
-    A branch that was deleted or moved back has no such evidence: git notes no process, and a person may do that meanwhile.
+    A branch that was deleted or moved back has no such evidence: git notes no process, and a person may do it then.
     """
     found = list(changes)
     proved = [one for one in found if one.built_on or one.symbolic or one.name.startswith(_OF_THE_MERGE)]

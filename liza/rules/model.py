@@ -97,8 +97,8 @@ class SetAside(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A merge that failed and is tried again.
 
     ``kind`` is one of ``merging.Kind``, ``reason`` the words of git or of the system, ``tries`` how many times in a row
-    it failed like this. No automatic try before ``until``; None: at once. ``hint`` is the command that removes the cause,
-    where the failure named one.
+    it failed like this. No automatic try before ``until``; None: at once. ``hint`` is the command that removes the
+    cause, where the failure named one.
     """
 
     kind: str

@@ -54,7 +54,8 @@ def _before_work(crew: Crew, done: Claimed) -> tuple[str, ...]:
     from liza.repo import sandbox
 
     config, enter = crew.board.read().config, f"cd {shlex.quote(str(crew.paths.link(done.task)))}"
-    setup, test, failed = config.sandbox_setup, config.integration_command, ()
+    setup, test = config.sandbox_setup, config.integration_command
+    failed: tuple[str, ...] = ()
     try:
         due = sandbox.bring(crew.paths.root, crew.worktrees.slot_git(done.slot), config)
     except (LizaError, OSError) as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import chdir
+import os
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from liza.rules.errors import LizaError
@@ -13,12 +15,34 @@ from liza.rules.model import Task
 from liza.rules.shaping import Wanted
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew, find_crew
+from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.status import found_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import git
+from tests.conftest import GIT_CONFIG, git
+
+
+@contextmanager
+def prepared(factory: pytest.TempPathFactory, ignored: str = "") -> Iterator[Path]:
+    """The root of a repository with a crew, for a fixture of a module: it has its own HOME and git configuration,
+    for those of a test come later. ``ignored`` is the project's ``.gitignore``."""
+    root, home = factory.mktemp("made") / "repo", factory.mktemp("home")
+    (home / ".gitconfig").write_text(GIT_CONFIG)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+        root.mkdir()
+        git(root, "init", "-q", "-b", "main")
+        (root / "README.md").write_text("# A project\n")
+        (root / ".gitignore").write_text(ignored)
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", "first")
+        init(root, InitOptions(goal="Everything is there", no_test=True))
+        yield root
 
 
 class Merges:

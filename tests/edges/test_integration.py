@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -16,14 +15,14 @@ from liza.verbs import tampering
 from liza.verbs.claim import claim
 from liza.verbs.crew import Crew, find_crew
 from liza.verbs.diff import diff
-from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.recover import recover
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
-from tests.conftest import GIT_CONFIG, git
+from tests.conftest import git
+from tests.edges.merge_crew import prepared
 
 
 def claimed(crew: Crew, task: str = "c") -> Path:
@@ -49,22 +48,10 @@ def work(crew: Crew, task: str) -> None:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A crew that has merged the tasks a and b, made once and copied for each test."""
-    root, home = tmp_path_factory.mktemp("made") / "repo", tmp_path_factory.mktemp("home")
-    (home / ".gitconfig").write_text(GIT_CONFIG)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_"))]:
-            patch.delenv(name)
-        patch.setenv("HOME", str(home))
-        patch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
-        root.mkdir()
-        git(root, "init", "-q", "-b", "main")
-        (root / "README.md").write_text("# A project\n")
-        git(root, "add", "-A")
-        git(root, "commit", "-q", "-m", "first")
-        init(root, InitOptions(goal="Everything is there", no_test=True))
+    with prepared(tmp_path_factory) as root:
         for task in ("a", "b"):
             work(find_crew(root), task)
-    return root
+        return root
 
 
 @pytest.fixture

@@ -18,32 +18,18 @@ from liza.rules.errors import LizaError, Refused
 from liza.verbs import show
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
-from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.recover import recover
 from tests.campaign import forks
-from tests.conftest import GIT_CONFIG, git
-from tests.edges.merge_crew import Merges
+from tests.conftest import git
+from tests.edges.merge_crew import Merges, prepared
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a crew, made once and copied for each test."""
-    root, home = tmp_path_factory.mktemp("made") / "repo", tmp_path_factory.mktemp("home")
-    (home / ".gitconfig").write_text(GIT_CONFIG)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_"))]:
-            patch.delenv(name)
-        patch.setenv("HOME", str(home))
-        patch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
-        root.mkdir()
-        git(root, "init", "-q", "-b", "main")
-        (root / "README.md").write_text("# A project\n")
-        (root / ".gitignore").write_text("generated/\ncache/\n")
-        git(root, "add", "-A")
-        git(root, "commit", "-q", "-m", "first")
-        init(root, InitOptions(goal="Everything is there", no_test=True))
-    return root
+    with prepared(tmp_path_factory, ignored="generated/\ncache/\n") as root:
+        return root
 
 
 @pytest.fixture
@@ -560,7 +546,9 @@ def test_tests_that_take_integration_away_send_their_task_back_and_the_others_ar
     start = crew.tip()
     assert crew.merge("a") == ""
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", start)
-    words = "refs/heads/integration moved, or disappeared, while the tests of a ran: the tests did that, or somebody else"
+    words = (
+        "refs/heads/integration moved, or disappeared, while the tests of a ran: the tests did that, or somebody else"
+    )
     assert words in crew.failure("a")
     assert words in crew.alerts(), "whoever it was, that is true"
     assert f"integration was put back to {start[:10]} (if you moved it, move it again" in crew.failure("a")

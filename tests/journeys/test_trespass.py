@@ -110,7 +110,9 @@ def test_a_session_that_renames_the_persons_branch_and_makes_another_one_anew_is
     crew.wait_note("renamed")
     told = alerts(crew)
     assert {one["next"] for one in told.values()} == {"git branch -m moved main", f"git branch -f side {side[:12]}"}
-    assert f"the branch side was deleted at {side[:10]}, and the session coder-1.1 created it" in told["side"]["message"]
+    assert (
+        f"the branch side was deleted at {side[:10]}, and the session coder-1.1 created it" in told["side"]["message"]
+    )
     assert "renamed the branch main; its name is moved now" in told["moved"]["message"]
     for one in told.values():
         subprocess.run(["sh", "-c", one["next"]], cwd=crew.root, check=True, capture_output=True)
