@@ -29,7 +29,7 @@ SHIM = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
 AGAIN = 0.1
 """Seconds until the next look at a session without a process to wait for: its shim has not named its child yet, or the
-system has no pidfd. A file that the shim writes ends the wait; a killed shim writes none, and inotify may be missing."""
+system has no pidfd. A file that the shim writes ends the wait; a killed shim writes none, and not all have inotify."""
 SETTLE = 10.0  # seconds for the shim to write the end after everything below it was killed
 
 

@@ -116,3 +116,24 @@ def test_a_crew_that_is_done_says_how_far_integration_is_ahead_and_that_it_may_b
     assert "Go on:" in told
     again = crew.liza("up", "--exit-when-done", "--program", program)
     assert re.search(clock + f"liza {{12}}{ahead}\n\\Z", again)
+
+
+def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody_is_left_for_what_is_open(
+    crew: Crew,
+) -> None:
+    crew.gate("gate")
+    crew.add("t1")
+    crew.configure(sandbox_setup="touch ready")
+    log = crew.notes / "up.log"
+    with log.open("wb") as out:
+        child = up(crew, crew.script("agent", AGENT + APPROVE + ";; esac\n"), out.fileno(), "--exit-when-done")
+    crew.wait_note("at-t1")
+    assert re.search(r"(?m)^\d\d:\d\d:\d\d  coder-1 +set-up in s1 done after \d+ s$", log.read_text())
+    os.kill(int(crew.paths.supervisor_lock("coder-1").read_text().split()[0]), signal.SIGTERM)
+    assert child.wait(timeout=LIMIT) == 1, log.read_text()
+    # The line is broken between words.
+    told = " ".join(log.read_text().split())
+    reason = r"\bcoder-1(, coder-2)? left, and nobody else can go on: open: t1; liza logs coder-1 says why"
+    assert re.search(reason, told), told
+    assert crew.living() == []
+    assert crew.status("t1") == "CLAIMED"
