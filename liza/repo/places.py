@@ -20,6 +20,9 @@ from liza.rules.errors import GitFailed, Refused
 from liza.rules.paths import Paths
 from liza.rules.placing import MARK, Facts, Mark, Placed
 
+_UNFINISHED = f".{MARK}.*"
+"""Names of a mark that is being written, or that a killed process left unfinished."""
+
 
 def read(paths: Paths) -> Placed | None:
     """The record of where the slots are; None if there is none, or if it is not a record. Raises OSError."""
@@ -89,14 +92,13 @@ def fresh(root: Path, place: Path) -> Placed:
 def facts(place: Path) -> Facts:
     """What is found at a directory that is wanted for slots. Raises OSError."""
     above = next(one for one in (place, *place.parents) if one.exists())
-    entries = {one.name for one in place.iterdir()} if place.is_dir() else set()
     return Facts(
         place=place,
         above=above,
         directory=above.is_dir(),
         owned=above.stat().st_uid == os.geteuid(),
         writable=os.access(above, os.W_OK | os.X_OK),
-        empty=not entries - {MARK},
+        empty=not _entries(place),
         mark=mark_of(place) if place.is_dir() else None,
         checkout=next((one for one in (place, *place.parents) if (one / ".git").exists()), None),
     )
@@ -136,7 +138,7 @@ def not_ours(paths: Paths, common: Path) -> Refused | None:
     if place.is_symlink():
         return None
     directory = place.is_dir()
-    entries = [one for one in place.iterdir() if one.name != MARK] if directory else []
+    entries = _entries(place)
     own = any(slots.leads_into(entry, common) for entry in entries)
     why = placing.not_ours(placed, place, directory, mark_of(place) if directory else None, own or not entries)
     if why is None:
@@ -151,6 +153,13 @@ def _renamed(placed: Placed) -> Path | None:
     own = Mark(placed.root, placed.id)
     proposed = placing.proposals(placed.root, _state_home(os.environ))
     return next((place for place in proposed if place.is_dir() and mark_of(place) == own), None)
+
+
+def _entries(place: Path) -> list[Path]:
+    """What lies in a directory besides the mark, and besides a mark that is being written: one supervisor looks here
+    while another one makes the directory. Raises OSError."""
+    found = place.iterdir() if place.is_dir() else ()
+    return [one for one in found if one.name != MARK and not one.match(_UNFINISHED)]
 
 
 def _free(place: Path) -> Path:
@@ -174,8 +183,9 @@ def remove(paths: Paths) -> tuple[str, ...]:
     mark = mark_of(placed.place)
     if mark is None or mark.id != placed.id:
         return ()
-    others = tuple(sorted({one.name for one in placed.place.iterdir()} - {MARK}))
-    (placed.place / MARK).unlink(missing_ok=True)
+    others = tuple(sorted(one.name for one in _entries(placed.place)))
+    for one in (placed.place / MARK, *placed.place.glob(_UNFINISHED)):
+        one.unlink(missing_ok=True)
     if placed.made and not others:
         with suppress(OSError):
             placed.place.rmdir()

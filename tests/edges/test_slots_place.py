@@ -297,3 +297,16 @@ def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_fou
     away.rename(place)
     doctor(repo, fix=True)
     assert (repo / ".worktrees" / "first" / "draft.txt").read_text() == "half\n"
+
+
+def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_this_crews(repo: Path) -> None:
+    crew = begun(repo)
+    crew.paths.slots.mkdir()
+    unfinished = crew.paths.slots / f".{MARK}.4321"
+    unfinished.touch()
+    assert places.not_ours(crew.paths, repo / ".git") is None
+    assert places.facts(crew.paths.slots).empty
+    assert drafted(crew).is_dir()
+    shutil.rmtree(crew.paths.slots / "s1")
+    assert places.remove(crew.paths) == ()
+    assert not crew.paths.slots.exists()
