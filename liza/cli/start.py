@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -170,26 +169,38 @@ def up(
         terminal=terminal,
         exit_when_done=exit_when_done,
     )
-    return crews.up(find_crew(), options, _step_as_json if as_json else _step)
+    return crews.up(find_crew(), options, _Steps(as_json))
 
 
-def _step_as_json(agent: str, text: str, when: datetime) -> None:
-    _to_a_reader(lambda: tell.line({"time": when, "agent": agent or None, "event": text}))
+_GOES_ON = "the crew goes on: liza status, or liza down to stop it"
 
 
-def _step(agent: str, text: str, when: datetime) -> None:
-    before = f"{tell.clock(when)}  {f'{agent:<16}' if agent else ''}"
-    _to_a_reader(lambda: tell.row(before, text))
+class _Steps:
+    """Prints what `up` says. Once the reader is gone, a pipe or a terminal, that is said on stderr, and so is from then
+    on what `up` says of itself: the Ctrl+C that ends `| tee` stops the crew too."""
 
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._gone = as_json, False
 
-def _to_a_reader(write: Callable[[], None]) -> None:
-    """Write a line; where the reader is gone, a pipe or a terminal, say so once. Raises OSError for a full disk."""
-    try:
-        write()
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.EIO):
-            raise
-        tell.deaf()
+    def __call__(self, agent: str, text: str, when: datetime) -> None:
+        """Raises OSError for a full disk."""
+        if self._gone:
+            if not agent:
+                tell.notice(f"{tell.clock(when)}  {text}")
+            return
+        try:
+            self._write(agent, text, when)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            self._gone = True
+            tell.deaf(_GOES_ON if agent else text)
+
+    def _write(self, agent: str, text: str, when: datetime) -> None:
+        if self._as_json:
+            tell.line({"time": when, "agent": agent or None, "event": text})
+        else:
+            tell.row(f"{tell.clock(when)}  {f'{agent:<16}' if agent else ''}", text)
 
 
 @say(app, "down", "liza down")

@@ -75,12 +75,12 @@ def clock(when: datetime | None = None) -> str:
     return f"{(when or datetime.now(UTC)).astimezone():%H:%M:%S}"
 
 
-def deaf() -> None:
-    """Say once on stderr that nobody reads stdout any more, and let all further output go nowhere."""
+def deaf(now: str) -> None:
+    """Say once on stderr that nobody reads stdout any more, and what is so now; all further output goes nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     try:
-        sys.stderr.write("nobody reads this output any more; the crew goes on: liza status, or liza down to stop it\n")
+        sys.stderr.write(f"nobody reads this output any more; {now}\n")
         sys.stderr.flush()
     except OSError:
         os.dup2(nowhere, sys.stderr.fileno())

@@ -22,6 +22,7 @@ from liza.rules.paths import role_of
 from liza.rules.planning import is_over, left_undone
 from liza.supervisor.feed import Feed
 from liza.supervisor.options import UpOptions, start
+from liza.supervisor.repeats import Repeats
 from liza.verbs.ahead import ahead
 from liza.verbs.crew import Crew
 from liza.verbs.down import end_sessions
@@ -102,9 +103,11 @@ def _hear_signals(
 
     The third signal does not wait for the main thread, which may be held up by a disk or a lock.
     """
-    times = {"heard": 0}
+    times, repeats = {"heard": 0}, Repeats()
 
     def hear(number: int, frame: object) -> None:
+        if not repeats.is_new(number):
+            return
         times["heard"] += 1
         if times["heard"] == len(_AGAIN) + 1:
             threading.Thread(target=_kill, args=(crew, dict(children), feed), daemon=True).start()
@@ -170,7 +173,8 @@ def _until_all_left(
             what = f"{len(there)} {'agent' if len(there) == 1 else 'agents'}" if asked == 1 else "at once"
             tell("", f"stopping {what}… ({_AGAIN[asked - 1]})")
         for name in there:
-            children[name].send_signal(signal.SIGTERM)
+            # The second time another signal: a supervisor takes two SIGTERM that come together for one.
+            children[name].send_signal(signal.SIGTERM if asked == 1 else signal.SIGINT)
     return asked > 0
 
 

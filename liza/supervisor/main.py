@@ -23,6 +23,8 @@ from liza.rules.model import Left, State
 from liza.rules.paths import agent_id, role_of
 from liza.rules.secrets import redacted
 from liza.supervisor.loop import Leave, Supervisor
+from liza.supervisor.repeats import Repeats
+from liza.verbs import ground
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 from liza.verbs.record import record
@@ -47,7 +49,9 @@ def supervise(
     """
     human_or(crew, planner=False)
     agent = agent_id(agent)
-    config = crew.board.read().config
+    state = crew.board.read()
+    ground.refuse_damaged(crew, state, (agent,))
+    config = state.config
     choice = presets.choose(program, os.environ, role_of(agent), config, presets.load(crew.paths))
     presets.need(choice.preset)
     if terminal:
@@ -64,6 +68,7 @@ def supervise(
     if until_eof:
         _hear_eof(supervisor)
     lock = _only_one(crew, agent)
+    supervisor.ground.stand_on(lock.descriptor)
     try:
         left = _on_duty(crew, supervisor, choice.spec)
         tmux.close_of(crew.paths.root, agent)
@@ -89,7 +94,9 @@ def _on_duty(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
             supervisor.say(settled.what)
         left = supervisor.run()
     except Exception as error:
-        _leave_behind(crew, agent, str(error) or type(error).__name__)
+        # Where .liza was deleted, nothing of it is made anew.
+        if supervisor.ground.deleted() is None:
+            _leave_behind(crew, agent, str(error) or type(error).__name__)
         raise
     if left.code != 0:
         _leave_behind(crew, agent, left.why, supervisor.by_hand())
@@ -154,9 +161,11 @@ def _hear_eof(supervisor: Supervisor) -> None:
 
 def _hear_signals(supervisor: Supervisor) -> None:
     """Ctrl+C, TERM and HUP become events; the second one means firmly."""
-    said = {"times": 0}
+    said, repeats = {"times": 0}, Repeats()
 
     def hear(number: int, frame: object) -> None:
+        if not repeats.is_new(number):
+            return
         said["times"] += 1
         supervisor.events.put(Leave(firm=said["times"] > 1))
 

@@ -1,7 +1,8 @@
-"""A repository that is moved or deleted while its supervisors work: they end their sessions and leave."""
+"""A repository, or its .liza, moved or deleted while its supervisors work: they end their sessions and leave."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Left
 from liza.rules.paths import Paths
 from liza.verbs.crew import Crew
+from liza.verbs.ground import mending
 
 
 class Ground:
@@ -21,23 +23,45 @@ class Ground:
         self.crew, self.agent = crew, agent
         self.root = crew.paths.root
         self._id = _id(self.root)
+        self._lock: tuple[int, int] | None = None
+
+    def stand_on(self, lock: int) -> None:
+        """``lock``: the descriptor of the supervisor's own lock, which from now on has to be the one in .liza."""
+        found = os.fstat(lock)
+        self._lock = found.st_dev, found.st_ino
+
+    def deleted(self) -> str | None:
+        """What of .liza was deleted or replaced since the lock was taken, in words; None where nothing was."""
+        own = self.crew.paths.supervisor_lock(self.agent)
+        if self._lock is not None and _id(own) != self._lock:
+            return f"its lock {own} was deleted or replaced"
+        pins = self.crew.paths.pins
+        return None if self._lock is None or pins.exists() else f"{pins} was deleted"
 
     def check(self, run: str | None, say: Callable[[str], None]) -> None:
-        """Raises Missing if the repository is not where it was; the session ``run`` and its processes are ended first.
+        """Raises Missing if the repository is not where it was, or a part of its .liza was deleted; the session ``run``
+        and its processes are ended first.
 
-        Nothing is written at the former path: it may belong to another repository by now.
+        Nothing is written at the former path: it may belong to another repository by now, or be under deletion.
         """
         if self._id is None or _id(self.root) == self._id:
+            lost = self.deleted()
+            if lost is not None:
+                self._end_all(say)
+                raise Missing(f"{lost}: a supervisor without it would work unseen", mending(self.crew))
             return
         now = self._now_at()
         where = "" if now is None else f", it is {now} now"
         why = f"the repository is not {self.root} any more{where}; it was moved or deleted while its crew worked"
         if now is not None:
             self._leave_word(now, run, why)
+        self._end_all(say)
+        raise Missing(why, "liza up" if now is None else f"cd {now} && liza up")
+
+    def _end_all(self, say: Callable[[str], None]) -> None:
         left = processes.kill_all(lambda: processes.each_of_agent(self.agent, self.root))
         if left:
             say(f"processes that could not be ended: {', '.join(map(str, left))}")
-        raise Missing(why, "liza up" if now is None else f"cd {now} && liza up")
 
     def _now_at(self) -> Path | None:
         """Where the repository is now, if this process was started in it: its own directory moves along."""

@@ -24,7 +24,7 @@ from liza.supervisor import foreground
 from liza.supervisor.feed import Feed, Say
 from liza.supervisor.foreground import Tell
 from liza.supervisor.options import UpOptions, asked_programs, log_of, start
-from liza.verbs import drafts, tampering
+from liza.verbs import drafts, ground, tampering
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
 
@@ -41,6 +41,7 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     human_or(crew, planner=False)
     if not options.agents():
         raise Usage("a crew of nobody does nothing", "liza up --coders 1")
+    ground.refuse_damaged(crew, crew.board.read(), options.agents())
     programs = _refuse_early(crew, options)
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
     if not wanted:

@@ -22,7 +22,7 @@ from liza.repo import places
 from liza.rules import placing, settings
 from liza.rules.choose import Evidence
 from liza.rules.derived import derive
-from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Refused
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.secrets import redacted, redacted_since
@@ -73,7 +73,12 @@ class Crew:
 
         # A crew has pins from before its board is there: gone afterwards, nothing may run until that is mended.
         wanted = self.paths.pins.exists() or self.paths.state.exists()
-        git = Git(self.paths.root, Pins.load(self.paths.pins) if wanted else None, held=self.held)
+        try:
+            git = Git(self.paths.root, Pins.load(self.paths.pins) if wanted else None, held=self.held)
+        except Missing as gone:
+            from liza.verbs.ground import mending
+
+            raise Missing(gone.message, mending(self)) from gone
         place = self.paths.root / ".git"
         # A file there leads to where git keeps its things; it can only be believed.
         return git if place.is_file() else git.inside(self.paths.root, place, place)
@@ -168,7 +173,8 @@ _ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, St
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     """The crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
     found = crew_above(start, clock)
-    if found is None:
+    # A seal without a board: where processes of that crew live, one command ends them and brings it back.
+    if found is None or (not found.paths.state.exists() and _survivors(found)):
         raise no_crew((start or _here()).absolute(), clock)
     return found
 

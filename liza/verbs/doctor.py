@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,6 +49,10 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
     crew = _crew(found, directory)
     if crew is not None and fix:
         settled += _pins_again(crew)
+    damaged = None if crew is None else _damaged(crew)
+    if damaged is not None:
+        # What reads the repository would only say the same, once more each.
+        return Report((*found, damaged), settled)
     if accepted:
         settled += accept(crew or find_crew(directory), accepted)
     place = _asked(found, "git", lambda: _repository(directory, crew))
@@ -103,13 +108,25 @@ def _settled(crew: Crew) -> tuple[str, ...]:
 
 def _pins_again(crew: Crew) -> tuple[str, ...]:
     """Pins that are gone are taken anew, but not from the repository: by now anybody can have written there."""
-    if crew.paths.pins.exists():
+    if ground.has_pins(crew):
         return ()
     human_or(crew, planner=False)
-    git = Git(crew.paths.root)
-    Pins.of_person(git).with_key(git, brief_filter.KEY).save(crew.paths.pins)
-    told = "the pinned configuration was gone: what the repository's own configuration names will not run"
-    return told, *ground.confirm_again(crew)
+    ground.refuse_survivors(crew, ground.AGAIN)
+    had_page = (crew.paths.root / ground.GOAL).exists()
+    new = ground.lay_again(crew)
+    told = ["the pinned configuration was gone: what the repository's own configuration names will not run"]
+    if not had_page:
+        kept = ground.lay_goal(new, new.board.as_written().goal.description)
+        told.append(f"{ground.GOAL} was gone: {'as the history has it' if kept else 'a new page'}")
+    return *told, *ground.confirm_again(new)
+
+
+def _damaged(crew: Crew) -> Finding | None:
+    """That a part of .liza was deleted, where its board can be read; a GitFailed is told by whoever reads the pins."""
+    with suppress(LizaError, OSError):
+        told = ground.damage(crew, crew.board.read())
+        return None if told is None else Finding("crew", told, False, ground.AGAIN)
+    return None
 
 
 def _asked(found: list[Finding], about: str, ask: Callable[[], tuple[str, Survey]]) -> Survey | None:

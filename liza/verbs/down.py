@@ -15,10 +15,10 @@ from liza.programs import processes, rundir, session, tmux
 from liza.repo import brief_filter, exclude, symbolic
 from liza.repo.pins import git_dirs
 from liza.repo.survey import survey
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.paths import HISTORY_REF
 from liza.rules.starting import starting
-from liza.verbs import commands, kept_specs, tampering
+from liza.verbs import commands, ground, kept_specs, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -40,7 +40,8 @@ class Purged:
 
 
 def down(crew: Crew, *, now: bool = False) -> Answer:
-    """Stop every supervisor, politely or at once, and wait until they are gone. Raises Refused for one that stays."""
+    """Stop every supervisor, politely or at once, and wait until they are gone. Raises Refused for one that stays,
+    and where processes work here whose lock files were deleted."""
     human_or(crew, planner=False)
     stopped = []
     for lock in sorted(crew.paths.locks.glob("supervisor-*.lock")):
@@ -50,6 +51,7 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
             stopped.append(agent)
     ended = end_sessions(crew)
     tmux.close_all(crew.paths.root)
+    ground.refuse_survivors(crew, ground.AGAIN)
     result = "changed" if stopped or ended else "unchanged"
     told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
@@ -115,6 +117,8 @@ def purge(crew: Crew) -> Purged:
 
     Raises Refused, GitFailed, Missing.
     """
+    with suppress(BoardInconsistent, NoCrew):
+        ground.refuse_damaged(crew, crew.board.read())
     lock = Lock(crew.paths.locks / "purge.lock")
     if not lock.try_acquire():
         raise Refused("another purge is under way", "liza status")

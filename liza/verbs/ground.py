@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from liza.board import document
 from liza.programs import processes
 from liza.repo import brief_filter, exclude, history
 from liza.repo.pins import Pins
+from liza.repo.runner import Git
 from liza.rules import intrusions, settings
-from liza.rules.errors import BoardInconsistent, Refused
-from liza.rules.model import Config, Identity
+from liza.rules.errors import BoardInconsistent, LizaError, Missing, Refused
+from liza.rules.model import Config, Identity, State
+from liza.rules.paths import HISTORY_REF
 from liza.verbs import confirmed, texts
 from liza.verbs.crew import Crew
 
 GOAL = ".liza/specs/goal.md"
+AGAIN = "liza restore --last-good --stop"
+FIX = "liza doctor --fix"
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -42,9 +46,14 @@ def lay_again(crew: Crew) -> Crew:
 
     Pins are not taken from the repository: by now anybody can have written there.
     """
+    plain = Git(crew.paths.root)
+    crew.paths.liza.mkdir(mode=0o755, exist_ok=True)
+    # First of all: where a board is there, no git starts without them.
+    Pins.of_person(plain).save(crew.paths.pins)
+    crew = Crew(crew.paths, crew.clock)
     lay(crew)
     brief_filter.install(crew.git)
-    Pins.of_person(crew.git).with_key(crew.git, brief_filter.KEY).save(crew.paths.pins)
+    Pins.of_person(plain).with_key(plain, brief_filter.KEY).save(crew.paths.pins)
     return Crew(crew.paths, crew.clock)
 
 
@@ -71,6 +80,67 @@ def lay_goal(crew: Crew, goal: str) -> bool:
     kept = history.goal(crew.git)
     page.write_bytes(goal_page(goal).encode() if kept is None else kept)
     return kept is not None
+
+
+def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
+    """What of .liza was taken away though its board is there, in words; None where nothing is known of that, and where
+    only the pins are gone and nobody works without them: that `doctor --fix` mends.
+
+    ``asked``: agents whose locks may have been taken before the board told of them. What processes have open is looked
+    at only where something is missing. Raises GitFailed for pins that are no file.
+    """
+    lacking = _lacking(crew)
+    if lacking is not None and not _has_history(crew):
+        # A crew that is only being laid out.
+        return None
+    unlocked = [agent for agent in _ever_supervised(state) if not crew.paths.supervisor_lock(agent).exists()]
+    if lacking is None and not unlocked and all(crew.paths.supervisor_lock(agent).exists() for agent in asked):
+        return None
+    alive = sorted(set(survivors(crew).values()))
+    more_is_gone = lacking is not None and (unlocked or not crew.paths.placed.exists())
+    if not alive and not more_is_gone:
+        return None
+    told = lacking or "lock files of this crew were deleted"
+    still = f"; still at work: {', '.join(alive)}" if alive else ""
+    return f"a part of {crew.paths.liza} was deleted: {told}{still}. Until it is restored, nothing runs"
+
+
+def refuse_damaged(crew: Crew, state: State, asked: Iterable[str] = ()) -> None:
+    """Raises Refused where a part of .liza was deleted, with the command that restores it; arguments as of damage."""
+    found = damage(crew, state, asked)
+    if found is not None:
+        raise Refused(found, AGAIN)
+
+
+def mending(crew: Crew) -> str:
+    """The one command for pins that cannot be read, which depends on what else was deleted."""
+    try:
+        return FIX if damage(crew, crew.board.read()) is None else AGAIN
+    except LizaError:
+        return AGAIN
+
+
+def has_pins(crew: Crew) -> bool:
+    """Whether the pinned configuration is there and can be read. Raises GitFailed where it is no file."""
+    return _lacking(crew) is None
+
+
+def _lacking(crew: Crew) -> str | None:
+    try:
+        Pins.load(crew.paths.pins)
+    except Missing as gone:
+        return gone.message
+    return None
+
+
+def _has_history(crew: Crew) -> bool:
+    # Without pins, for they are what is missing: nothing that the configuration names runs for this.
+    return Git(crew.paths.root).ok("show-ref", "--verify", "--quiet", HISTORY_REF)
+
+
+def _ever_supervised(state: State) -> tuple[str, ...]:
+    """The agents for which a supervisor was ever started: each has a lock file from then on."""
+    return tuple(name for name, agent in state.agents.items() if agent.program)
 
 
 def survivors(crew: Crew) -> dict[int, str]:

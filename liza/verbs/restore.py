@@ -31,7 +31,11 @@ _LAID = (
     ".liza was laid out anew. Of what lay in it the history has the board and {goal}: no other specs, no logs. What "
     "the repository's own configuration names will not run"
 )
-AGAIN = "liza restore --last-good --stop"
+_MENDED = (
+    "what was missing in .liza was laid out anew, and it has {goal}. Whatever else was deleted (specs, logs) is lost. "
+    "What the repository's own configuration names will not run"
+)
+AGAIN = ground.AGAIN
 
 
 def crew_here() -> Crew:
@@ -73,34 +77,41 @@ def _earlier(crew: Crew, task_id: str) -> tuple[int, Task]:
 def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
     """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
 
-    ``stop``: end first whatever supervisors and sessions still work here. Unchanged where the board can be read.
+    What else of .liza was deleted is laid anew, also where the board can be read. ``stop``: end first whatever
+    supervisors and sessions still work here. Unchanged where nothing is missing.
     Raises Usage, Refused, BoardInconsistent where nothing good is left.
     """
     by = human_or(crew, planner=False)
     if not last_good:
         raise Usage("say what to bring back: the board, or a task", "liza restore --last-good")
     was = _complaint(crew)
-    laid = was is not None and not crew.paths.pins.exists() and not crew.paths.state.exists()
+    laid = not ground.has_pins(crew)
     ended = _stopped(crew) if stop else ()
-    if was is not None:
+    if was is not None or laid:
         # Also where a part of .liza is left, as after a `git clean` that a supervisor wrote into.
         ground.refuse_survivors(crew, AGAIN)
     if laid:
         crew = ground.lay_again(crew)
+    elif not crew.paths.locks.is_dir():
+        ground.lay(crew)
     done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
-    now = crew.board.read().revision
-    if done is None:
-        return Answer("unchanged", None, None, "liza status", {"revision": now, "ended": list(ended)})
+    now = crew.board.read()
+    if done is None and not laid:
+        return Answer("unchanged", None, None, "liza status", {"revision": now.revision, "ended": list(ended)})
     lines = [_ENDED.format(", ".join(ended))] if ended else []
-    lines += _told(crew, done, now)
+    good = now if done is None else done.good
+    lines += _told(crew, done, now.revision) if done else [f"the board stands as it was: revision {now.revision}"]
     if laid:
         counting = ground.confirm_again(crew)
-        had_goal = ground.lay_goal(crew, done.good.goal.description)
-        lines.append(_LAID.format(goal=ground.GOAL if had_goal else "nothing else"))
+        goal = (crew.paths.root / ground.GOAL).exists()
+        goal = ground.lay_goal(crew, good.goal.description) or goal
+        nothing = "nothing else" if done else f"a new page {ground.GOAL}"
+        lines.append((_LAID if done else _MENDED).format(goal=ground.GOAL if goal else nothing))
         lines += counting
-        _settle(crew, by, done.good.agents, ended)
-    more = {"revision": now, "restored": done.good.revision, "was": was, "kept": done.kept and str(done.kept)}
-    step = starting(done.good, *done.good.agents)
+        _settle(crew, by, good.agents, ended)
+    kept = None if done is None else done.kept
+    more = {"revision": now.revision, "restored": good.revision, "was": was, "kept": kept and str(kept)}
+    step = starting(good, *good.agents)
     return Answer("changed", None, None, step, {**more, "ended": list(ended)}, "\n".join(lines))
 
 
@@ -110,6 +121,8 @@ def _settle(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) ->
         rundir.forget_left(crew.paths, agent)
     stopped = {agent_of(one) if "." in one else one for one in ended}
     with crew.change(by, "stop") as tx:
+        # Supervisors that noticed have left by themselves; who works by hand never had one.
+        stopped |= {name for name, agent in tx.state.agents.items() if agent.program and agent.status != "OFFLINE"}
         for agent in sorted(stopped & set(tx.state.agents)):
             tx.state = let_go(tx.state, agent, crew.clock.now())
 

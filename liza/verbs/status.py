@@ -135,15 +135,20 @@ def found_alarms(
 def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     """What keeps every worktree from being used, every task from being merged, or every new one from being claimed."""
     from liza.repo import left_locks, ref_names, relocate, slots
-    from liza.verbs import lost_worktrees
+    from liza.verbs import ground, lost_worktrees
 
+    damaged: str | None = None
+    with suppress(LizaError, OSError):
+        damaged = ground.damage(crew, state)
+    if damaged is not None:
+        yield Alarm("damaged", "repository", damaged, ground.AGAIN)
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
     yield from lost_worktrees.alarms(crew, state)
     # A board without a crew's own records, as a sample board is shown, never had pins.
-    if crew.paths.placed.exists() and not crew.paths.pins.exists():
+    if damaged is None and crew.paths.placed.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
-        yield Alarm("pins_gone", "repository", message, "liza doctor --fix")
+        yield Alarm("pins_gone", "repository", message, ground.FIX)
     # Where the repository cannot be looked at, `liza doctor` says so.
     with suppress(LizaError, OSError):
         try:

@@ -367,6 +367,22 @@ TABLE: dict[str, Defence] = {
         {"liza.supervisor.relocated:Ground.check": gives(None)},
         (f"{MOVED}test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place",),
     ),
+    "deleted under a crew": Defence(
+        "a supervisor whose lock file or pins were deleted ends its session and leaves",
+        {"liza.supervisor.relocated:Ground.deleted": gives(None)},
+        (
+            "tests/journeys/test_damaged.py::"
+            "test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave",
+        ),
+    ),
+    "nothing beside survivors": Defence(
+        "where processes hold deleted locks of a crew, no supervisor is started and nothing is removed",
+        {"liza.verbs.ground:refuse_damaged": gives(None), "liza.verbs.ground:refuse_survivors": gives(None)},
+        (
+            "tests/journeys/test_damaged.py::"
+            "test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave",
+        ),
+    ),
     "sessions of a former path": Defence(
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
         {"liza.verbs.moved:_leave_sessions": gives(None)},

@@ -43,6 +43,29 @@ def test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c(crew
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"liza-report-*{child.pid}*"))
 
 
+def test_what_up_says_of_itself_goes_to_stderr_once_the_reader_is_gone_and_a_term_sent_twice_is_one(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("t1")
+    program = crew.script("agent", 'echo at > "$NOTES/at"\ncat "$NOTES/gate" > /dev/null\n')
+    words = [str(BIN / "liza"), "up", *CREW, "--program", program, "--reviewers", "0"]
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    crew.children.append(child)
+    crew.wait_note("at")
+    assert child.stdout is not None
+    assert child.stderr is not None
+    # `timeout 9 liza up | tee log`: tee goes with it, and TERM comes once to the child and once to its group.
+    child.stdout.close()
+    child.terminate()
+    child.terminate()
+    said = child.stderr.read().decode()
+    assert child.wait(timeout=LIMIT) == 0
+    assert "stopping 1 agent… (again: at once)" in said
+    assert "all stopped; work is in .worktrees/" in said
+    assert "goes on:" not in said
+    assert "at once…" not in said
+
+
 def test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term(crew: Crew) -> None:
     crew.gate("gate")
     crew.add("t1")

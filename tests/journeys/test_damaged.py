@@ -1,0 +1,62 @@
+"""A .liza of which a part was deleted under a running crew: one condition, one command, and nothing runs beside it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+
+from tests.journeys.crews import APPROVE, Crew
+
+GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
+AGENT = 'liza ready\necho at > "$NOTES/at-$LIZA_RUN"\ncat "$NOTES/gate" > /dev/null\n'
+STEP = "liza restore --last-good --stop"
+
+
+def damage(crew: Crew) -> None:
+    """As `git clean -fdx` leaves it that a supervisor wrote into: the board is there, and nothing else."""
+    for path in crew.paths.liza.iterdir():
+        if path.is_dir() and path != crew.paths.tx:
+            shutil.rmtree(path)
+        elif not path.name.startswith("state.yaml") and path.is_file():
+            path.unlink()
+
+
+def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave(crew: Crew) -> None:
+    (crew.paths.specs / "goal.md").write_text(GOAL)
+    crew.gate("gate")
+    crew.add("t1")
+    program = crew.script("agent", AGENT + APPROVE, ready=False)
+    coder, reviewer = (crew.agent(name, program) for name in ("coder-1", "code-reviewer-1"))
+    crew.wait_note("at-coder-1.1")
+    crew.wait_supervised("code-reviewer-1")
+    coder.process.send_signal(signal.SIGSTOP)
+    damage(crew)
+
+    assert reviewer.wait_gone() != 0
+    assert re.search(r"(lock was deleted or replaced|pins.json was deleted): a supervisor without it", reviewer.said())
+    (alert,) = crew.json("status")["waiting"]
+    assert (alert["kind"], alert["next"]) == ("damaged", STEP)
+    assert "still at work: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
+    checked = crew.run("doctor").stdout
+    assert checked.count("cannot be read") == 1
+    assert STEP in checked
+    for words in (["up", "-d", "--program", program], ["doctor", "--fix"], ["down"], ["down", "--purge"]):
+        assert crew.run(*words).stderr.rstrip().endswith(f"next: {STEP}"), words
+    assert crew.run("restore", "--last-good").stderr.rstrip().endswith(f"next: {STEP}")
+    assert not crew.paths.pins.exists()
+    assert crew.paths.state.exists()
+    assert len([one for one in crew.living() if "liza-agent" in one]) == 1
+
+    coder.process.send_signal(signal.SIGCONT)
+    assert coder.wait_gone() != 0
+    crew.wait(lambda _: not crew.living(), "the end of the session")
+    assert not crew.paths.runs.exists()
+    told = crew.liza("restore", "--last-good", "--stop")
+    assert "what was missing in .liza was laid out anew" in told
+    assert (crew.paths.specs / "goal.md").read_text() == GOAL
+    assert crew.json("status")["waiting"] == []
+    assert crew.run("doctor").returncode == 0
+    assert [one.event for one in crew.task("t1").history if one.event in ("crash", "held up")] == []
+    assert crew.liza("down", "--purge")
+    assert not crew.paths.liza.exists()
