@@ -112,11 +112,13 @@ def _pins_again(crew: Crew) -> tuple[str, ...]:
         return ()
     human_or(crew, planner=False)
     ground.refuse_survivors(crew, ground.AGAIN)
+    # First of all: where the board cannot be read either, everything is left for the command that restores it.
+    goal = crew.board.as_written().goal.description
     had_page = (crew.paths.root / ground.GOAL).exists()
     new = ground.lay_again(crew)
     told = ["the pinned configuration was gone: what the repository's own configuration names will not run"]
     if not had_page:
-        kept = ground.lay_goal(new, new.board.as_written().goal.description)
+        kept = ground.lay_goal(new, goal)
         told.append(f"{ground.GOAL} was gone: {'as the history has it' if kept else 'a new page'}")
     return *told, *ground.confirm_again(new)
 

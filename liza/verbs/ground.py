@@ -152,6 +152,14 @@ def survivors(crew: Crew) -> dict[int, str]:
     return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in found.items()}
 
 
+def works_unseen(crew: Crew, agent: str) -> bool:
+    """Whether a supervisor or a session of the agent works on, and its lock file was deleted."""
+    if crew.paths.supervisor_lock(agent).exists():
+        return False
+    own = f"locks/supervisor-{agent}.lock"
+    return any(one == own or one.startswith(f"{agent}.") for one in survivors(crew).values())
+
+
 def refuse_survivors(crew: Crew, step: str | None = None) -> None:
     """A supervisor or a session of a .liza that was deleted or moved away goes on by itself.
 

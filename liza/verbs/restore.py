@@ -13,7 +13,7 @@ from liza.repo import history
 from liza.rules import restoring, taking
 from liza.rules.errors import BoardInconsistent, NoCrew, Refused, Usage
 from liza.rules.letting_go import let_go
-from liza.rules.model import Task
+from liza.rules.model import Agent, Task
 from liza.rules.paths import agent_of
 from liza.rules.paths import task_id as checked_id
 from liza.rules.starting import starting
@@ -86,23 +86,24 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
         raise Usage("say what to bring back: the board, or a task", "liza restore --last-good")
     was = _complaint(crew)
     laid = not ground.has_pins(crew)
+    damaged = laid or (was is None and ground.damage(crew, crew.board.read()) is not None)
     ended = _stopped(crew) if stop else ()
-    if was is not None or laid:
+    if was is not None or damaged:
         # Also where a part of .liza is left, as after a `git clean` that a supervisor wrote into.
         ground.refuse_survivors(crew, AGAIN)
     if laid:
         crew = ground.lay_again(crew)
-    elif not crew.paths.locks.is_dir():
+    elif damaged or not crew.paths.locks.is_dir():
         ground.lay(crew)
     done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
     now = crew.board.read()
-    if done is None and not laid:
+    if done is None and not damaged:
         return Answer("unchanged", None, None, "liza status", {"revision": now.revision, "ended": list(ended)})
     lines = [_ENDED.format(", ".join(ended))] if ended else []
     good = now if done is None else done.good
     lines += _told(crew, done, now.revision) if done else [f"the board stands as it was: revision {now.revision}"]
-    if laid:
-        counting = ground.confirm_again(crew)
+    if damaged:
+        counting = ground.confirm_again(crew) if laid else ()
         goal = (crew.paths.root / ground.GOAL).exists()
         goal = ground.lay_goal(crew, good.goal.description) or goal
         nothing = "nothing else" if done else f"a new page {ground.GOAL}"
@@ -122,9 +123,13 @@ def _settle(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) ->
     stopped = {agent_of(one) if "." in one else one for one in ended}
     with crew.change(by, "stop") as tx:
         # Supervisors that noticed have left by themselves; who works by hand never had one.
-        stopped |= {name for name, agent in tx.state.agents.items() if agent.program and agent.status != "OFFLINE"}
+        stopped |= {name for name, agent in tx.state.agents.items() if _left_alone(crew, name, agent)}
         for agent in sorted(stopped & set(tx.state.agents)):
             tx.state = let_go(tx.state, agent, crew.clock.now())
+
+
+def _left_alone(crew: Crew, name: str, agent: Agent) -> bool:
+    return agent.program is not None and agent.status != "OFFLINE" and not crew.supervised(name)
 
 
 _ENDED = "ended what still worked here: {}"

@@ -116,6 +116,9 @@ def found_alarms(
 ) -> tuple[Alarm, ...]:
     """What stands, seen from here. ``lacks``: as ``drafts.lacks`` gave it, where that was asked already."""
     since = {name: _since(crew, name) for name in signals.standing(crew.paths)}
+    below = tuple(_ground(crew, state))
+    # Who works without its lock file only seems to have no supervisor.
+    alone = () if any(one.kind == "damaged" for one in below) else state.agents
     seen = Seen(
         evidence=evidence,
         signals=since,
@@ -123,13 +126,13 @@ def found_alarms(
         settings=confirmed.unconfirmed(crew.paths, crew.board.as_written()),
         repository=_repository(crew, state),
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
-        alone=frozenset(name for name in state.agents if _is_alone(crew, state, name)),
+        alone=frozenset(name for name in alone if _is_alone(crew, state, name)),
         aside=_aside(crew),
         lacks=_lacks(crew, state) if lacks is None else lacks,
         stuck=_stuck(crew, state),
         blind=spent.blind(crew, state),
     )
-    return (*_ground(crew, state), *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
+    return (*below, *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 
 
 def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
@@ -349,7 +352,11 @@ def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:
 
 def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tuple[str, str]:
     """The status to show of an agent without a supervisor, and why it is so."""
+    from liza.verbs import ground
+
     holds, held = choose.occupation(state, name), holding(state, name)
+    if ground.works_unseen(crew, name):
+        return state.agents[name].status, f"it works on, and its lock file was deleted: {ground.AGAIN}"
     if left is not None:
         return "OFFLINE", f"its supervisor left: {left.reason}"
     if holds is None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 
+from tests.conftest import until
 from tests.journeys.crews import APPROVE, Crew
 
 GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
@@ -33,10 +34,14 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     coder.process.send_signal(signal.SIGSTOP)
     damage(crew)
 
-    assert reviewer.wait_gone() != 0
+    until(lambda: reviewer.process.poll() is not None, "the end of a supervisor without a lock")
+    assert reviewer.process.returncode != 0
     assert re.search(r"(lock was deleted or replaced|pins.json was deleted): a supervisor without it", reviewer.said())
     (alert,) = crew.json("status")["waiting"]
     assert (alert["kind"], alert["next"]) == ("damaged", STEP)
+    assert [one["why"] for one in crew.json("status")["agents"] if one["id"] == "coder-1"] == [
+        f"it works on, and its lock file was deleted: {STEP}"
+    ]
     assert "still at work: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
     checked = crew.run("doctor").stdout
     assert checked.count("cannot be read") == 1
@@ -60,3 +65,22 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     assert [one.event for one in crew.task("t1").history if one.event in ("crash", "held up")] == []
     assert crew.liza("down", "--purge")
     assert not crew.paths.liza.exists()
+
+
+def test_where_only_the_seal_is_left_beside_a_living_supervisor_the_first_command_named_mends_it(crew: Crew) -> None:
+    crew.add("t1")
+    reviewer = crew.agent("code-reviewer-1", crew.script("agent", APPROVE))
+    crew.wait_supervised("code-reviewer-1")
+    reviewer.process.send_signal(signal.SIGSTOP)
+    damage(crew)
+    crew.paths.state.unlink()
+    assert (crew.paths.tx / "seal").exists()
+
+    told = crew.liza("status", code=5)
+    assert "Still at work: locks/supervisor-code-reviewer-1.lock" in told
+    assert told.endswith(f"next: {STEP}\n")
+    reviewer.process.send_signal(signal.SIGCONT)
+    crew.liza(*STEP.split()[1:])
+    reviewer.wait_gone()
+    assert crew.json("status")["waiting"] == []
+    assert crew.status("t1") == "UNCLAIMED"
