@@ -16,11 +16,18 @@ STEP = "liza restore --last-good --stop"
 
 def damage(crew: Crew) -> None:
     """As `git clean -fdx` leaves it that a supervisor wrote into: the board is there, and nothing else."""
-    for path in crew.paths.liza.iterdir():
-        if path.is_dir() and path != crew.paths.tx:
-            shutil.rmtree(path)
-        elif not path.name.startswith("state.yaml") and path.is_file():
-            path.unlink()
+
+    def is_left_alone() -> bool:
+        others = [path for path in crew.paths.liza.iterdir() if path.name.partition(".")[0] not in ("state", "tx")]
+        for path in others:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return not others
+
+    # A supervisor that has not noticed yet may write between two looks.
+    until(is_left_alone, "a .liza with nothing but the board")
 
 
 def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave(crew: Crew) -> None:
@@ -37,16 +44,16 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     until(lambda: reviewer.process.poll() is not None, "the end of a supervisor without a lock")
     assert reviewer.process.returncode != 0
     assert re.search(r"(lock was deleted or replaced|pins.json was deleted): a supervisor without it", reviewer.said())
-    (alert,) = crew.json("status")["waiting"]
+    shown = crew.json("status")
+    (alert,) = shown["waiting"]
     assert (alert["kind"], alert["next"]) == ("damaged", STEP)
-    assert [one["why"] for one in crew.json("status")["agents"] if one["id"] == "coder-1"] == [
-        f"it works on, and its lock file was deleted: {STEP}"
-    ]
+    (why,) = (one["why"] for one in shown["agents"] if one["id"] == "coder-1")
+    assert why == f"it works on, and its lock file was deleted: {STEP}"
     assert "still at work: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
     checked = crew.run("doctor").stdout
     assert checked.count("cannot be read") == 1
     assert STEP in checked
-    for words in (["up", "-d", "--program", program], ["doctor", "--fix"], ["down"], ["down", "--purge"]):
+    for words in (["up", "-d", "--program", program], ["doctor", "--fix"], ["down", "--purge"]):
         assert crew.run(*words).stderr.rstrip().endswith(f"next: {STEP}"), words
     assert crew.run("restore", "--last-good").stderr.rstrip().endswith(f"next: {STEP}")
     assert not crew.paths.pins.exists()
@@ -61,7 +68,6 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     assert "what was missing in .liza was laid out anew" in told
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
     assert crew.json("status")["waiting"] == []
-    assert crew.run("doctor").returncode == 0
     assert [one.event for one in crew.task("t1").history if one.event in ("crash", "held up")] == []
     assert crew.liza("down", "--purge")
     assert not crew.paths.liza.exists()
