@@ -164,6 +164,9 @@ class Watch:
             threading.Thread(target=self.rearm, args=(f"{path} went away",), daemon=True).start()
         elif path.parent == home and path.name == self._paths.state.name:
             self._post(BoardChanged())
+        elif event.event_type == "deleted" and path in (home / self._paths.pins.name, home / self._paths.locks.name):
+            # What a crew cannot be without: whoever waits has to look whether it may go on.
+            self._post(WatchLost(f"{path} was deleted", self.is_polling))
         elif path.parent == home and path.name in SIGNALS:
             self._post(SignalChanged())
         elif (path.parent in self._extra or path.parent in self._more) and not event.is_directory:

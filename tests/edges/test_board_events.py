@@ -49,6 +49,17 @@ def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
         assert inbox.get(timeout=10) == BoardChanged()
 
 
+def test_pins_and_locks_that_are_deleted_are_told(paths: Paths) -> None:
+    inbox: queue.Queue[events.Happening] = queue.Queue()
+    paths.pins.touch()
+    paths.locks.mkdir()
+    with events.watch(paths) as watch:
+        watch.put_into(inbox)
+        for gone, delete in ((paths.pins, paths.pins.unlink), (paths.locks, paths.locks.rmdir)):
+            delete()
+            until(inbox, WatchLost(f"{gone.resolve()} was deleted", polling=False))
+
+
 def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
     inbox: queue.Queue[events.Happening] = queue.Queue()
     run = paths.run("coder-1.7")
