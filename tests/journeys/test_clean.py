@@ -39,8 +39,9 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     program = crew.script("agent", AGENT + APPROVE + ";; esac\n", ready=False)
     supervisors = [crew.agent(name, program) for name in ("coder-1", "code-reviewer-1")]
     crew.wait_note("at-coder-1.1")
-    # A supervisor that notices leaves by itself; this one cannot yet.
-    supervisors[0].process.send_signal(signal.SIGSTOP)
+    # A supervisor that notices leaves by itself, and may write once more before that; these cannot yet.
+    for supervisor in supervisors:
+        supervisor.process.send_signal(signal.SIGSTOP)
     until(lambda: cleaned(crew), "a .liza that is gone")
 
     told = crew.liza("status", code=5)
@@ -49,7 +50,8 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert "liza restore --last-good --stop" in crew.run("doctor").stdout
     assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
 
-    supervisors[0].process.send_signal(signal.SIGCONT)
+    for supervisor in supervisors:
+        supervisor.process.send_signal(signal.SIGCONT)
     told = crew.liza("restore", "--last-good", "--stop")
     for supervisor in supervisors:
         supervisor.wait_gone()
