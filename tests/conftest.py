@@ -66,11 +66,16 @@ _CACHES = {".cache", ".pyenv", ".local", ".venv"}
 
 @pytest.fixture(autouse=True)
 def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_ or GIT_ in the environment."""
+    """A HOME of its own, a git configuration of its own, UTC, and no LIZA_ or GIT_ in the environment.
+
+    Commands run as they do for a person: with buffered streams, and with modules that are compiled once.
+    """
     home = tmp_path_factory.mktemp("home")
     (home / ".gitconfig").write_text(GIT_CONFIG)
     for name in [name for name in os.environ if name.startswith(("LIZA_", "GIT_", "XDG_"))]:
         monkeypatch.delenv(name)
+    for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")

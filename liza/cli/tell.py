@@ -80,8 +80,7 @@ def deaf(now: str) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     try:
-        sys.stderr.write(f"nobody reads this output any more; {now}\n")
-        sys.stderr.flush()
+        _written(f"nobody reads this output any more; {now}\n", sys.stderr)
     except OSError:
         os.dup2(nowhere, sys.stderr.fileno())
     os.close(nowhere)
@@ -97,8 +96,19 @@ def line(value: Any) -> None:
 def live(text: str) -> None:
     """Write a text to stdout at once: somebody watches."""
     shown = _shown(text)
-    sys.stdout.write(shown if not shown or shown.endswith("\n") else shown + "\n")
-    sys.stdout.flush()
+    _written(shown if not shown or shown.endswith("\n") else shown + "\n", sys.stdout)
+
+
+def _written(text: str, stream: IO[str]) -> None:
+    """Write to the file itself, not through the buffer of the stream.
+
+    A thread that writes through the buffer keeps its lock while the reader is stopped. Then the main thread could not
+    flush the stream at the end of the command: it would not end before the reader goes on.
+    """
+    stream.flush()
+    rest = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while rest:
+        rest = rest[os.write(stream.fileno(), rest) :]
 
 
 def row(before: str, text: str) -> None:

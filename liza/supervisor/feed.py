@@ -13,7 +13,10 @@ MOST_LINES = 10_000
 
 
 class Say(Protocol):
-    """Print a line of an agent, or with an empty name of `up` itself, with the time at which it was said."""
+    """Print a line of an agent, or with an empty name of `up` itself, with the time at which it was said.
+
+    It must keep no lock of a stream while it waits for a reader: Python flushes the streams when the command ends.
+    """
 
     def __call__(self, agent: str, text: str, when: datetime) -> None: ...
 
@@ -38,11 +41,10 @@ class Feed:
         else:
             self._lines.put((agent, text, self._now()))
 
-    def close(self, limit: float) -> bool:
-        """Print what is left for at most ``limit`` seconds; whether all of it was taken."""
+    def close(self, limit: float) -> None:
+        """Print what is left for at most ``limit`` seconds; what nobody takes in this time is dropped."""
         self._lines.put(None)
         self._printer.join(limit)
-        return not self._printer.is_alive()
 
     def _print(self) -> None:
         while (line := self._lines.get()) is not None:

@@ -57,16 +57,10 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
             feed(LIZA, freed)
         _say_who_is_free(crew.board.read().config.permissions, free, feed)
         if options.detached:
-            code = _leave_running(crew, wanted, options, feed)
-        else:
-            code = foreground.stay(crew, wanted, options, programs, feed)
-    except BaseException:
+            return _leave_running(crew, wanted, options, feed)
+        return foreground.stay(crew, wanted, options, programs, feed)
+    finally:
         feed.close(LAST_LINES)
-        raise
-    if not feed.close(LAST_LINES):
-        # The thread that prints holds the lock of stdout until its reader reads on: to flush it would wait for ever.
-        os._exit(code)
-    return code
 
 
 def _over_already(crew: Crew, say: Say) -> int:

@@ -131,6 +131,14 @@ def _printed_at_once(was: Callable[..., Any]) -> Any:
     return call
 
 
+def _through_the_buffer(was: Callable[..., Any]) -> Any:
+    def written(text: str, stream: Any) -> None:
+        stream.write(text)
+        stream.flush()
+
+    return written
+
+
 def _configured_now(was: Callable[..., Any]) -> Any:
     def configured(git: Any) -> Any:
         import subprocess
@@ -594,6 +602,11 @@ TABLE: dict[str, Defence] = {
     "reader that is stopped": Defence(
         "what `up` cannot print holds up neither its supervisors nor signals",
         {"liza.supervisor.feed:Feed.__call__": _printed_at_once},
+        (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
+    ),
+    "output without a lock": Defence(
+        "a line that nobody takes keeps no lock that the end of the command needs",
+        {"liza.cli.tell:_written": _through_the_buffer},
         (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
     ),
     "third Ctrl+C": Defence(
