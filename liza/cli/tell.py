@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from liza.cli.columns import coloured, escaped, harmless, width, wrapped
 from liza.verbs.answer import Answer
@@ -99,7 +99,7 @@ def live(text: str) -> None:
     _written(shown if not shown or shown.endswith("\n") else shown + "\n", sys.stdout)
 
 
-def _written(text: str, stream: IO[str]) -> None:
+def _written(text: str, stream: TextIO) -> None:
     """Write to the file itself, not through the buffer of the stream.
 
     A thread that writes through the buffer keeps its lock while the reader is stopped. Then the main thread could not
