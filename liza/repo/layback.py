@@ -59,7 +59,7 @@ def unfinished(git: Git, ref: str) -> tuple[str, ...]:
 def newest(git: Git, task: str) -> str | None:
     """The newest salvage of a task that was not laid back yet. Raises GitFailed."""
     places = (f"refs/liza/salvage/{task}/", _laid_ref(task))
-    rows = git.out("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *places).splitlines()
+    rows = git.lines("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *places)
     found = dict(row.split(" ", 1) for row in rows)
     laid = found.pop(_laid_ref(task), None)
     name = next(iter(found), None)

@@ -45,7 +45,7 @@ def tested(git: Git) -> dict[str, str]:
 
 def snapshot(git: Git) -> dict[str, str]:
     """Every ref with the object that it names, and with the ref where it is symbolic. Raises GitFailed."""
-    rows = git.out("for-each-ref", "--format=%(refname) %(objectname) %(symref)").splitlines()
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     return {name: value.rstrip() for name, _, value in (row.partition(" ") for row in rows)}
 
 
@@ -68,7 +68,7 @@ def changes(git: Git, before: dict[str, str], candidate: str, made: frozenset[st
 def committed(there: Git) -> frozenset[str]:
     """The commits that were made in a work tree, on whatever branch, as far as git's log of its HEAD tells."""
     rows = there.run("reflog", "show", "--format=%H %gs", "HEAD", codes=(0, 128)).stdout.decode("utf-8", "replace")
-    found = (row.partition(" ") for row in rows.splitlines())
+    found = (row.partition(" ") for row in rows.split("\n"))
     return frozenset(commit for commit, _, how in found if not how.startswith(("checkout:", "reset:")))
 
 
@@ -94,6 +94,6 @@ def _has(git: Git, ref: str, commit: str) -> bool:
 
 def below(git: Git, prefix: str) -> dict[str, str]:
     """The commits that the refs below ``prefix`` name. A symbolic ref is no record of Liza's. Raises GitFailed."""
-    rows = git.out("for-each-ref", "--format=%(refname) %(objectname) %(symref)", prefix.rstrip("/")).splitlines()
+    rows = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)", prefix.rstrip("/"))
     found = (row.split(" ") for row in rows)
     return {name.removeprefix(prefix): commit for name, commit, named in found if not named}

@@ -240,9 +240,11 @@ def settle(git: Git, branch: str) -> None:
         for place in checkouts(git):
             moves.settle(git.at(place))
     now = tip(git, branch)
-    for made in kept.values():
-        if made == now:
-            settle_checkout(git, branch, made, git.out("rev-parse", "--verify", f"{made}^1"))
+    if now is not None and now in kept.values():
+        # Anybody can name the first commit of all a candidate, and that replaced nothing.
+        expected = git.run("rev-parse", "-q", "--verify", f"{now}^1", codes=(0, 1)).stdout.decode().strip()
+        if expected:
+            settle_checkout(git, branch, now, expected)
 
 
 def candidates(git: Git) -> dict[str, str]:

@@ -309,7 +309,7 @@ def _substitutes(git: Git) -> dict[str, str]:
     files = {name: common / name for name in _SUBSTITUTES if os.path.lexists(common / name)}
     # A fetch may deepen a shallow clone; that it became one is news.
     found = {name: "there" if name == "shallow" else _digest(path) for name, path in files.items()}
-    rows = git.unpinned().out("for-each-ref", "--format=%(refname) %(objectname)", "refs/replace").splitlines()
+    rows = git.unpinned().lines("for-each-ref", "--format=%(refname) %(objectname)", "refs/replace")
     return found | dict(row.split(" ", 1) for row in rows)
 
 

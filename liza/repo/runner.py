@@ -158,6 +158,11 @@ class Git:
         """git's answer to a yes-or-no question: exit 0 or 1; everything else raises GitFailed."""
         return self.run(*args, stdin=stdin, env=env, codes=(0, 1)).code == 0
 
+    def lines(self, *args: str) -> tuple[str, ...]:
+        """The lines that git prints. Only a newline ends one: a ref name may hold U+2028. Raises GitFailed."""
+        text = self.out(*args)
+        return tuple(text.split("\n")) if text else ()
+
     def names(self, *args: str, stdin: str | bytes | None = None) -> tuple[str, ...]:
         """What a git with ``-z`` prints, one string for each NUL. Raises GitFailed."""
         text = self.raw(*args, stdin=stdin).decode("utf-8", "surrogateescape")

@@ -225,7 +225,7 @@ def _tree_of(git: Git, extras: _Extras) -> str:
 
 def _known(git: Git, ref: str, head: str | None, tree: str) -> str | None:
     """The salvage of this run that has this parent and this tree already."""
-    rows = git.out("for-each-ref", "--format=%(refname)%00%(tree)%00%(parent)", ref, f"{ref}+*").splitlines()
+    rows = git.lines("for-each-ref", "--format=%(refname)%00%(tree)%00%(parent)", ref, f"{ref}+*")
     for row in rows:
         name, found, parents = row.split("\0")
         if found == tree and parents.split(" ")[0] == (head or ""):

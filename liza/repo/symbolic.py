@@ -47,7 +47,7 @@ def putting(ref: str, commit: str) -> str:
 def found(git: Git, branch: str | None = None) -> dict[str, str]:
     """The symbolic refs among Liza's own refs, and at ``branch``, with the ref that each names. Raises GitFailed."""
     places = [*(one.rstrip("/") for one in OWN), *([] if branch is None else [f"refs/heads/{branch}"])]
-    rows = git.out("for-each-ref", "--format=%(refname) %(symref)", *places).splitlines()
+    rows = git.lines("for-each-ref", "--format=%(refname) %(symref)", *places)
     known = dict(row.split(" ", 1) for row in rows if not row.endswith(" "))
     # git lists none that leads nowhere.
     broken = {ref: named for ref in _loose(git_dirs(git)[1], branch) if (named := target(git, ref)) is not None}

@@ -125,7 +125,7 @@ class Outfit:
             return ()
         git = self.crew.worktrees.slot_git(place.name)
         own = f"{task.base_commit}..HEAD"
-        return tuple(git.out("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", own).splitlines())
+        return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", own)
 
 
 def strip(crew: Crew, record: Record) -> None:

@@ -201,7 +201,7 @@ def _is_needed(crew: Crew, ref: str, staying: list[str]) -> bool:
 
 def _named(crew: Crew, *prefixes: str) -> list[str]:
     """The plain refs below: a symbolic one holds nothing."""
-    rows = crew.git.out("for-each-ref", "--format=%(refname) %(symref)", *prefixes).splitlines()
+    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(symref)", *prefixes)
     return [row.strip() for row in rows if row.endswith(" ")]
 
 

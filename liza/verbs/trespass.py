@@ -23,7 +23,7 @@ def found(crew: Crew, state: State, before: Mapping[str, str]) -> tuple[tuple[Tr
 
 
 def _judged(crew: Crew, logs: Mapping[str, Sequence[Entry]], branches: Mapping[str, str]) -> tuple[Trespass, ...]:
-    rows = crew.git.out("for-each-ref", "--format=%(refname) %(objectname)", HEADS, REMOTES).splitlines()
+    rows = crew.git.lines("for-each-ref", "--format=%(refname) %(objectname)", HEADS, REMOTES)
     tips = dict(row.split(" ", 1) for row in rows)
     head = crew.git.run("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1, 128)).stdout.decode().strip()
     places = {branch: str(place) for place, branch in merges.checkouts(crew.git).items() if branch}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import merges
+from liza.repo import merge_refs, merges, symbolic
 from liza.repo.merges import Advance
 from liza.repo.runner import Done, Git
 from liza.rules.errors import GitFailed, MergeConflict
@@ -193,3 +193,24 @@ def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_fro
     assert merges.put_back(Git(repo), "integration", candidate, work[0])
     assert (git(repo, "rev-parse", "integration"), git(repo, "status", "--porcelain")) == (work[0], "")
     assert not (repo / "new.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b"])
+def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tuple[str, str], name: str) -> None:
+    tip, commit = work
+    refs = [f"refs/liza/candidates/{name}", f"refs/heads/task/{name}"]
+    before = merge_refs.snapshot(Git(repo))
+    for ref in refs:
+        git(repo, "update-ref", ref, commit)
+    assert merges.candidates(Git(repo)) == {name: commit}
+    assert {change.name for change in merge_refs.changes(Git(repo), before, tip)} == set(refs)
+    assert symbolic.found(Git(repo), "integration") == {}
+    merges.settle(Git(repo), "integration")
+
+
+def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str, str]) -> None:
+    root = git(repo, "rev-list", "--max-parents=0", "integration")
+    assert git(repo, "rev-parse", "integration") == root
+    git(repo, "update-ref", merges.candidate_ref("x"), root)
+    merges.settle(Git(repo), "integration")
+    assert git(repo, "rev-parse", "integration") == root
