@@ -58,7 +58,7 @@ def repair(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:
     changed = []
     for admin, slot in misplaced(common, known, paths.slots).items():
         aside = admin / f"gitdir.{os.getpid()}"
-        aside.write_text(f"{paths.slot(slot.name)}/.git\n")
+        aside.write_bytes(os.fsencode(f"{paths.slot(slot.name)}/.git\n"))
         aside.replace(admin / "gitdir")
         faults.point("renamed", "gitdir")
         changed.append(slot.name)

@@ -19,7 +19,7 @@ from liza.rules.paths import Paths
 
 _OWNER = "liza"
 _LONGEST = 8192  # bytes in a file `.git`: a path
-_HOME = "../.."
+_HOME = b"../.."
 """Where the shared git directory lies, seen from that of a work tree."""
 _TASKS = "ref: refs/heads/task/"
 _STALE = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
@@ -72,8 +72,8 @@ def _refuse_link(place: Path) -> None:
 def half_made(admin: Path) -> bool:
     """Whether ``git worktree add`` was killed before it ended: it holds this lock until then."""
     try:
-        return (admin / "locked").read_text().strip() == "initializing"
-    except FileNotFoundError:
+        return plain.read(admin / "locked").strip() == b"initializing"
+    except (FileNotFoundError, GitFailed):
         return False
 
 
@@ -87,7 +87,7 @@ def lead_back(slot: Path, admin: Path) -> None:
     if place.is_symlink() or not place.is_dir():
         if place.is_symlink() or not place.is_file() or _leads_to(place) != admin:
             aside = slot / f".git.{os.getpid()}"
-            aside.write_text(line)
+            aside.write_bytes(os.fsencode(line))
             aside.replace(place)
         return
     raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
@@ -108,11 +108,11 @@ def lead_home(admin: Path) -> None:
     Raises GitFailed where a directory is in the way.
     """
     place = admin / "commondir"
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > 100 or place.read_text().strip() != _HOME:
+    if place.is_symlink() or not place.is_file() or place.stat().st_size > 100 or place.read_bytes().strip() != _HOME:
         if place.is_dir() and not place.is_symlink():
             raise GitFailed(f"{place} is a directory", f"mv {place} {place}.saved")
         aside = admin / f"commondir.{os.getpid()}"
-        aside.write_text(f"{_HOME}\n")
+        aside.write_bytes(_HOME + b"\n")
         aside.replace(place)
 
 
@@ -242,7 +242,7 @@ def record_anew(slot: Path, common: Path, commit: str) -> Path:
     aside.mkdir(exist_ok=True)
     leads = slot.parent.resolve() / slot.name / ".git"
     for name, text in (("HEAD", commit), ("commondir", "../.."), ("gitdir", leads)):
-        (aside / name).write_text(f"{text}\n")
+        (aside / name).write_bytes(os.fsencode(f"{text}\n"))
     place = common / "worktrees" / slot.name
     number = 1
     while os.path.lexists(place):
@@ -298,12 +298,13 @@ def _owner(words: object) -> Owner:
 def points_to(admin: Path) -> Path | None:
     """The ``.git`` of the worktree that a record leads to, there or not; None if the record has no path."""
     try:
-        text = (admin / "gitdir").read_text().removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError):
+        # Everybody's worktrees have a record here: a path is any bytes, and what is no file is no record to git either.
+        text = os.fsdecode(plain.read(admin / "gitdir")).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError, GitFailed):
         return None
     return Path(os.path.normpath(admin / text)) if text else None
 
 
 def _leads_to(gitfile: Path) -> Path | None:
-    text = gitfile.read_text(errors="replace").removesuffix("\n")
+    text = os.fsdecode(gitfile.read_bytes()).removesuffix("\n")
     return Path(os.path.normpath(gitfile.parent / text[8:])) if text.startswith("gitdir: ") else None

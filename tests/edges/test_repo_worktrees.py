@@ -531,3 +531,28 @@ def test_a_slot_that_nobody_wants_is_mended_when_its_owner_is_nonsense_or_its_re
     assert trees.owner("s1") is None
     assert status(trees, "s1") == ["?? unfinished.txt"]
     assert not trees.mend("s1", tip)
+
+
+def test_records_of_other_worktrees_that_cannot_be_read_stop_nobody(trees: Worktrees, tmp_path: Path) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    place = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    git(trees.paths.root, "worktree", "add", "-q", "--detach", place)
+    admins = trees.paths.root / ".git" / "worktrees"
+    (admins / "a-directory" / "gitdir").mkdir(parents=True)
+    assert trees.recorded() == ("s1",)
+    assert claim(trees, "s2", "two", "coder-2.1").branch == "task/two"
+
+
+def test_a_pipe_in_the_place_of_the_record_of_a_worktree_is_not_read(trees: Worktrees) -> None:
+    place = trees.paths.root / ".git" / "worktrees" / "a-pipe"
+    place.mkdir(parents=True)
+    os.mkfifo(place / "gitdir")
+    assert (slots.points_to(place), trees.recorded()) == (None, ())
+
+
+def test_a_commondir_of_odd_bytes_is_put_right(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    place = trees.paths.root / ".git" / "worktrees" / "s1" / "commondir"
+    place.write_bytes(b"\xff\n")
+    assert trees.tip("one") == trees.head("s1")
+    assert place.read_bytes() == b"../..\n"
