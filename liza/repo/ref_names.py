@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from liza.rules.errors import Refused
@@ -11,7 +12,7 @@ def blocked(name: str, branch: str) -> Refused:
     """The refusal where the branch ``name`` keeps git from having the branch ``branch``."""
     other = f"{name.replace('/', '-')}-old"
     text = f"the branch {name} is in the way: git cannot have {branch} beside it"
-    return Refused(text, f"git branch -m {name} {other}")
+    return Refused(text, shlex.join(["git", "branch", "-m", name, other]))
 
 
 def task_is_a_branch(common: Path) -> bool:

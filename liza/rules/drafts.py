@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from liza.rules.model import State, Status, Task
 from liza.rules.transitions import Said, move
 
@@ -32,12 +30,13 @@ def is_incomplete(task: Task) -> bool:
     return shaped is not None and shaped.detail is not None
 
 
-def ripen(state: State, lacks: Mapping[str, Lack], said: Said) -> State:
-    """Make every incomplete DRAFT UNCLAIMED that lacks nothing any more. One that ``lacks`` does not name stays."""
+def ripen(state: State, seen: State, lacks: Mapping[str, Lack], said: Said) -> State:
+    """Make every incomplete DRAFT UNCLAIMED that lacks nothing any more. One that ``lacks`` does not name stays, and
+    one that is not as it was in ``seen``, the board that ``lacks`` was found for."""
     for task in state.tasks:
         lack = lacks.get(task.id)
-        if lack is not None and not lack.missing and is_incomplete(task):
-            state = state.with_task(move(replace(task), "ready", said))
+        if lack is not None and not lack.missing and is_incomplete(task) and seen.task(task.id) == task:
+            state = state.with_task(move(task, "ready", said))
     return state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -53,8 +54,12 @@ def alarms(state: State, seen: Repository, unconfirmed: Iterable[Unconfirmed] | 
         branch = state.config.integration_branch
         yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
     for moved in seen.trespasses:
-        message = f"{moved.message}. To keep it: {ACCEPT} {moved.about}"
-        yield Alarm("moved_by_session", moved.about, message, moved.way)
+        yield Alarm("moved_by_session", moved.about, to_keep(moved), moved.way)
+
+
+def to_keep(moved: Trespass) -> str:
+    """What a session did to a ref, with the command that accepts it. A session may have chosen the name."""
+    return f"{moved.message}. To keep it: {ACCEPT} {shlex.quote(moved.about)}"
 
 
 def of_settings(unconfirmed: Iterable[Unconfirmed] | None) -> Iterator[Alarm]:

@@ -11,6 +11,7 @@ from liza.rules.model import FINAL, Agent, Config, State, Status, Task, Violatio
 from liza.rules.paths import ROLES, agent_id, role_of, task_id
 
 S = Status
+_RUN_NUMBER = re.compile("[0-9]{1,9}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
 SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
@@ -244,7 +245,7 @@ def _shared(state: State) -> Iterator[Violation]:
         for run in {task.run, task.review_run} - {None}:
             agent, _, number = str(run).rpartition(".")
             known = state.agents.get(agent)
-            if known is None or not number.isdigit() or int(number) > known.runs:
+            if known is None or not _RUN_NUMBER.fullmatch(number) or int(number) > known.runs:
                 yield Violation(
                     entry=task.id, field="run", found=str(run), wanted="a run that its agent's counter has reached"
                 )

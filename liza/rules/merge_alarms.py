@@ -68,4 +68,4 @@ def slots(directories: Sequence[str]) -> Iterator[Alarm]:
     """Slots that could not be emptied: what is in them is kept, and is the person's to remove."""
     for place in directories:
         message = f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {place}"
-        yield Alarm("slot_set_aside", place, message, f"rm -rf {shlex.quote(place)}")
+        yield Alarm("slot_set_aside", place, message, f"sudo rm -rf {shlex.quote(place)}")

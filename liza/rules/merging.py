@@ -17,7 +17,7 @@ from liza.rules.taking import find
 from liza.rules.transitions import Said, move
 
 S = Status
-LONGEST_PAUSE = 900.0  # seconds
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 900.0  # seconds
 MOST_ROUNDS = 3
 """How many candidates one merger makes for a task while integration moves during the tests."""
 MOST_DEATHS = 3
@@ -61,7 +61,7 @@ def pause(kind: Kind, tries: int, first: float) -> float:
     """Seconds until the next automatic try: doubling from ``first``. One dead merger alone is no reason to wait."""
     if kind is Kind.DIED:
         tries -= 1
-    return 0.0 if tries < 1 else min(first * 2.0 ** min(tries - 1, 60), LONGEST_PAUSE)
+    return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), LONGEST_PAUSE)
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
@@ -171,7 +171,7 @@ def troubled(state: State, task_id: str, trouble: Trouble, said: Said) -> State:
     if goes_back(trouble.kind, tries):
         return failed(state, task_id, replace_detail(said, trouble.words))
     seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
-    until = said.now + timedelta(seconds=max(seconds, 1.0)) if seconds else None
+    until = said.now + timedelta(seconds=seconds) if seconds else None
     aside = SetAside(kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, until=until)
     keeps = task.merging is not None and task.merging.tested is not None
     return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))

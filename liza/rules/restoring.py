@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from liza.rules import choose, merging, taking, transitions
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status, Task
+from liza.rules.reviewing import REVIEW_OVER
 from liza.rules.transitions import Said
 
 EVENT = "restore"
@@ -36,16 +37,20 @@ def usable(state: State, task_id: str) -> Task | None:
 def put_back(state: State, earlier: Task, revision: int, by: str, now: datetime) -> State:
     """The board with the task as it was in an earlier revision; what went on since on its own is kept.
 
-    Its coder goes on with it. Where the coder has other work by now, the task is free for anybody. Raises Refused.
+    Its coder goes on with it. Where the coder has other work by now, the task is free for anybody, and so is a review
+    where its reviewer has. Raises Refused.
     """
     task = taking.find(state, earlier.id)
     if forged(state, task) is None:
         raise Refused(f"{task.id} is {task.status}, and its history says how it got there", f"liza task show {task.id}")
     said = Said(now=now, by=by, detail=f"{task.status} was written onto the board; as in revision {revision} again")
+    rest = replace(state, tasks=_without(state, task.id))
+    if earlier.reviewing_by is not None and choose.occupation(rest, earlier.reviewing_by) is not None:
+        earlier = replace(earlier, **REVIEW_OVER)
     back = state.with_task(transitions.remark(replace(earlier, merging=None), EVENT, said))
     if earlier.status is not Status.CLAIMED or earlier.assigned_to is None:
         return back
-    elsewhere = choose.occupation(replace(state, tasks=_without(state, task.id)), earlier.assigned_to)
+    elsewhere = choose.occupation(rest, earlier.assigned_to)
     return back if elsewhere is None else taking.release(back, task.id, now, by)
 
 

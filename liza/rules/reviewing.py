@@ -16,7 +16,7 @@ from liza.rules.transitions import Said, has_said, move
 S = Status
 MOST_REVIEWS_WITHOUT_VERDICT = 2
 HUMAN = "human:"
-_REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
+REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
 
 def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence: Evidence) -> tuple[State, str]:
@@ -52,7 +52,7 @@ def release_review(state: State, task_id: str, run: str, now: datetime, reason: 
     if task is None or task.review_run != run:
         return state
     said = Said(now=now, by=agent_of(run), run=run, detail=reason)
-    return state.with_task(move(task, "release review", said, **_REVIEW_OVER))
+    return state.with_task(move(task, "release review", said, **REVIEW_OVER))
 
 
 def review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
@@ -63,7 +63,7 @@ def review_without_verdict(state: State, task_id: str, run: str, now: datetime, 
     said = Said(now=now, by=agent_of(run), run=run, detail=reason)
     count = task.reviews_without_verdict + 1
     if count < MOST_REVIEWS_WITHOUT_VERDICT:
-        given_back = move(task, "release review", said, reviews_without_verdict=count, **_REVIEW_OVER)
+        given_back = move(task, "release review", said, reviews_without_verdict=count, **REVIEW_OVER)
         return state.with_task(given_back)
     given_up = move(
         task,
@@ -72,7 +72,7 @@ def review_without_verdict(state: State, task_id: str, run: str, now: datetime, 
         reviews_without_verdict=count,
         blocked_reason=f"{count} reviews ended without a verdict; the last: {reason}",
         blocked_questions=("Who should review this, and how?",),
-        **_REVIEW_OVER,
+        **REVIEW_OVER,
     )
     return state.with_task(given_up)
 
@@ -83,7 +83,7 @@ def approve(state: State, task_id: str, by: str, commit: str, now: datetime, rea
     if task is None:
         return state
     said = _verdict(by, now, commit, reason)
-    return state.with_task(move(task, "approve", said, approved_by=said.by, **_REVIEW_OVER))
+    return state.with_task(move(task, "approve", said, approved_by=said.by, **REVIEW_OVER))
 
 
 def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
@@ -100,8 +100,8 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
         "rejection_reason": reason,
     }
     if task.review_cycles_current + 1 < state.config.max_review_cycles:
-        return state.with_task(move(task, "reject", said, **cycles, **_REVIEW_OVER))
-    return _deadlock(state, task, said, {**cycles, **_REVIEW_OVER})
+        return state.with_task(move(task, "reject", said, **cycles, **REVIEW_OVER))
+    return _deadlock(state, task, said, {**cycles, **REVIEW_OVER})
 
 
 def _deadlock(state: State, task: Task, said: Said, changes: dict[str, object]) -> State:

@@ -21,6 +21,7 @@ _RENAMED = re.compile(r"[Bb]ranch: renamed (refs/heads/\S+) to refs/heads/\S+")
 _COPIED = re.compile(r"[Bb]ranch: copied refs/heads/\S+ to refs/heads/\S+")
 MOST_BRANCHES = 1000
 """How many branches are remembered that may be gone."""
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 PUSHED = "update by push"
 
 Contains = Callable[[str, str], bool]
@@ -193,11 +194,13 @@ def _switched(theirs: Iterable[Entry], tips: Mapping[str, str], places: Mapping[
         return
     (_, first), (last, second) = switches[0], switches[-1]
     was, now = first[1], second[2]
-    standing = next((branch for branch, place in places.items() if place == places.get("")), None)
+    checkout = places.get("", ".")
+    standing = next((branch for branch, place in places.items() if branch and place == checkout), None)
     if was != now and (standing == now or (standing is None and tips.get(HEAD) == last.new)):
         message = f"{_runs([one for one, _ in switches])} switched your checkout from {was} to {now}"
-        way = f"git -C {shlex.quote(places.get('', '.'))} switch {shlex.quote(was)}"
-        yield Trespass(HEAD, HEAD, message, way)
+        # It was on no branch where git has noted a commit.
+        back = ["--detach", was] if _COMMIT.fullmatch(was) else [was]
+        yield Trespass(HEAD, HEAD, message, shlex.join(["git", "-C", checkout, "switch", *back]))
 
 
 def _runs(moves: Iterable[Entry]) -> str:

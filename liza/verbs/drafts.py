@@ -54,10 +54,10 @@ def reconsider(crew: Crew) -> tuple[str, ...]:
     if not any(drafts.is_incomplete(task) for task in state.tasks):
         return ()
     now = lacks(crew, state)
-    if drafts.ripen(state, now, _said(crew)) is state:
+    if drafts.ripen(state, state, now, _said(crew)) is state:
         return ()
     with crew.change(LIZA, "ready") as tx:
-        tx.state = drafts.ripen(tx.state, now, _said(crew))
+        tx.state = drafts.ripen(tx.state, state, now, _said(crew))
     before = {task.id for task in tx.before.tasks if task.status is Status.DRAFT}
     freed = [task for task in tx.state.tasks if task.id in before and task.status is Status.UNCLAIMED]
     branch = tx.state.config.integration_branch

@@ -53,7 +53,7 @@ def _integration(crew: Crew, state: State) -> Iterator[Finding]:
     for alarm in merge_alarms.away(seen.away):
         yield Finding("branch", alarm.message, True, alarm.next)
     for one in seen.trespasses:
-        yield Finding("branch", f"{one.message}. To keep it: {intrusions.ACCEPT} {one.about}", True, one.way)
+        yield Finding("branch", intrusions.to_keep(one), True, one.way)
     if seen.moved is not None:
         yield Finding("branch", seen.moved, not seen.lost, seen.ways)
     else:

@@ -38,6 +38,8 @@ def _limited(**limits: Any) -> State:
         (_one(depends_on=("nowhere",)), "task-1", "depends_on"),
         (_one(run="coder-1.10"), "task-1", "run"),
         (_one(run="coder-7.1"), "task-1", "run"),
+        (_one(run="coder-1.²"), "task-1", "run"),
+        (_one(run=f"coder-1.{'1' * 5000}"), "task-1", "run"),
         (board(task(), task()), "task-1", "id"),
         (_limited(money_per_sprint=-1.0), "config", "budget.money_per_sprint"),
         (_limited(tokens_per_task=0), "config", "budget.tokens_per_task"),

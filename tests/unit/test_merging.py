@@ -62,6 +62,13 @@ def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: K
     assert pauses == [timedelta(seconds=10), timedelta(seconds=20), timedelta(seconds=40), timedelta(seconds=900)]
 
 
+def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() -> None:
+    state = board(approved())
+    aside = troubled(replace(state, config=replace(state.config, restart_after_crash=0.0)), Kind.FAILED).set_aside
+    assert aside is not None
+    assert aside.until == NOW + timedelta(seconds=1)
+
+
 def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
     first, second, third = (troubled(board(approved()), Kind.DIED, times) for times in (1, 2, 3))
     assert first.set_aside == SetAside(kind="merger died", reason="git's words")
@@ -149,7 +156,7 @@ def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_com
     (one,) = away([Away("/mnt/my usb", TIP, "integration")])
     assert (one.kind, one.next) == ("checkout_away", f"git -C '/mnt/my usb' read-tree -m -u {TIP[:12]} HEAD")
     (kept,) = slots(["/p/.aside-s1-1"])
-    assert (kept.kind, kept.next) == ("slot_set_aside", "rm -rf /p/.aside-s1-1")
+    assert (kept.kind, kept.next) == ("slot_set_aside", "sudo rm -rf /p/.aside-s1-1")
 
 
 @pytest.mark.parametrize(

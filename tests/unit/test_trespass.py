@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from liza.repo import ref_names
+from liza.rules import intrusions
+from liza.rules.model import Goal, State
 from liza.rules.trespass import HEAD, Entry, Trespass, entries, judge, marked, remembered
 
 NONE, A, B, C = "0" * 40, "a" * 40, "b" * 40, "c" * 40
@@ -113,6 +116,29 @@ def test_a_checkout_is_told_of_while_it_stands_where_a_session_switched_it() -> 
     (there,) = judge({HEAD: log}, {}, {HEAD: A}, contains, {"side": "/here", "": "/here"})
     assert there.way == "git -C /here switch main"
     assert judge({HEAD: log}, {}, {HEAD: A}, contains, {"main": "/here", "": "/here"}) == ()
+
+
+def test_a_checkout_is_told_of_that_a_session_took_off_its_branch() -> None:
+    log = [Entry(A, B, SESSION, 5, f"checkout: moving from main to {B}")]
+    elsewhere = {"side": "/there", "": "/here"}
+    (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, elsewhere)
+    assert there.way == "git -C /here switch main"
+    assert judge({HEAD: log}, {}, {HEAD: C}, contains, elsewhere) == ()
+
+
+def test_a_checkout_that_was_on_no_branch_goes_back_to_its_commit() -> None:
+    log = [Entry(A, B, SESSION, 5, f"checkout: moving from {A} to side")]
+    (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, {"side": "/here", "": "/here"})
+    assert there.way == f"git -C /here switch --detach {A}"
+
+
+def test_no_name_that_a_session_chose_is_more_than_a_word_of_a_command() -> None:
+    ref = "refs/remotes/origin/$(evil)"
+    (push,) = judged(ref, [Entry(NONE, B, SESSION, 5, "update by push")], B)
+    state = State(version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"))
+    (alarm,) = intrusions.alarms(state, intrusions.Repository(trespasses=(push,)), ())
+    assert alarm.message.endswith("To keep it: liza doctor --accept 'origin/$(evil)'")
+    assert ref_names.blocked("task/a/$(evil)", "task/a").hint == "git branch -m 'task/a/$(evil)' 'task-a-$(evil)-old'"
 
 
 def test_a_log_is_read_as_git_writes_it_and_nonsense_in_it_is_passed_over() -> None:

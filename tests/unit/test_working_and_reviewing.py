@@ -297,10 +297,16 @@ def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_
     wanted = [Wanted("a", **FULL), Wanted("asked", **FULL, draft=True), Wanted("b", **{**FULL, "scope": None})]
     state = shaping.add(board(), wanted, Asked(ME, frozenset()))
     nothing, scope = Lack((), ""), Lack(("scope is missing (--scope)",), "")
-    freed = ripen(state, {"a": nothing, "asked": nothing, "b": scope}, ME)
+    freed = ripen(state, state, {"a": nothing, "asked": nothing, "b": scope}, ME)
     assert [one.status for one in freed.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
     assert freed.tasks[0].history[-1].event == "ready"
-    assert ripen(state, {}, ME) is state
+    assert ripen(state, state, {}, ME) is state
+
+
+def test_a_draft_that_was_edited_since_somebody_looked_at_it_is_not_freed() -> None:
+    seen = shaping.add(board(), [Wanted("a", **FULL)], Asked(ME, frozenset()))
+    edited = shaping.edit(seen, Wanted("a", spec_ref="other.md"), Asked(ME, frozenset()))
+    assert ripen(edited, seen, {"a": Lack((), "")}, ME) is edited
 
 
 def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:
