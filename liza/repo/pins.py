@@ -20,6 +20,7 @@ from typing import Any
 from liza.repo import plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.settings import is_usable
 
 # What git does with text when no driver is named: the planted driver's merges go on without it.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
@@ -119,7 +120,10 @@ class Pins:
             words = json.loads(plain.read(path))
             config = {key: tuple(values) for key, values in words["config"].items()}
             substitutes, reviewed = dict(words.get("substitutes", {})), dict(words.get("reviewed", {}))
-            return cls(config, dict(words["hooks"]), substitutes, words.get("settings"), reviewed)
+            given = words.get("settings")
+            if (given is not None and not is_usable(given)) or not all(isinstance(at, int) for at in reviewed.values()):
+                raise ValueError("the settings in it are none")
+            return cls(config, dict(words["hooks"]), substitutes, given, reviewed)
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
 

@@ -64,6 +64,17 @@ def effective(config: Config, confirmed: Mapping[str, Any]) -> Config:
     return msgspec.convert(words, Config)
 
 
+def is_usable(confirmed: object) -> bool:
+    """Whether these are settings: a mapping whose values are of the kinds that settings have."""
+    if not isinstance(confirmed, Mapping):
+        return False
+    try:
+        effective(Config(), confirmed)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def counting(config: Config) -> str:
     """Which settings count, by name: those that a person confirms and that are not as Liza has them by itself."""
     given = [f"{key} {value!r}" for key, value in changed(Config(), config).items()]

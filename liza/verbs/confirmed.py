@@ -59,7 +59,8 @@ def _add(paths: Paths, key: str, given: Mapping[str, Any]) -> None:
     words = _words(paths)
     if words is None or not given:
         return
-    words[key] = {**(words.get(key) or {}), **given}
+    before = words.get(key)
+    words[key] = {**(before if isinstance(before, dict) else {}), **given}
     aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
     aside.write_text(json.dumps(words, indent=1) + "\n")
     aside.replace(paths.pins)
@@ -83,7 +84,7 @@ def confirm_kept(paths: Paths, kept: bytes | None, first: Config) -> None:
         words = {} if kept is None else json.loads(kept)
     except (ValueError, RecursionError):
         words = None
-    known = words if isinstance(words, dict) and words else settings.values(first)
+    known = words if words and settings.is_usable(words) else settings.values(first)
     confirm(paths, {**settings.values(Config()), **known}, first)
 
 
@@ -98,7 +99,7 @@ def _settings(paths: Paths) -> dict[str, Any] | None:
     if known is None or known[0] != stamp:
         words = _words(paths)
         inside = None if words is None else words.get(KEY)
-        known = _seen[paths.pins] = (stamp, inside if isinstance(inside, dict) else None)
+        known = _seen[paths.pins] = (stamp, inside if settings.is_usable(inside) else None)
     return known[1]
 
 

@@ -107,7 +107,8 @@ def _settled(crew: Crew) -> tuple[str, ...]:
 
 
 def _pins_again(crew: Crew) -> tuple[str, ...]:
-    """Pins that are gone are taken anew, but not from the repository: by now anybody can have written there."""
+    """Pins that are gone, or damaged, are taken anew, but not from the repository: by now anybody can have written
+    there."""
     if ground.has_pins(crew):
         return ()
     human_or(crew, planner=False)
@@ -115,12 +116,22 @@ def _pins_again(crew: Crew) -> tuple[str, ...]:
     # First of all: where the board cannot be read either, everything is left for the command that restores it.
     goal = crew.board.as_written().goal.description
     had_page = (crew.paths.root / ground.GOAL).exists()
+    how = _move_damaged_pins(crew.paths.pins)
     new = ground.lay_again(crew)
-    told = ["the pinned configuration was gone: what the repository's own configuration names will not run"]
+    told = [f"the pinned configuration {how}: what the repository's own configuration names will not run"]
     if not had_page:
         kept = ground.lay_goal(new, goal)
         told.append(f"{ground.GOAL} was gone: {'as the history has it' if kept else 'a new page'}")
     return *told, *ground.confirm_again(new)
+
+
+def _move_damaged_pins(pins: Path) -> str:
+    """Keep pins that cannot be read under another name; what became of them, in words. Raises OSError."""
+    if not pins.exists():
+        return "was gone"
+    kept = pins.with_name(f"{pins.name}.broken")
+    pins.replace(kept)
+    return f"was damaged and is kept as {kept.name}"
 
 
 def _damaged(crew: Crew) -> Finding | None:

@@ -17,6 +17,7 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.programs.rundir import Record
 from liza.repo.moves import Move
+from liza.rules.errors import Missing
 from liza.rules.model import Agent
 from liza.rules.shaping import Wanted
 from liza.verbs import confirmed
@@ -207,3 +208,21 @@ def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and
 def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> None:
     first = doctor(repo).findings[0]
     assert (first.about, first.ok, first.hint.partition(' "')[0]) == ("crew", True, "liza init")
+
+
+@pytest.mark.parametrize("damage", [{"settings": {"integration_timeout": "soon"}}, {"reviewed": 5}, {"hooks": 5}])
+def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, damage: dict[str, object]) -> None:
+    confirmed.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
+    words = json.loads(there.paths.pins.read_text()) | damage
+    there.paths.pins.write_text(json.dumps(words))
+    there.board.read()
+    with pytest.raises(Missing) as caught:
+        Crew(there.paths, there.clock).git  # noqa: B018
+    assert caught.value.hint == "liza doctor --fix"
+    settled = doctor(there.paths.root, fix=True).settled
+    assert settled[0].endswith(
+        "is kept as pins.json.broken: what the repository's own configuration names will not run"
+    )
+    assert json.loads(there.paths.pins.with_name("pins.json.broken").read_text()) == words
+    assert isinstance(confirmed.written(there.paths), bytes)
+    assert told(there, "branch")[0].ok

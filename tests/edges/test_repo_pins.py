@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,9 @@ def test_the_alert_names_keys_and_hooks_and_not_harmless_settings(repo: Path, sp
 
 
 def test_pins_that_cannot_be_read_are_an_error_and_not_no_pins(tmp_path: Path) -> None:
-    for text in (None, "{", '{"config": []}'):
+    odd = ({"reviewed": 5}, {"reviewed": {"*": "x"}}, {"settings": [3]}, {"settings": {"integration_timeout": "soon"}})
+    shaped = [json.dumps({"config": {}, "hooks": {}, **one}) for one in odd]
+    for text in (None, "{", '{"config": []}', *shaped):
         if text is not None:
             (tmp_path / "pins.json").write_text(text)
         with pytest.raises(Missing):
