@@ -50,8 +50,10 @@ def _removed(place: Path, common: Path) -> bool:
     or cannot be removed, stays: the git that it stops says so, and the others go on."""
     if is_none(place):
         return False
+    began = time.monotonic()
     with suppress(FileNotFoundError, PermissionError):
-        while (age := time.time() - place.lstat().st_mtime) < _MOMENT:
+        # A time in the future tells nothing: then it is how long it has been seen there.
+        while (age := max(time.time() - place.lstat().st_mtime, time.monotonic() - began)) < _MOMENT:
             # How long it has stood there is the evidence, and no event tells that.
             time.sleep(max(0.02, min(0.1, _MOMENT - age)))
         before = place.lstat()

@@ -17,7 +17,7 @@ from liza.rules.paths import Paths
 from liza.rules.placing import MARK
 
 _PATIENCE = 30.0  # seconds
-_ASIDE = re.compile(r"\.?.+\.([0-9]+)")
+_ASIDE = re.compile(r"\.?.+\.([0-9]{1,9})")
 
 
 def half_made(paths: Paths, git: Git) -> tuple[str, ...]:

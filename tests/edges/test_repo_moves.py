@@ -180,3 +180,12 @@ def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_
     living.wait()
     assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
     assert not lock.exists()
+
+
+def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: Path) -> None:
+    git(repo, "branch", "integration")
+    lock = repo / ".git" / "refs/heads/integration.lock"
+    lock.touch()
+    future = time.time() + 10 * 365 * 86400
+    os.utime(lock, (future, future))
+    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)

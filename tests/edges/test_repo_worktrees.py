@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import brief_filter, exclude, reset, salvage, slots
+from liza.repo import brief_filter, exclude, reset, salvage, slots, sweep
 from liza.repo.layback import lay_back
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
@@ -556,3 +556,11 @@ def test_a_commondir_of_odd_bytes_is_put_right(trees: Worktrees) -> None:
     place.write_bytes(b"\xff\n")
     assert trees.tip("one") == trees.head("s1")
     assert place.read_bytes() == b"../..\n"
+
+
+def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    odd = trees.paths.root / ".git" / "worktrees" / "s1" / f"liza.{'9' * 40}"
+    odd.touch()
+    assert sweep.asides(trees.paths, trees.git) == ()
+    assert odd.exists()
