@@ -13,7 +13,7 @@ from pathlib import Path
 
 from liza.repo import checkout_files, plain
 from liza.repo.pins import git_dirs
-from liza.repo.runner import Git
+from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import GitFailed
 
 LEFT = "liza-left"
@@ -81,6 +81,7 @@ def _head(admin: Path) -> str:
 
 def _left(admin: Path) -> str | None:
     try:
-        return plain.read(admin / LEFT).decode(errors="replace").strip() or None
+        left = plain.read(admin / LEFT).decode(errors="replace").strip()
     except (OSError, GitFailed):
         return None
+    return left if COMMIT.fullmatch(left) else None

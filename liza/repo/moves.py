@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from contextlib import suppress
@@ -17,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from liza import faults
-from liza.repo import checkout_files
+from liza.repo import checkout_files, plain
 from liza.repo.pins import git_dirs
-from liza.repo.runner import Git, last_words, mending
+from liza.repo.runner import COMMIT, Git, last_words, mending
 from liza.rules.errors import GitFailed, Refused
 
 _INTENT, _ASIDE, _LOCK = "liza-move", "liza-move.index", "index.lock"
@@ -173,11 +174,16 @@ def _lock_again(own: Path) -> None:
 
 def _intent(own: Path) -> Move | None:
     try:
-        return Move(**json.loads((own / _INTENT).read_text()))
+        move = Move(**json.loads(plain.read(own / _INTENT)))
+        if not COMMIT.fullmatch(move.expected) or not COMMIT.fullmatch(move.candidate):
+            raise ValueError("it names no commits")
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
-        raise GitFailed(f"{own / _INTENT} cannot be read: {error}", f"cat {own / _INTENT}") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        # It is written whole or not at all, so this one is nobody's move.
+        hint = shlex.join(["rm", str(own / _INTENT)])
+        raise GitFailed(f"{own / _INTENT} cannot be read: {error}", hint) from error
+    return move
 
 
 def _stands(there: Git, move: Move, commit: str) -> bool:

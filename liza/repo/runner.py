@@ -69,8 +69,11 @@ _ENVIRONMENT = {
 
 _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _REF = re.compile(r"refs/[^\0^~:]+")
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+"""The whole name of a commit: all that is taken for one from a record that anybody can write."""
 _LOCK = re.compile(r"Unable to create '(.+\.lock)': File exists")
 _LONGEST_PATH = 4096 + 16
+_WRITING = ("--output", "--index-output")
 _SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
@@ -177,6 +180,7 @@ class Git:
         codes: Sequence[int] | None = None,
     ) -> Done:
         """Run git. ``codes`` are the exit codes that are answers; None takes any. Raises GitFailed, Missing."""
+        _refuse_writing(args)
         environment = {**self._environment(), **self.settings, **(env or {})}
         done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
         faults.point("git", next(word for word in args if not word.startswith("-")))
@@ -339,6 +343,17 @@ def _end(process: Any) -> None:
 
 def _foreign() -> set[str]:
     return {name for name in os.environ if name.startswith("GIT_") and name not in _KEPT}
+
+
+def _refuse_writing(args: Sequence[str]) -> None:
+    """Raises GitFailed for an option that has git write a file: nobody here asks for that, so it stood in the place of
+    a commit in a record that anybody can write."""
+    for word in args:
+        if word == "--":
+            return
+        option, _, path = word.partition("=")
+        if option in _WRITING:
+            raise GitFailed(f"git {args[0]} was not run: {option} stands for a commit, and would write into {path}")
 
 
 def _safe(args: Sequence[str]) -> list[str]:

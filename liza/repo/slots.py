@@ -284,6 +284,9 @@ def _words(owner: Owner) -> dict[str, object]:
 def _owner(words: object) -> Owner:
     if not isinstance(words, dict) or not all(isinstance(words.get(name), str) for name in ("task", "run")):
         raise ValueError("task and run are not both there")
+    named = [words[name] for name in ("commit", "salvage") if words.get(name) is not None]
+    if not all(isinstance(name, str) and not name.startswith("-") for name in named):
+        raise ValueError("commit or salvage names none")
     before = words.get("before")
     return Owner(
         words["task"],

@@ -6,7 +6,6 @@ A look costs a few gits, so it is kept, with a stamp of the files that it came f
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from msgspec import structs
 
 from liza.repo import away, merge_refs, merges, reflogs, symbolic
 from liza.repo.pins import Pins, config_files, git_dirs
-from liza.repo.runner import Git
+from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import DiskRefused, Missing
 from liza.rules.intrusions import Repository, Symbolic
 from liza.rules.merge_alarms import Away
@@ -28,8 +27,6 @@ from liza.verbs.crew import Crew
 from liza.verbs.last_look import LastLook, Stamp
 
 LEFT = merges.LEFT
-
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 @dataclass(frozen=True)
@@ -256,7 +253,7 @@ def _back(crew: Crew, found: Moved) -> str:
 
 def _newest_merge(crew: Crew, state: State) -> str | None:
     """The newest merge of a task that the board knows of and the repository still has."""
-    known = [task.merge_commit for task in state.tasks if task.merge_commit and _COMMIT.fullmatch(task.merge_commit)]
+    known = [task.merge_commit for task in state.tasks if task.merge_commit and COMMIT.fullmatch(task.merge_commit)]
     if not known:
         return None
     return crew.git.out("rev-list", "--ignore-missing", "--topo-order", "-n1", *known) or None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 
-from liza.repo import left_locks, merges
+from liza.repo import left_locks, merges, moves
 from liza.repo.runner import Git
-from liza.rules.errors import Refused
+from liza.rules.errors import GitFailed, Refused
 from tests.campaign import forks
 from tests.conftest import git
 
@@ -189,3 +190,22 @@ def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: 
     future = time.time() + 10 * 365 * 86400
     os.utime(lock, (future, future))
     assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+
+
+@pytest.mark.parametrize("record", ["liza-left", "liza-move"])
+def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_path: Path, record: str) -> None:
+    precious, place = tmp_path / "precious", tmp_path / "place"
+    precious.write_text("x\n")
+    git(merge.repo, "switch", "-q", "main")
+    git(merge.repo, "worktree", "add", "-q", str(place), "integration")
+    (admin,) = (merge.repo / ".git" / "worktrees").iterdir()
+    option = f"--output={precious}"
+    move = json.dumps(asdict(moves.Move("integration", option, git(merge.repo, "rev-parse", "integration"))))
+    (admin / record).write_text(option if record == "liza-left" else move)
+    if record == "liza-left":
+        assert merge.settle() == merge.expected
+    else:
+        with pytest.raises(GitFailed) as caught:
+            merge.settle()
+        assert caught.value.hint == f"rm {admin / record}"
+    assert precious.read_text() == "x\n"

@@ -159,3 +159,13 @@ def test_git_is_not_run_where_it_would_wait_for_ever_at_a_pipe_and_taking_that_a
         place.unlink()
         place.write_bytes(before)
         assert Git(directory).out("rev-parse", "refs/heads/main^{commit}") == Git(directory).out("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("verb", ["diff-tree", "diff", "log", "show"])
+def test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file(repo: Path, tmp_path: Path, verb: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("x\n")
+    with pytest.raises(GitFailed) as caught:
+        Git(repo).out(verb, f"--output={precious}", "HEAD")
+    assert f"would write into {precious}" in caught.value.message
+    assert precious.read_text() == "x\n"

@@ -564,3 +564,17 @@ def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> Non
     odd.touch()
     assert sweep.asides(trees.paths, trees.git) == ()
     assert odd.exists()
+
+
+def test_an_owner_file_that_names_an_option_for_a_commit_is_nobodys(trees: Worktrees, tmp_path: Path) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    (trees.paths.slot("s1") / "unfinished").write_text("x\n")
+    owner = trees.paths.root / ".git" / "worktrees" / "s1" / "liza"
+    planted = {"task": "one", "run": "coder-1.1", "done": False, "salvage": f"--output={tmp_path / 'written'}"}
+    owner.write_text(json.dumps(planted))
+    with pytest.raises(GitFailed) as caught:
+        trees.owner("s1")
+    assert caught.value.hint == "liza doctor --fix"
+    assert claim(trees, "s1", "one", "coder-1.2").laid_back
+    assert (trees.paths.slot("s1") / "unfinished").read_text() == "x\n"
+    assert not (tmp_path / "written").exists()
