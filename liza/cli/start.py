@@ -218,7 +218,7 @@ def down(
         return
     done = verbs.purge(crew)
     if as_json:
-        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread, "ended": done.ended})
+        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread, "ended": done.ended, "left": done.left})
         return
     if done.ended:
         tell.out(f"ended first: {', '.join(done.ended)}")
@@ -227,3 +227,5 @@ def down(
         tell.out(f"  kept {ref}: what it holds is nowhere else")
     for name in done.unread:
         tell.out(f"  not read: {name}, neither a file nor a link to keep")
+    for path in done.left:
+        tell.out(f"  still there: {path}")

@@ -172,24 +172,20 @@ def stamp(placed: Placed) -> None:
     _put(placed.place / MARK, {"root": str(placed.root), "id": placed.id})
 
 
-def remove(paths: Paths) -> tuple[str, ...]:
-    """Remove the directory of the slots, once no slot is in it; what else is in it keeps it: the names. Raises OSError.
+def remove(paths: Paths) -> None:
+    """Remove the directory of the slots, once no slot is in it; what else is in it keeps it. Raises OSError.
 
     Only a directory that Liza made and that bears this crew's mark is removed.
     """
     placed = read(paths)
-    if placed is None or not placed.place.is_dir():
-        return ()
-    mark = mark_of(placed.place)
-    if mark is None or mark.id != placed.id:
-        return ()
-    others = tuple(sorted(one.name for one in _entries(placed.place)))
+    mark = None if placed is None or not placed.place.is_dir() else mark_of(placed.place)
+    if placed is None or mark is None or mark.id != placed.id:
+        return
     for one in (placed.place / MARK, *placed.place.glob(_UNFINISHED)):
         one.unlink(missing_ok=True)
-    if placed.made and not others:
+    if placed.made:
         with suppress(OSError):
             placed.place.rmdir()
-    return tuple(str(placed.place / name) for name in others)
 
 
 def after_move(paths: Paths, placed: Placed, environ: Mapping[str, str]) -> Placed:

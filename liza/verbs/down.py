@@ -30,13 +30,14 @@ SHORT = 8.0
 
 @dataclass(frozen=True)
 class Purged:
-    """What went, what stayed because it is nowhere else, what went from .liza without being read, and which supervisors
-    and sessions were ended first."""
+    """What went, what stayed because it is nowhere else, what went from .liza without being read, which supervisors
+    and sessions were ended first, and what is left in the directory of the worktrees."""
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     unread: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def down(crew: Crew, *, now: bool = False) -> Answer:
@@ -136,6 +137,8 @@ def _purge(crew: Crew) -> Purged:
     found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
+    slots = crew.paths.slots
+    left = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
     gone, kept = _branches(crew, made, found.branch)
@@ -154,7 +157,7 @@ def _purge(crew: Crew) -> Purged:
         # It explains itself, without the history.
         kept.append(kept_specs.PROGRAMS_REF)
     shutil.rmtree(crew.paths.liza)
-    return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread), ended)
+    return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread), ended, left)
 
 
 def _at_work(crew: Crew) -> list[str]:

@@ -506,6 +506,14 @@ TABLE: dict[str, Defence] = {
             "test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again",
         ),
     ),
+    "options for commits": Defence(
+        "what a record that anybody can write names as a commit has git write over no file",
+        {"liza.repo.runner:_refuse_writing": gives(None)},
+        (
+            "tests/edges/test_repo_runner.py::"
+            "test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file[diff-tree]",
+        ),
+    ),
     "what is no lock": Defence(
         "something that git never made at the place of a lock stops nobody but the git that needs it",
         {"liza.repo.left_locks:is_none": gives(False)},

@@ -137,6 +137,15 @@ def test_a_purge_names_a_table_of_programs_that_is_no_file(crew: Crew) -> None: 
     assert purge(crew).unread == (".liza/programs.toml",)
 
 
+def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew) -> None:  # noqa: F811
+    claimed(crew)
+    kept = crew.paths.slots / ".aside-merge-1"
+    kept.mkdir()
+    (kept / "of-another-user").touch()
+    assert purge(crew).left == (str(kept),)
+    assert (kept / "of-another-user").exists()
+
+
 def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: Crew) -> None:  # noqa: F811
     table = crew.paths.liza / "programs.toml"
     with table.open("wb") as file:
