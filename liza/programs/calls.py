@@ -92,8 +92,10 @@ def digest(value: Any) -> str:
 
 
 def words(values: Any) -> str:
-    """What was called, in one line."""
-    return " ".join(" ".join(_strings(values)).split())[:_LONGEST_WORDS]
+    """What was called, in one line. Programs cut texts in the middle of a character: half of one is no text, and could
+    be written nowhere."""
+    told = " ".join(" ".join(_strings(values)).split())[:_LONGEST_WORDS]
+    return told.encode(errors="replace").decode()
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from liza.programs.preset import Journal, Preset
-from liza.programs.usage import at, joined, of_object
+from liza.programs.usage import at, is_id, joined, of_object
 from liza.rules.spending import Used
 
 SHORT = 8
-_ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 
 
 def files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that hold a conversation. Its id was written by the program, or by whoever spoke in its name, so that
-    one which is more than a name finds nothing."""
+    """The files that hold a conversation; none for what is no id."""
     form = preset.journal
-    if not form.file or conversation is None or not _ID.fullmatch(conversation):
+    if not form.file or conversation is None or not is_id(conversation):
         return ()
     own = environ.get(preset.config_dir_env) if preset.config_dir_env else None
     home = environ.get("HOME")

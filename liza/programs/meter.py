@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -131,9 +132,11 @@ class Meter:
             for path in files(self._preset, self._conversation or self._by_hook(), self._environ):
                 self._journals.setdefault(path, Tail(path))
         for tail in self._journals.values():
-            for line in tail.lines():
-                if (found := _object(line)) is not None:
-                    self._reading.read(found)
+            # A journal lies in the program's own directory. One that cannot be read keeps nothing else from being read.
+            with suppress(OSError):
+                for line in tail.lines():
+                    if (found := _object(line)) is not None:
+                        self._reading.read(found)
 
     def _by_hook(self) -> str | None:
         """The id of the conversation, as a hook of the program's said it."""

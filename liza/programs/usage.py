@@ -13,6 +13,7 @@ from liza.programs.preset import Usage
 from liza.rules.errors import NoFile
 from liza.rules.spending import Used
 
+_ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 _LARGEST = 1 << 62
 _MOST = 64 << 20
 """Bytes of output that are read; a shim cuts it there."""
@@ -45,9 +46,15 @@ def session_in(form: Usage, found: object) -> str | None:
     """Return the id of the conversation that an object of the output names; None where it names none."""
     for path in form.session:
         value = at(found, path)
-        if isinstance(value, str) and value:
+        if isinstance(value, str) and is_id(value):
             return value
     return None
+
+
+def is_id(value: str) -> bool:
+    """Whether it can be the id of a conversation. Whoever speaks in the program's name may have written it, and it
+    becomes a word of a command line and a part of a path."""
+    return _ID.fullmatch(value) is not None
 
 
 def _text(output: Path) -> str | None:

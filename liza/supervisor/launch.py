@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,6 @@ from liza.supervisor.outfit import Fitted, Outfit
 from liza.verbs import tampering
 from liza.verbs.crew import Crew
 from liza.verbs.liza_path import liza_path
-
-_CONVERSATION = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -130,8 +127,7 @@ class Launcher:
         known = (
             turn.session if turn is not None and turn.session else usage.session_id(self.preset.usage, before.output)
         )
-        # The program wrote it down, or who spoke in its name: it becomes a word of a command line.
-        return startup.resumed(self.preset, known) if known and _CONVERSATION.fullmatch(known) else ()
+        return startup.resumed(self.preset, known) if known and usage.is_id(known) else ()
 
     def brief_again(self, agent: str) -> None:
         """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""

@@ -28,6 +28,8 @@ TOLD_EVERY = 1.0  # seconds between two figures for `status`, and for the budget
 LOOK_AT_WORKTREE = 60.0
 """Seconds between two looks at the worktree of a session that calls many tools: git has to read all of it."""
 MOST_FILES = 1000
+TELL_AT = 3
+"""How many looks in a row fail before that is told."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Metering:
         self._now = Metered(Progress())
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+        self._failed = 0
+        """How many looks in a row have failed."""
         self._told = float("-inf")
         self._gauge: Gauge | None = None
         self._posted: int | None = None
@@ -108,16 +112,30 @@ class Metering:
         if is_news or (self.has_budget and tokens != self._posted):
             self._posted = tokens
             self.post(Measured(self.directory.run))
-        self.directory.note_gauge(gauge)
+        # A full disk, or what an agent put in the way.
+        with suppress(OSError, LizaError):
+            self.directory.note_gauge(gauge)
 
     def _follow(self) -> None:
         with growth.heard(self.directory.output) as wait:
             while not self._over.is_set():
-                # A full disk, or a file that an agent put in the way: it may well go next time.
-                with suppress(OSError, LizaError):
-                    self.look()
+                self._try()
                 wait(LONGEST)
                 self._over.wait(SHORTEST)
+
+    def _try(self) -> None:
+        """Measure once. What fails may well go next time; where it does not, that is told once: no loop is seen and no
+        budget is kept then."""
+        try:
+            self.look()
+            self._failed = 0
+        except Exception as error:  # noqa: BLE001 - nobody else would measure this session
+            self._failed += 1
+            if self._failed == TELL_AT:
+                run, why = self.directory.run, str(error) or type(error).__name__
+                line = f"unmeasured  {run}: its calls and tokens cannot be measured: {why}. Next: liza logs {run}"
+                with suppress(OSError, LizaError):
+                    self.crew.write_down([line])
 
     def _look_at_worktree(self, now: float) -> None:
         """Ask git whether the worktree changed, where the session has called so many tools that it matters."""

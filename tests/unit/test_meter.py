@@ -201,6 +201,30 @@ def test_reading_begins_shortly_before_the_end_skips_what_is_too_much_and_begins
     assert list(tail.lines()) == ["anew"]
 
 
+def test_half_a_character_in_a_call_is_replaced_so_that_its_words_can_be_written_down(
+    tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    printed = (STREAMS / "codex.jsonl").read_text().replace("echo two", r"echo two \ud83d")
+    run_dir.output.write_text(printed)
+    last = metering(row("codex", tmp_path), run_dir, clock).look(10.0).progress.last
+    assert last is not None
+    assert "echo two ?" in last.words
+    assert last.words.encode()
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
+    tmp_path: Path, run_dir: RunDir, clock: FakeClock
+) -> None:
+    preset = replace(row("codex", tmp_path), journal=Journal(file=str(tmp_path / "kept-{id}.jsonl")))
+    run_dir.output.write_bytes((STREAMS / "codex.jsonl").read_bytes())
+    measured = metering(preset, run_dir, clock)
+    measured._conversation = "s-1"
+    (tmp_path / "kept-s-1.jsonl").symlink_to("kept-s-1.jsonl")
+    found = measured.look(10.0)
+    assert list(measured._journals) == [tmp_path / "kept-s-1.jsonl"]
+    assert (found.progress.calls, found.used is not None) == (3, True)
+
+
 def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: FakeClock) -> None:
     run_dir.output.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
     assert metering(Preset(name="x", usage=Usage(session=("id",))), run_dir, clock).final() is None

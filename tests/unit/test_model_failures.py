@@ -122,6 +122,16 @@ def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_onl
     assert log_file(ROW.log, {"HOME": "/h"}, "../../etc").name == ".._.._etc.txt"
 
 
+@pytest.mark.parametrize("wrong", [r"\ud800", r"a\u0000b", ".."])
+def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong: str) -> None:
+    output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
+    log.parent.mkdir()
+    log.write_text("t 7 limited ours\n")
+    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    output.write_text(f'{{"session":"{wrong}"}}\n{{"session":"s-1"}}\n')
+    assert listener.listen(1.0, NOW)
+
+
 @pytest.mark.parametrize(
     ("model", "left", "said"),
     [
