@@ -91,7 +91,7 @@ class Metering:
         self._over.set()
 
     def look(self) -> None:
-        """Measure once. Raises OSError."""
+        """Look once. Raises OSError."""
         self._now = self._meter.look(self.limits.pause)
         now = self.crew.clock.monotonic()
         self._look_at_worktree(now)
@@ -119,11 +119,11 @@ class Metering:
     def _follow(self) -> None:
         with growth.heard(self.directory.output) as wait:
             while not self._over.is_set():
-                self._try()
+                self.measure()
                 wait(LONGEST)
                 self._over.wait(SHORTEST)
 
-    def _try(self) -> None:
+    def measure(self) -> None:
         """Measure once. What fails may well go next time; where it does not, that is told once: no loop is seen and no
         budget is kept then."""
         try:

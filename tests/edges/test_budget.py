@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent, Used
 from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.metering import Metering
+from liza.supervisor.metering import TELL_AT, Metering
 from liza.supervisor.situation import Spending, spending_now
 from liza.supervisor.steps import Steps
 from liza.verbs.crew import Crew
@@ -116,6 +117,26 @@ def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_h
     typing(crew, monkeypatch, "config:\n  budget: 1.0\n")
     with pytest.raises(BoardUnreadable, match="wanted a mapping with some of: money_per_task, money"):
         edit(crew, "board")
+
+
+@pytest.mark.parametrize("wrong", ["no file", "not as expected"])
+def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
+    crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    hold(crew)
+    directory = crew.run_dir("coder-1.1")
+    record = Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
+    directory.create(record)
+    metering = Metering(crew, Preset(name="x", usage=Usage(input=("tokens",))), directory, record, {})
+    if wrong == "no file":
+        directory.output.symlink_to(directory.output.name)
+    else:
+        monkeypatch.setattr(metering, "look", lambda: json.loads("?"))
+    for _ in range(TELL_AT + 1):
+        metering.measure()
+    (told,) = crew.paths.alerts.read_text().splitlines()
+    assert "unmeasured  coder-1.1: its calls and tokens cannot be measured: " in told
+    assert told.endswith("Next: liza logs coder-1.1")
 
 
 def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, clock: FakeClock) -> None:
