@@ -45,12 +45,12 @@ def agents(crew: Crew) -> list[str]:
 def recent(crew: Crew, names: Sequence[str], most: int, since: datetime | None) -> tuple[list[Line], dict[str, int]]:
     """The last ``most`` lines of each newest run, or named run, by time; and how far each run was read.
 
-    An agent that printed nothing has none. Raises NoFile.
+    An agent that printed nothing has none. Raises NoFile, Refused where a named run has no output.
     """
     found: list[Line] = []
     places: dict[str, int] = {}
     for run in _runs(crew, names):
-        path = crew.run_dir(run).output
+        path = logs.output_of(crew, run)
         data, size = logs.tail(path, most)
         kept = data[: logs.whole_of(data)] if sessions.living(crew.run_dir(run)) else data
         places[run] = size - len(data) + len(kept)

@@ -26,18 +26,22 @@ def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str,
     """The last ``lines`` lines of an agent's newest run, or of the run that was named; ``followed``: only as far as
     ``follow`` need not wait for more of them. Raises UnknownId, Refused, NoFile."""
     run = name if "." in name else newest_run(crew, agent_id(name))
-    path = crew.run_dir(run).output
-    if not path.exists():
-        archived = archive.place(crew.paths, run)
-        if archived.exists():
-            raise Refused(
-                f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log"
-            )
-        raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
+    path = output_of(crew, run)
     data, size = tail(path, lines)
     kept = data[: whole_of(data)] if followed else data
     known = size - len(data) + len(kept)
     return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": shown(kept)}
+
+
+def output_of(crew: Crew, run: str) -> Path:
+    """The file with what a run printed. Raises Refused where there is none, with the place of its archive."""
+    path = crew.run_dir(run).output
+    if path.exists():
+        return path
+    archived = archive.place(crew.paths, run)
+    if archived.exists():
+        raise Refused(f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log")
+    raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
 
 
 def of_task(crew: Crew, name: str) -> str:
@@ -105,13 +109,17 @@ def shown(data: bytes) -> str:
 
 
 def more_of(path: Path, place: int) -> tuple[bytes, int]:
-    """What a file has from ``place`` on, and the place behind that. Raises NoFile."""
-    with aside.opened(path) as file:
-        if file.seek(0, 2) < place:
-            # It was cut because it had grown too large: what is left of it is new.
-            place = 0
-        file.seek(place)
-        data = file.read(_MOST)
+    """What a file has from ``place`` on, and the place behind that; nothing of one that was archived or removed
+    meanwhile. Raises NoFile."""
+    try:
+        with aside.opened(path) as file:
+            if file.seek(0, 2) < place:
+                # It was cut because it had grown too large: what is left of it is new.
+                place = 0
+            file.seek(place)
+            data = file.read(_MOST)
+    except FileNotFoundError:
+        return b"", place
     return data, place + len(data)
 
 

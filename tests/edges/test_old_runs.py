@@ -15,6 +15,7 @@ from liza.programs.rundir import Record, RunDir
 from liza.programs.session import Living
 from liza.rules import keeping
 from liza.rules.errors import Refused
+from liza.verbs import all_logs
 from liza.verbs.crew import Crew
 from liza.verbs.doctor import doctor
 from liza.verbs.logs import logs
@@ -52,6 +53,11 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     assert numbers(crew) == [1, 3, 4, *range(8, last + 1)]
     with pytest.raises(Refused, match="is archived") as refused:
         logs(crew, "coder-1.2", 10)
+    with pytest.raises(Refused, match="is archived") as with_times:
+        all_logs.recent(crew, ["coder-1.2"], 10, None)
+    assert with_times.value.hint == refused.value.hint
+    with pytest.raises(Refused, match=r"coder-1\.99 printed nothing"):
+        all_logs.recent(crew, ["coder-1.99"], 10, None)
     shown = subprocess.run(["sh", "-c", refused.value.hint], capture_output=True, text=True, check=True)
     assert shown.stdout == "said by coder-1.2\n"
     assert archive.place(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
