@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 
 from liza.board.lock import Lock
 from liza.repo import merge_refs, merges
 from liza.rules import merging
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.verbs import candidate, drafts, proof_again, tampering
+from liza.verbs import candidate, drafts, merge_marks, proof_again, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -84,7 +85,7 @@ def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
             what = f"{source} conflicts with {into} in {', '.join(conflict.files)}"
             raise MergeConflict(what, conflict.files, f"git merge {into}, settle it there, then: liza sync") from None
         try:
-            tested = _test(crew, made, into, by)
+            tested = _test(crew, wish, made, expected, by)
             done = merges.advance(crew.git, into, made, expected)
             if done.outcome == "moved":
                 tampering.note_left(crew, made)
@@ -133,15 +134,21 @@ def _told(crew: Crew, done: Answer, moved: Moved | None, by: str) -> Answer:
     return replace(done, more={**done.more, "accepted": more}, told="\n".join(filter(None, (done.told, line))))
 
 
-def _test(crew: Crew, made: str, into: str, by: str) -> bool:
-    """Whether there was a test to pass, of this candidate. Raises Refused when the candidate is red."""
+def _test(crew: Crew, wish: _Wish, made: str, expected: str, by: str) -> bool:
+    """Whether there was a test to pass, of this candidate. Raises Refused when the candidate is red, or its tests take
+    the branch away; it is where it was then."""
+    into, log = wish.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
     # What a person brings in may be the cure of tests that test another checkout: it is let in, as untested.
     if proof_again.elsewhere(crew, by, made) is not None:
         return False
     result = candidate.test(crew, "sync", made, into)
     if result.moved:
         crew.write_down([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
+    if result.taken is not None:
+        told = f"{result.told('this merge')}; {merge_marks.given_back(crew, result.taken)}"
+        raise Refused(f"{wish.source} is not merged: {told}", f"less {log}")
     if result.red is not None:
-        raise Refused(f"the merge with {into} is red: {result.red}", f"less {crew.paths.logs / 'merge-sync.log'}")
+        merges.put_back(crew.git, into, made, expected)
+        raise Refused(f"the merge with {into} is red: {result.red}", f"less {log}")
     merge_refs.note_tested(crew.git, _CANDIDATE, made)
     return result.tested

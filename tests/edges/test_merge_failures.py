@@ -20,6 +20,7 @@ from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
 from liza.verbs.recover import recover
+from liza.verbs.sync import sync
 from tests.campaign import forks
 from tests.conftest import git
 from tests.edges.merge_crew import Merges, prepared
@@ -629,3 +630,21 @@ def test_a_merge_that_is_stopped_counts_against_nobody(crew: Merges, number: sig
     crew.approved("a")
     assert forks.run(lambda: merge(crew.crew, "a"), quiet=crew.check.with_name("said")) != 0
     assert (crew.status("a"), crew.task("a").set_aside, crew.task("a").merging) == ("APPROVED", None, None)
+
+
+@pytest.mark.parametrize(("what", "code"), [("-d refs/heads/integration", 0), ("refs/heads/integration HEAD", 1)])
+def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_leaves_it_where_it_was(
+    crew: Merges, what: str, code: int
+) -> None:
+    (crew.root / "more.txt").write_text("more\n")
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "more")
+    start = crew.tip()
+    crew.tests(f"git update-ref {what}; exit {code}")
+    with pytest.raises(Refused):
+        sync(crew.crew)
+    assert crew.tip() == start
+    assert "moved refs/heads/integration" in crew.alerts()
+    assert crew.alarms() == {}
+    crew.tests("exit 0")
+    assert "its tests pass" in sync(crew.crew).told
