@@ -648,3 +648,21 @@ def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_le
     assert crew.alarms() == {}
     crew.tests("exit 0")
     assert "its tests pass" in sync(crew.crew).told
+
+
+def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(crew: Merges) -> None:
+    (crew.root / "app.py").write_text("x = 1\n")
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "a source")
+    sync(crew.crew)
+    crew.approved("a")
+    crew.configure(integration_command=f"sh -e {crew.check}")
+    log = crew.crew.paths.logs / "baseline-tests.log"
+    log.unlink()
+    log.mkdir()
+    with pytest.raises(OSError, match="baseline-tests"):
+        merge(crew.crew)
+    assert "baseline-tests.log" in crew.alarms()["merge_set_aside"]
+    log.rmdir()
+    assert crew.merge("a") == ""
+    assert crew.status("a") == "MERGED"
