@@ -113,6 +113,8 @@ def _end_like(status: int) -> None:
         with contextlib.suppress(OSError):  # SIGKILL has no other action.
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
+        # Still here: the signal is blocked, as it was for whoever started this. The lower half of the status is 0.
+        os._exit(128 + os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
 
 

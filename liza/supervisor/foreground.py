@@ -121,10 +121,12 @@ def _kill(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed)
     """SIGKILL to every supervisor, to what each started, and to the sessions of its agent; then exit."""
     try:
         feed("", "killed; what was not committed is still in .worktrees/: liza status")
-        known = {agent: processes.identity_of(child.pid) for agent, child in children.items()}
+        # The number of one that has left may be another process's by now.
+        there = {agent: child for agent, child in children.items() if child.returncode is None}
+        known = {agent: processes.identity_of(child.pid) for agent, child in there.items()}
         # Before the supervisors: afterwards nobody knows any more whose children a merger and its tests were.
         below = [pid for one in known.values() if one is not None for pid in processes.below(one)]
-        for child in children.values():
+        for child in there.values():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
         for pid in below:

@@ -24,6 +24,16 @@ def test_a_command_that_somebody_killed_is_run_once_more_and_only_a_second_kill_
     assert len((tmp_path / "runs").read_text().splitlines()) == min(kills, 1) + 1
 
 
+def test_a_command_that_ended_by_a_signal_is_red_also_where_its_guard_cannot_end_by_it(tmp_path: Path) -> None:
+    code = "import os, signal as s; s.pthread_sigmask(s.SIG_UNBLOCK, {s.SIGUSR1}); os.kill(os.getpid(), s.SIGUSR1)"
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        done = commands.run(f"exec {sys.executable} -c '{code}'", tmp_path, tmp_path / "log", 60, tmp_path)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert done.code == 128 + signal.SIGUSR1
+
+
 SLEEP = f"sleep {100_000 + os.getpid()}"
 """Of this process alone: others run the same tests beside it."""
 ESCAPES = {
