@@ -20,7 +20,7 @@ from typing import Any
 from liza.repo import plain
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
-from liza.rules.settings import is_usable
+from liza.rules.settings import are_valid
 
 # What git does with text when no driver is named: the planted driver's merges go on without it.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
@@ -62,6 +62,7 @@ _PLAIN = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_TAKE_AGAIN = "liza doctor --fix"
 _SCOPES = ("system", "global", "local", "worktree")
 
 Seen = dict[str, tuple[str, ...]]
@@ -118,14 +119,16 @@ class Pins:
         stands there is no file."""
         try:
             words = json.loads(plain.read(path))
-            config = {key: tuple(values) for key, values in words["config"].items()}
-            substitutes, reviewed = dict(words.get("substitutes", {})), dict(words.get("reviewed", {}))
-            given = words.get("settings")
-            if (given is not None and not is_usable(given)) or not all(isinstance(at, int) for at in reviewed.values()):
-                raise ValueError("the settings in it are none")
-            return cls(config, dict(words["hooks"]), substitutes, given, reviewed)
+            config = {key: tuple(map(str, values)) for key, values in words["config"].items()}
+            substitutes, confirmed = dict(words.get("substitutes", {})), words.get("settings")
+            reviewed = {ref: int(until) for ref, until in words.get("reviewed", {}).items()}
+            if confirmed is not None and not are_valid(confirmed):
+                raise ValueError("its settings are none that liza has written")
+            return cls(config, dict(words["hooks"]), substitutes, confirmed, reviewed)
+        except FileNotFoundError as error:
+            raise Missing(f"the pinned configuration {path} is gone", _TAKE_AGAIN) from error
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            raise Missing(f"the pinned configuration {path} cannot be read: {error}", "liza doctor --fix") from error
+            raise Missing(f"the pinned configuration {path} cannot be read: {error}", _TAKE_AGAIN) from error
 
     def save(self, path: Path) -> None:
         """Write the pins aside, then rename: a reader sees the old or the new ones."""

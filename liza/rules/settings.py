@@ -47,6 +47,19 @@ def values(config: Config) -> dict[str, Any]:
     return found
 
 
+def are_valid(confirmed: object) -> bool:
+    """Whether these can be the settings that a person has confirmed. With a value of another kind among them no board
+    could be read."""
+    if not isinstance(confirmed, Mapping):
+        return False
+    words = {**msgspec.to_builtins(Config()), **{key: confirmed[key] for key in PINNED if key in confirmed}}
+    try:
+        msgspec.convert(words, Config)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def unconfirmed(config: Config, confirmed: Mapping[str, Any]) -> tuple[Unconfirmed, ...]:
     """The settings that differ from what a person has confirmed. A key that nobody ever confirmed counts as its
     default, as it was before there was such a setting."""
@@ -62,17 +75,6 @@ def effective(config: Config, confirmed: Mapping[str, Any]) -> Config:
         return config
     words = {**msgspec.to_builtins(config), **{one.key: one.used for one in odd}}
     return msgspec.convert(words, Config)
-
-
-def is_usable(confirmed: object) -> bool:
-    """Whether these are settings: a mapping whose values are of the kinds that settings have."""
-    if not isinstance(confirmed, Mapping):
-        return False
-    try:
-        effective(Config(), confirmed)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def counting(config: Config) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from liza.repo.pins import Pins
 from liza.rules import settings
 from liza.rules.errors import Usage
 from liza.rules.intrusions import ALL
@@ -13,8 +14,10 @@ from liza.verbs.crew import Crew
 
 
 def accept(crew: Crew, names: Sequence[str]) -> tuple[str, ...]:
-    """Accept what these names stand for in the alarms; a line for each. Raises Refused, Usage."""
+    """Accept what these names stand for in the alarms; a line for each. Raises Refused, Usage, and Missing where there
+    are no pins to keep it in."""
     human_or(crew, planner=False)
+    Pins.load(crew.paths.pins)
     return tuple(line for name in names for line in _accept(crew, name))
 
 

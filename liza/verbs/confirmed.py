@@ -41,7 +41,7 @@ def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
 
 
 def confirm(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:
-    """Let these values count. Nothing where there are no pins: nothing runs then. Raises OSError.
+    """Let these values count. Nothing where there are no pins that can be read: nothing runs then. Raises OSError.
 
     Where no setting was ever confirmed, as in a crew of an older version, all others go on to count as they are in
     ``standing``: one confirmed value alone would have the test command count as its default, which is none.
@@ -84,7 +84,7 @@ def confirm_kept(paths: Paths, kept: bytes | None, first: Config) -> None:
         words = {} if kept is None else json.loads(kept)
     except (ValueError, RecursionError):
         words = None
-    known = words if words and settings.is_usable(words) else settings.values(first)
+    known = words if words and settings.are_valid(words) else settings.values(first)
     confirm(paths, {**settings.values(Config()), **known}, first)
 
 
@@ -99,7 +99,7 @@ def _settings(paths: Paths) -> dict[str, Any] | None:
     if known is None or known[0] != stamp:
         words = _words(paths)
         inside = None if words is None else words.get(KEY)
-        known = _seen[paths.pins] = (stamp, inside if settings.is_usable(inside) else None)
+        known = _seen[paths.pins] = (stamp, inside if settings.are_valid(inside) else None)
     return known[1]
 
 

@@ -1,0 +1,64 @@
+"""Pins that were damaged: every board can still be read, and the hint brings back what a person had confirmed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.repo.pins import Pins
+from liza.rules.errors import Missing
+from liza.verbs import confirmed
+from liza.verbs.accept import accept
+from liza.verbs.crew import find_crew
+from liza.verbs.doctor import doctor
+from liza.verbs.status import status
+from tests.edges.test_slots_place import begun
+
+
+def setting(key: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda words: words["settings"].__setitem__(key, value)
+
+
+DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a setting of another kind": setting("integration_command", 5),
+    "a mapping that is none": setting("budget", 3),
+    "settings that are a list": lambda words: words.__setitem__("settings", [1]),
+    "a time that is none": lambda words: words.__setitem__("reviewed", {"*": "x"}),
+    "nothing of it": lambda words: words.clear(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirmed(
+    repo: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    crew = begun(repo, permissions="bypass")
+    words = json.loads(crew.paths.pins.read_text())
+    damage(words)
+    crew.paths.pins.write_text(json.dumps(words))
+    assert status(find_crew(repo))["goal"]["description"] == "It is there"
+    with pytest.raises(Missing, match="cannot be read") as wrong:
+        Pins.load(crew.paths.pins)
+    with pytest.raises(Missing):
+        accept(find_crew(repo), ["permissions"])
+    remove, _, again = str(wrong.value.hint).partition(" && ")
+    assert again == "liza doctor --fix"
+    subprocess.run(["sh", "-c", remove], check=True)
+    doctor(repo, fix=True)
+    found = find_crew(repo)
+    assert confirmed.unconfirmed(found.paths, found.board.as_written()) == ()
+    assert found.board.read().config.permissions == "bypass"
+
+
+def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: Path) -> None:
+    crew = begun(repo, permissions="bypass")
+    crew.paths.pins.write_text(json.dumps({"config": {}, "hooks": {}}))
+    config = crew.board.as_written().config
+    confirmed.confirm_kept(crew.paths, b'{"integration_command": 5}', config)
+    assert Pins.load(crew.paths.pins).settings is not None
+    assert confirmed.unconfirmed(crew.paths, crew.board.as_written()) == ()
