@@ -152,7 +152,7 @@ class Crew:
         owners = {task.assigned_to for task in asked if task.assigned_to}
         return Evidence(
             offline=frozenset(agent for agent in owners if not self.supervised(agent)),
-            dead=frozenset(task.run for task in asked if task.run and sessions.over(self.run_dir(task.run))),
+            dead=frozenset(task.run for task in asked if task.run and self._is_over(task.run)),
             abandoned=frozenset(self._abandoned(state)),
         )
 
@@ -163,8 +163,16 @@ class Crew:
         for run, expires in held:
             if run is None or expires is None or expires > self.clock.now() or self.supervised(agent_of(run)):
                 continue
-            if sessions.over(self.run_dir(run)):
+            if self._is_over(run):
                 yield run
+
+    def _is_over(self, run: str) -> bool:
+        """Whether a session is proved over. A file of it that cannot be read proves nothing, and is its own agent's
+        trouble: all others go on."""
+        try:
+            return sessions.over(self.run_dir(run))
+        except LizaError:
+            return False
 
 
 _ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})

@@ -60,7 +60,9 @@ def gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
     runs = state.agents[agent].runs
     directory = crew.run_dir(run_id(agent, runs)) if runs else None
     found = directory.gauge() if directory is not None else None
-    return None if found is None or directory is None or sessions.over(directory) else found
+    with suppress(LizaError):
+        return None if found is None or directory is None or sessions.over(directory) else found
+    return None
 
 
 def blind(crew: Crew, state: State) -> str | None:

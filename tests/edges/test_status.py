@@ -21,6 +21,7 @@ from liza.programs.session import Living
 from liza.rules import taking
 from liza.rules.model import Left, State, Status
 from liza.rules.paths import Paths
+from liza.rules.spending import Used
 from liza.verbs.agents import agents
 from liza.verbs.crew import Crew
 from liza.verbs.status import NEWS, status
@@ -209,3 +210,17 @@ def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_i
     back = next(seen)
     assert (back["kind"], back["next"]) == ("board_back", "liza status")
     seen.close()
+
+
+@pytest.mark.parametrize("name", ["session.json", "exit.json"])
+def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobody_else(crew: Crew, name: str) -> None:
+    claim(crew)
+    directory = crew.run_dir("coder-1.1")
+    directory.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
+    directory.note_gauge(rundir.Gauge(calls=3, used=Used(input=5)))
+    (directory.path / name).write_text("{no")
+    state = crew.board.read()
+    assert crew.evidence(state).dead == frozenset()
+    assert crew.evidence(state).offline == {"coder-1"}
+    (row,) = status(crew)["agents"]
+    assert row["status"] == "OFFLINE"
