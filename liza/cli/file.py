@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from liza.cli import tell
 from liza.cli.door import tell_error
 from liza.cli.words import Json, new, say
+from liza.rules.errors import Usage
 from liza.verbs.crew import find_crew
 
 app = new()
@@ -65,7 +67,12 @@ def restore(
     """
     from liza.verbs import restore as verbs
 
-    if task is not None and not last_good:
+    if task is not None and (last_good or stop):
+        raise Usage(
+            "--task brings back one task, --last-good and --stop the whole board",
+            f"liza restore --task {shlex.quote(task)}",
+        )
+    if task is not None:
         tell.answer(verbs.restore_task(find_crew(), task), as_json)
     else:
         tell.answer(verbs.restore(verbs.crew_here(), last_good, stop), as_json)
