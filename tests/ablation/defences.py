@@ -666,8 +666,13 @@ TABLE: dict[str, Defence] = {
     ),
     "conversation by name": Defence(
         "what a session calls its conversation leads to no file outside the program's own journals",
-        {"liza.programs.journal:_ID": lambda was: re.compile("(?s).*")},
+        {"liza.programs.usage:_ID": lambda was: re.compile("(?s).*")},
         ("tests/unit/test_meter.py::test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else",),
+    ),
+    "pins of another kind": Defence(
+        "a damaged value among the confirmed settings stops no command that only reads",
+        {"liza.rules.settings:are_valid": gives(True)},
+        ("tests/edges/test_confirmed.py::test_settings_in_the_history_that_can_be_none_are_not_confirmed_again",),
     ),
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
