@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,9 +45,7 @@ def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirm
         Pins.load(crew.paths.pins)
     with pytest.raises(Missing):
         accept(find_crew(repo), ["permissions"])
-    remove, _, again = str(wrong.value.hint).partition(" && ")
-    assert again == "liza doctor --fix"
-    subprocess.run(["sh", "-c", remove], check=True)
+    assert wrong.value.hint == "liza doctor --fix"
     doctor(repo, fix=True)
     found = find_crew(repo)
     assert confirmed.unconfirmed(found.paths, found.board.as_written()) == ()
