@@ -89,7 +89,7 @@ def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
     ``asked``: agents whose locks may have been taken before the board told of them. What processes have open is looked
     at only where something is missing. Raises GitFailed for pins that are no file.
     """
-    lacking = _lacking(crew)
+    lacking = None if crew.paths.pins.exists() else _lacking(crew)
     if lacking is not None and not _has_history(crew):
         # A crew that is only being laid out.
         return None
