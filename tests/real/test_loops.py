@@ -8,19 +8,30 @@ import time
 import pytest
 
 from tests.real.conftest import Begin, Scene
-from tests.real.model import INPUT, OUTPUT, Shell, forever
+from tests.real.model import INPUT, OUTPUT, Asked, Say, Script, Shell, forever
 
 pytestmark = pytest.mark.real
 
 LOOP = forever(Shell("sleep 0.3; echo AssertionError; exit 1"))
 PROGRAMS = ["codex", "claude", "pi", "opencode", "qwen", "copilot", "vibe"]
-ENDS_LOOPS_ITSELF = "gemini"
-"""It ends a turn by itself after five equal calls; its hooks make each call last for seconds."""
 SAME_CALLS = 20
 MOST_SESSIONS = 2
 """Sessions in a row that may move nothing before their task is blocked."""
 MOST_REQUESTS = 6 * SAME_CALLS
 """Twice the limit ends a session; what its model was asked while it was being ended comes on top."""
+
+
+def useless_edit(asked: Asked) -> Say:
+    """For a program without tools: the same edit of a line that is not there, again and again."""
+    return Say("Here it is.\n\nREADME.md\n```\n<<<<<<< SEARCH\nno such line\n=======\nx\n>>>>>>> REPLACE\n```\n")
+
+
+ENDS_LOOPS_ITSELF: dict[str, tuple[Script, str]] = {
+    "gemini": (LOOP, "Loop detected, stopping execution"),
+    "aider": (useless_edit, "reflections allowed, stopping"),
+}
+"""Programs that end such a turn by themselves, and what they say then. gemini does so after five equal calls, and its
+hooks make each call last for seconds; aider has no tools, and lets its model correct an answer three times."""
 
 
 def told(scene: Scene, program: str, began: float, requests: int) -> None:
@@ -52,6 +63,7 @@ def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_r
     (end,) = [event.detail or "" for event in scene.crew.task("one").history if event.event == "ended"]
     assert re.match(r"no progress: the same call with the same result \d+ times \(.*echo AssertionError", end), end
     assert "Do something else, or say `" in scene.said_to_model(), "the warning did not reach the model"
+    scene.wait(lambda: alerts(scene).count("no_progress") == MOST_SESSIONS, "the last warning", supervisor)
     scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)
     assert f"{MOST_SESSIONS} sessions in a row" in (scene.crew.task("one").blocked_reason or "")
     told(scene, program, began, len(scene.model.asked))
@@ -61,14 +73,18 @@ def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_r
     assert {one.outcome for one in scene.spent()} == {"looped"}
 
 
-def test_a_program_that_ends_a_loop_by_itself_has_its_task_blocked_with_its_own_words(begin: Begin) -> None:
-    scene = begin([ENDS_LOOPS_ITSELF], LOOP)
+@pytest.mark.parametrize("program", ENDS_LOOPS_ITSELF)
+def test_a_program_that_ends_a_loop_by_itself_has_its_task_blocked_with_its_own_words(
+    begin: Begin, program: str
+) -> None:
+    script, words = ENDS_LOOPS_ITSELF[program]
+    scene = begin([program], script)
     scene.crew.add("one")
     began = time.monotonic()
-    supervisor = scene.start(ENDS_LOOPS_ITSELF)
+    supervisor = scene.start(program)
     scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)
-    told(scene, ENDS_LOOPS_ITSELF, began, len(scene.model.asked))
-    assert "Loop detected, stopping execution" in (scene.crew.task("one").blocked_reason or "")
+    told(scene, program, began, len(scene.model.asked))
+    assert words in (scene.crew.task("one").blocked_reason or ""), scene.told()
     assert len(scene.model.asked) < SAME_CALLS
     assert supervisor.stop() == 0
 
