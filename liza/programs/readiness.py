@@ -46,11 +46,13 @@ class Facts:
     login_signs: tuple[str, ...] = ()
     dialogs: tuple[Dialog, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    has_asked: bool = False
+    """Whether its program has asked its model: how long that may take is another question than how long to start."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """It has read its brief, or waits for input; ``evidence`` names what showed it."""
+    """It has read its brief, waits for input, or has asked its model; ``evidence`` names what showed it."""
 
     evidence: str
 
@@ -124,13 +126,15 @@ def _prompts(seen: Facts) -> bool:
     return last.lstrip().startswith(seen.ready_prompt.rstrip())
 
 
-def _late(seen: Facts) -> NotReady:
+def _late(seen: Facts) -> Ready | NotReady:
     waited = f"after {seen.since_start:.0f} s"
     if isinstance(seen.look, Never):
         return NotReady(Kind.NEVER_STARTED, f"no session {waited}")
     sign = _sign(seen)
     if sign is not None:
         return NotReady(Kind.LOGIN, f"the program is not logged in ({sign!r}) {waited}")
+    if seen.has_asked:
+        return Ready("has asked its model")
     if not seen.tail.strip():
         return NotReady(Kind.SILENT, f"it lives and has said nothing {waited}")
     return NotReady(Kind.BUSY, f"it lives and talks, and has not read its brief {waited}{_last_words(seen.tail)}")

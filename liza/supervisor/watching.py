@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -117,12 +118,13 @@ class Watcher:
             known.word = self.steady
         since_start = self.steady - known.started - known.asked_for
         pane = tmux.pane(self.crew.paths.root, directory.run)
+        self._listen(directory, known, found)
         seen = readiness.gather(directory, self.preset, since_start, self.ready_timeout, pane)
         if not isinstance(seen.look, session.Living | session.Starting):
             # It ended between the two looks: what that means is one question, and is answered in one place.
             return SessionFacts(run=directory.run, standing=Standing.OVER)
         known.unlogged = pane is not None and seen.screen is not None and seen.screen.alive and not pane.piped
-        stands = readiness.classify(seen)
+        stands = readiness.classify(dataclasses.replace(seen, has_asked=self._has_asked(known, seen)))
         question = self._asks(known, seen, stands)
         if question is not None:
             known.asking = self.steady if known.asking is None else known.asking
@@ -131,7 +133,6 @@ class Watcher:
             known.asked_for += self.steady - known.asking
             since_start -= self.steady - known.asking
             known.asking = None
-        self._listen(directory, known, found)
         return SessionFacts(
             run=directory.run,
             standing=Standing.LIVING,
@@ -234,6 +235,13 @@ class Watcher:
         known.listener.listen(self.steady, self.now.astimezone())
         if known.listener.answered:
             known.answered, known.listener.answered = self.steady, False
+
+    def _has_asked(self, known: SessionMemory, seen: Facts) -> bool:
+        """Whether its program has asked its model: it says that this fails; or it got its task with its start, prints,
+        and would print an answer, so that nothing but an answer is missing."""
+        if known.listener is not None and known.listener.trouble is not None:
+            return True
+        return seen.screen is None and bool(self.preset.answers and seen.tail.strip())
 
     def _model(self, known: SessionMemory, since_start: float) -> Unanswered | None:
         """Why its model gives no answer; None while it does."""

@@ -635,6 +635,13 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.working:TOLD_ONLY": lambda was: tuple(one for one in was if one != "unanswered")},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
     ),
+    "waiting is not starting": Defence(
+        "a program that waits for its model for longer than one may take to start is not ended as one that hangs",
+        {"liza.supervisor.watching:Watcher._has_asked": gives(False)},
+        (
+            f"{MODELS}test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs",
+        ),
+    ),
     "no endless retries": Defence(
         "a program that repeats a failing request without end is ended",
         {"liza.rules.answering:MOST_RETRIES": lambda was: 1 << 30},

@@ -146,6 +146,22 @@ def test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_bl
         assert supervisor.stop() == 0
 
 
+@pytest.mark.parametrize("said", ['{"type":"retry","m":"500"}', '{"type":"begun"}'])
+def test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs(
+    tmp_path: Path, said: str
+) -> None:
+    with started(tmp_path, ready_timeout=1, answer_timeout=3) as crew:
+        crew.add("task-1")
+        program = modelled(crew, f"echo '{said}'\ntrap 'exit 143' TERM\nwhile :; do sleep 0.1; done\n", ready=False)
+        row = crew.paths.liza / "programs.toml"
+        row.write_text(row.read_text().replace("[programs.modelled]\n", "[programs.modelled]\nanswers = '^answer'\n"))
+        supervisor = crew.agent("coder-1", program)
+        crew.wait(lambda _: crew.heard("task-1")[2:], "its end")
+        assert crew.heard("task-1")[:3] == ["add", "claim", "unanswered"]
+        assert "has not read its brief" not in supervisor.said()
+        assert supervisor.stop() == 0
+
+
 def test_a_budget_that_is_used_up_pauses_the_crew_and_says_how_to_go_on(tmp_path: Path) -> None:
     with started(tmp_path, budget={"money_per_sprint": 1.0}) as crew:
         crew.add("task-1", "task-2")

@@ -27,6 +27,8 @@ SAYS_NOTHING = {("pi", "429, Retry-After 3600"), ("qwen", "429, Retry-After 3600
 PROGRAMS = ["codex", "pi", "gemini", "opencode", "claude", "qwen", "copilot", "vibe", "aider"]
 TIMEOUT = 60
 """Seconds without an answer after which a session is ended: 300 where nobody says otherwise."""
+LONGER_THAN_A_START = 75
+"""The same for a model that is silent: what most programs may take to start is over before."""
 LOGIN = r"the model refuses the program's login: \S"
 QUOTA = r"a limit of use is reached: \S"
 BROKEN = r"its model answers with errors: \S|its model's answers break off: \S"
@@ -39,6 +41,7 @@ class Case:
 
     fault: Fault
     reason: str
+    timeout: int = TIMEOUT
 
 
 CASES = {
@@ -46,7 +49,7 @@ CASES = {
     "429, Retry-After 5": Case(Fault(429, retry_after=5, message="Rate limit reached for requests"), QUOTA),
     "429, Retry-After 3600": Case(Fault(429, retry_after=3600, message="You have hit your usage limit"), QUOTA),
     "500": Case(Fault(500, message="the server is on fire"), BROKEN),
-    "silent": Case(Fault(200, breaks="silent"), SILENT),
+    "silent": Case(Fault(200, breaks="silent"), SILENT, LONGER_THAN_A_START),
     "closed": Case(Fault(200, breaks="closed"), BROKEN),
     "cut": Case(Fault(200, breaks="cut"), BROKEN),
     "malformed": Case(Fault(200, breaks="malformed"), BROKEN),
@@ -76,7 +79,7 @@ def test_the_reason_for_which_a_model_gives_no_answer_stands_in_status_and_the_t
     case = CASES[name]
     reason_wanted = f"{case.reason}|{SILENT}" if (program, name) in SAYS_NOTHING else case.reason
     script = edits if program == "aider" else WORK
-    scene = begin([program], script, case.fault, answer_timeout=TIMEOUT, restart_after_crash=20.0)
+    scene = begin([program], script, case.fault, answer_timeout=case.timeout, restart_after_crash=20.0)
     scene.crew.add("one")
     supervisor = scene.start(program)
     scene.wait(lambda: scene.model.asked, "the first request", supervisor)

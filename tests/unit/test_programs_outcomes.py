@@ -106,6 +106,7 @@ READINESS = [
         seen(since_start=61.0, tail="thinking\n"),
         NotReady(Kind.BUSY, "it lives and talks, and has not read its brief after 61 s: thinking"),
     ),
+    (seen(since_start=61.0, tail="thinking\n", has_asked=True), Ready("has asked its model")),
     (
         seen(since_start=61.0, tail="401", login_signs=("401",)),
         NotReady(Kind.LOGIN, "the program is not logged in ('401') after 61 s"),
