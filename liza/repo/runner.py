@@ -18,15 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from liza import faults, lookup
+from liza.repo import git_start
 from liza.rules.errors import GitFailed, Missing
 
 NOBODY = ("Liza", "liza@localhost")
-
-# The person's own choice of configuration files stays; everything else of GIT_* would steer git past our arguments.
-_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 
 _FIXED = (
     ("core.hooksPath", "/dev/null"),
@@ -248,7 +246,6 @@ class Git:
                 raise GitFailed(f"git {verb} was not run: {place} is no file but something that never ends", hint)
 
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
-        library, missing = _library()
         self._refuse_endless(args)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
@@ -256,20 +253,11 @@ class Git:
             raise GitFailed(
                 f"git {args[0]} was not run: {self.git_dir} is no directory any more", f"ls -ld {self.git_dir}"
             )
-        cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
-        # The library can add to the environment but not take from it; env(1) can.
-        command = [*([lookup.program("env"), *cleared] if cleared else []), lookup.program("git"), "--no-pager"]
-        command += ["-C", str(self.directory), *args]
+        command = [lookup.program("git"), "--no-pager", "-C", str(self.directory), *args]
+        stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
-            process = library(str(self.directory)).execute(
-                command,
-                istream=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                as_process=True,
-                env=dict(env),
-                start_new_session=True,
-                pass_fds=self.held,
-            )
-        except missing as error:
+            process = git_start.start(command, self.directory, env, stream, self.held)
+        except FileNotFoundError as error:
             raise Missing("git is not installed, or not in PATH", "liza doctor") from error
         try:
             out, err = process.communicate(stdin, timeout=timeout)
@@ -279,23 +267,7 @@ class Git:
         except BaseException:
             _end(process)
             raise
-        if cleared and process.returncode == 127:
-            raise Missing("git is not installed, or not in PATH", "liza doctor")
         return Done(process.returncode, out, err.decode("utf-8", "replace").strip())
-
-
-def _library() -> tuple[Any, type[Exception]]:
-    """GitPython, imported at the first use: it costs 90 ms, more than most commands of Liza."""
-    before = os.environ.get("GIT_PYTHON_REFRESH")
-    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
-    try:
-        from git.cmd import Git as Library
-        from git.exc import GitCommandNotFound
-    finally:
-        os.environ.pop("GIT_PYTHON_REFRESH")
-        if before is not None:
-            os.environ["GIT_PYTHON_REFRESH"] = before
-    return Library, GitCommandNotFound
 
 
 def _common_of(directory: Path) -> Path | None:
@@ -334,15 +306,11 @@ def _never_ends(place: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _end(process: Any) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a git and everything it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-
-
-def _foreign() -> set[str]:
-    return {name for name in os.environ if name.startswith("GIT_") and name not in _KEPT}
 
 
 def _refuse_writing(args: Sequence[str]) -> None:

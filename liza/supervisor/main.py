@@ -15,6 +15,7 @@ from liza.board import bell
 from liza.board.lock import Lock
 from liza.programs import presets, rundir, tmux
 from liza.programs.preset import UNCONFINED
+from liza.repo import git_start
 from liza.rules import taking
 from liza.rules.actions import Exit
 from liza.rules.alarms import BY_HAND
@@ -49,6 +50,7 @@ def supervise(
     """
     human_or(crew, planner=False)
     agent = agent_id(agent)
+    git_start.use_library()
     state = crew.board.read()
     ground.refuse_damaged(crew, state, (agent,))
     config = state.config

@@ -41,6 +41,8 @@ def up(crew: Crew, options: UpOptions, say: Say) -> int:
     human_or(crew, planner=False)
     if not options.agents():
         raise Usage("a crew of nobody does nothing", "liza up --coders 1")
+    if options.terminal:
+        tmux.need()
     ground.refuse_damaged(crew, crew.board.read(), options.agents())
     programs = _refuse_early(crew, options)
     wanted = [agent for agent in options.agents() if not crew.supervised(agent)]
@@ -78,8 +80,6 @@ def _say_who_is_free(permissions: str, programs: Iterable[Preset], say: Tell) ->
 def _refuse_early(crew: Crew, options: UpOptions) -> dict[str, Preset]:
     """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log. What each
     agent runs."""
-    if options.terminal:
-        tmux.need()
     table = presets.load(crew.paths)
     state = crew.board.read()
     tampering.need_integration(crew, state)

@@ -131,6 +131,15 @@ def _printed_at_once(was: Callable[..., Any]) -> Any:
     return call
 
 
+def _printed_unguarded(was: Callable[..., Any]) -> Any:
+    def call(self: Any, agent: str, text: str, when: Any) -> None:
+        from liza.cli import tell
+
+        tell.row("", text)
+
+    return call
+
+
 def _through_the_buffer(was: Callable[..., Any]) -> Any:
     def written(text: str, stream: Any) -> None:
         stream.write(text)
@@ -602,7 +611,7 @@ TABLE: dict[str, Defence] = {
     "reader that is gone": Defence(
         "a reader of `up` that goes away ends its output and nothing else",
         {
-            "liza.cli.start:_to_a_reader": lambda was: lambda write: write(),
+            "liza.cli.start:_Steps.__call__": _printed_unguarded,
             "liza.supervisor.feed:Feed.__call__": _printed_at_once,
         },
         (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -122,12 +124,33 @@ def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_pa
         survey(tmp_path / "none")
 
 
-def test_importing_the_runner_does_not_import_the_library(repo: Path) -> None:
-    import subprocess
-    import sys
+BOTH_WAYS = """
+import os, sys
+from pathlib import Path
+from liza.repo import git_start
+from liza.repo.runner import Git
+if sys.argv[1] == "library":
+    git_start.use_library()
+git, hook = Git(Path.cwd()), os.environ["HOME"]
+show = git.run("-c", "alias.show-env=!env | sort", "show-env").stdout.decode()
+print("".join(line for line in show.splitlines(keepends=True) if not line.startswith(("_=", "SHLVL="))))
+failed = git.run("rev-parse", "--verify", "nothing^{commit}")
+print(failed.code, failed.stderr, git.raw("hash-object", "--stdin", stdin=b"text"))
+print("git.cmd" in sys.modules)
+"""
 
-    code = "import sys, liza.repo.worktrees, liza.repo.history, liza.repo.merges; sys.exit('git' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+def test_git_is_the_same_through_the_library_and_without_and_only_the_one_loads_it(repo: Path) -> None:
+    env = {**os.environ, "GIT_DIR": "/elsewhere", "GIT_EXEC_PATH_": "x", "LANG": "de_DE.UTF-8"}
+
+    def run(way: str) -> list[str]:
+        words = [sys.executable, "-c", BOTH_WAYS, way]
+        return subprocess.run(words, cwd=repo, env=env, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    direct, library = run("directly"), run("library")
+    assert direct[:-1] == library[:-1]
+    assert (direct[-1], library[-1]) == ("False", "True")
+    assert not any(line.startswith(("GIT_DIR=", "GIT_EXEC_PATH_=")) for line in direct)
 
 
 @pytest.mark.parametrize("name", ["info/attributes", "info/exclude"])

@@ -79,8 +79,6 @@ WORDS_OF_REFUSAL = (
 ASK = """
 import importlib, json, os, sys
 from liza.cli import app, door, supervise, table
-from liza.repo import runner
-runner._library()  # Loaded once: each child would spend half of its time on it.
 for name in {*table.MODULES.values()}:
     importlib.import_module("liza.cli." + name)
 app.root()

@@ -1,0 +1,94 @@
+"""Start a git process: directly, or through GitPython in processes that live long.
+
+Decision 014 says why there are two ways. Both start the same command with the same environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from liza import lookup
+
+# The person's own choice of configuration files is kept; every other GIT_* variable would override our arguments.
+_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+
+
+class _Start(Protocol):
+    def __call__(
+        self, command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+    ) -> subprocess.Popen[bytes]: ...
+
+
+def start(
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    """Start ``command`` in a session of its own, with pipes for its output.
+
+    ``env`` is added to the environment of this process, from which ``GIT_*`` is removed. ``stdin`` is PIPE or DEVNULL
+    of `subprocess`; ``descriptors`` are inherited. Raises FileNotFoundError if the program does not exist.
+    """
+    return _way[-1](command, directory, env, stdin, descriptors)
+
+
+def use_library() -> None:
+    """Start every git of this process through GitPython from now on. Its import takes 90 ms of CPU time."""
+    before = os.environ.get("GIT_PYTHON_REFRESH")
+    # Otherwise the import runs `git version`, and fails where there is no git.
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    try:
+        import git.cmd  # noqa: F401
+    finally:
+        os.environ.pop("GIT_PYTHON_REFRESH")
+        if before is not None:
+            os.environ["GIT_PYTHON_REFRESH"] = before
+    _way.append(_by_library)
+
+
+def _directly(
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    foreign = _foreign()
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return subprocess.Popen(
+        command,
+        cwd=directory,
+        env={**kept, "LANGUAGE": "C", "LC_ALL": "C", **env},
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
+
+
+def _by_library(
+    command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    from git.cmd import Git as Library
+    from git.exc import GitCommandNotFound
+
+    # The library adds variables to the environment but cannot remove one; env(1) can.
+    cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
+    try:
+        process = Library(str(directory)).execute(
+            [*([lookup.program("env"), *cleared] if cleared else []), *command],
+            istream=stdin,
+            as_process=True,
+            env=dict(env),
+            start_new_session=True,
+            pass_fds=descriptors,
+        )
+    except GitCommandNotFound as error:
+        raise FileNotFoundError(command[0]) from error
+    return cast("subprocess.Popen[bytes]", process)
+
+
+def _foreign() -> set[str]:
+    return {name for name in os.environ if name.startswith("GIT_") and name not in _KEPT}
+
+
+_way: list[_Start] = [_directly]
