@@ -117,6 +117,12 @@ class DiskRefused(Missing):
     code = "disk-refused"
 
 
+class SystemRefused(Missing):
+    """The system refused what a merge needs: a file, a permission, a process. Exit code 5."""
+
+    code = "system-refused"
+
+
 class LockTimeout(LizaError):
     """A lock was not had in time; the message names its holder. Exit code 75."""
 

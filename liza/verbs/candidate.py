@@ -42,6 +42,7 @@ def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
     config = crew.board.read().config
     if not config.integration_command:
         return Result(None, False)
+    name = name.replace("/", "-")  # it may have the name of a branch in it, and it names the log
     crew.worktrees.detach(SLOT, candidate, f"merge-{name}")
     crew.worktrees.clean(SLOT, config.merge_clean, config.sandbox_keep)
     sandbox.note_unproved(crew.worktrees.slot_git(SLOT))

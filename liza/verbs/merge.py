@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from liza import faults
 from liza.board.lock import Lock
@@ -12,7 +13,7 @@ from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
-from liza.verbs import candidate, drafts, merge_marks, proof_again, tampering
+from liza.verbs import candidate, merge_marks, proof_again, tampering
 from liza.verbs.answer import Answer, answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -34,15 +35,17 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
         done = _merge(crew.holding(lock), by, task_id)
     finally:
         lock.release()
-    drafts.reconsider(crew)
-    return done
+    # What is merged stays merged, whatever fails now.
+    _, failed = merge_marks.reconsidered(crew, "the merge")
+    return replace(done, told="\n".join(filter(None, (done.told, *failed))))
 
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
     try:
         settle_dead_merger(crew, by)
     except merge_marks.FAILURES as error:
-        _mark_next(crew, by, task_id, error)
+        if _mark_next(crew, by, task_id, error):
+            raise _named(error) from error
         raise
     start = crew.board.read()
     offer_again(crew, by, task_id)
@@ -59,8 +62,8 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
         proof_again.need(crew, by)
     except merge_marks.FAILURES as error:
         # Tests that are known to test another checkout stop every merge, and are told of by themselves.
-        if proving.elsewhere(crew.board.read().config) is None:
-            _mark_next(crew, by, task.id, error)
+        if proving.elsewhere(crew.board.read().config) is None and _mark_next(crew, by, task.id, error):
+            raise _named(error) from error
         raise
     _attempt(crew, by, task)
     return _told(before, crew.board.read(), task.id)
@@ -87,13 +90,19 @@ def _told(before: State, after: State, task_id: str) -> Answer:
     return answer(before, after, task_id, step, merge_commit=task.merge_commit, tested=task.tested)
 
 
-def _mark_next(crew: Crew, by: str, task_id: str | None, error: BaseException) -> None:
-    """No merge could even begin: that is marked on the task that would have been merged."""
+def _mark_next(crew: Crew, by: str, task_id: str | None, error: LizaError | OSError) -> bool:
+    """No merge could even begin: mark that on the task that would have been merged; whether it was done."""
     state = crew.board.read()
     task = state.task(task_id) if task_id else merging.next_to_merge(state, crew.clock.now())
     if task is not None and merge_marks.is_of_a_task(crew, error):
         with suppress(Refused):
             merge_marks.troubled(crew, by, task, merge_marks.trouble_of(crew, task, error))
+            return True
+    return False
+
+
+def _named(error: LizaError | OSError) -> LizaError:
+    return merge_marks.named(error, "liza status")
 
 
 def offer_again(crew: Crew, by: str, task_id: str | None = None) -> None:
@@ -108,8 +117,10 @@ def offer_again(crew: Crew, by: str, task_id: str | None = None) -> None:
         try:
             _advance(crew, by, task, task.merging)
         except merge_marks.FAILURES as error:
-            if not _is_marked(crew, by, task, error) or task.id == task_id:
+            if not _is_marked(crew, by, task, error):
                 raise
+            if task.id == task_id:
+                raise _named(error) from error
 
 
 def _attempt(crew: Crew, by: str, task: Task) -> None:
@@ -121,7 +132,7 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
             raise
         after = taking.find(crew.board.read(), task.id)
         if after.status is Status.APPROVED:
-            raise
+            raise _named(error) from error
     except (SystemExit, KeyboardInterrupt):
         # Stopped on purpose: that is no merger that died.
         with suppress(*merge_marks.FAILURES), crew.change(merge_marks.actor(by), "candidate dropped", task.id) as tx:
@@ -205,6 +216,11 @@ def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
         return
     branch = _branch(crew)
     result = candidate.test(crew, f"{branch}-alone", expected, branch)
+    if result.moved:
+        crew.write_down([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
+    if result.taken is not None:
+        words = f"{result.told(f'{branch} without {task.id}')}; {merge_marks.given_back(crew, result.taken)}"
+        raise _NotItsFault(task, Kind.BASE_RED, words if result.red is None else f"{words}\n{result.red}")
     if result.red is not None:
         words = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.red}"
         raise _NotItsFault(task, Kind.BASE_RED, words)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from liza import faults
+from liza.board.files import refusal
 from liza.repo import merge_refs, merges
 from liza.rules import merging
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing, PlaceBroken
+from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing, PlaceBroken, SystemRefused
 from liza.rules.merging import Kind, Trouble
 from liza.rules.model import Merging, Status, Task
 from liza.rules.narrate import LIZA
 from liza.rules.transitions import Said, remark
-from liza.verbs import tampering
+from liza.verbs import drafts, tampering
 from liza.verbs.candidate import Result
 from liza.verbs.crew import PERSON, Crew
 
@@ -52,6 +54,27 @@ def merged(crew: Crew, by: str, task: Task, made: Merging) -> None:
             step()
         except FAILURES as error:
             crew.write_down([f"after_merge  {task.id} is merged; {_words(error)}. Next: liza doctor --fix"])
+
+
+def reconsidered(crew: Crew, what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Free the drafts that lack nothing any more after ``what``: a line about each, and one about a failure.
+
+    A failure takes nothing back that was merged: it is reported, here and in the alerts.
+    """
+    try:
+        return drafts.reconsider(crew), ()
+    except FAILURES as error:
+        told = f"{what} is done; the drafts that wait for it could not be looked at: {_words(error)}"
+        with suppress(*FAILURES):
+            crew.write_down([f"after_merge  {told}. Next: liza up"])
+        return (), (told,)
+
+
+def named(error: LizaError | OSError, hint: str) -> LizaError:
+    """A failure that was marked, as a named error: what the system refused is no bug of Liza's."""
+    if isinstance(error, LizaError):
+        return error
+    return refusal(error) or SystemRefused(f"the merge could not be carried out: {error}", hint)
 
 
 def failed(crew: Crew, by: str, task: Task, detail: str) -> None:

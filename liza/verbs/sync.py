@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from liza.board.lock import Lock
 from liza.repo import merge_refs, merges
 from liza.rules import merging
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.verbs import candidate, drafts, merge_marks, proof_again, tampering
+from liza.verbs import candidate, merge_marks, proof_again, tampering
 from liza.verbs.answer import Answer
 from liza.verbs.caller import human_or
 from liza.verbs.crew import Crew
@@ -57,9 +58,10 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
     finally:
         lock.release()
     # What was told of integration is accepted now, and `status` need not wait for a supervisor to look again.
-    tampering.now(crew, crew.board.read())
-    freed = drafts.reconsider(crew)
-    return replace(done, told="\n".join((done.told, *freed)), more={**done.more, "freed": list(freed)})
+    with suppress(*merge_marks.FAILURES):
+        tampering.now(crew, crew.board.read())
+    freed, failed = merge_marks.reconsidered(crew, "the merge")
+    return replace(done, told="\n".join((done.told, *freed, *failed)), more={**done.more, "freed": list(freed)})
 
 
 def _checked_out(crew: Crew, into: str) -> str:

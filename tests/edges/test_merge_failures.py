@@ -15,8 +15,8 @@ import pytest
 from liza.cli import render_task
 from liza.repo import merge_refs, merges
 from liza.repo.runner import Git
-from liza.rules.errors import LizaError, Refused
-from liza.verbs import show
+from liza.rules.errors import LizaError, LockTimeout, Refused, SystemRefused
+from liza.verbs import candidate, drafts, show
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
@@ -661,9 +661,59 @@ def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(
     log = crew.crew.paths.logs / "baseline-tests.log"
     log.unlink()
     log.mkdir()
-    with pytest.raises(OSError, match="baseline-tests"):
+    with pytest.raises(SystemRefused, match="baseline-tests"):
         merge(crew.crew)
     assert "baseline-tests.log" in crew.alarms()["merge_set_aside"]
     log.rmdir()
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"
+
+
+def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_same(
+    crew: Merges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(crew: object) -> None:
+        raise LockTimeout("the board is busy", "liza status")
+
+    crew.approved("a")
+    monkeypatch.setattr(drafts, "reconsider", busy)
+    assert "the board is busy" in merge(crew.crew, "a").told
+    assert crew.status("a") == "MERGED"
+    (crew.root / "more.txt").write_text("more\n")
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "more")
+    done = sync(crew.crew)
+    assert "its tests pass" in done.told
+    assert "the board is busy" in done.told
+    assert done.more["freed"] == []
+    assert crew.alerts().count("after_merge") == 2
+
+
+def test_a_failure_of_the_system_that_was_marked_is_a_named_error_and_no_bug(crew: Merges) -> None:
+    crew.approved("a")
+    log = crew.crew.paths.logs / "merge-a.log"
+    log.mkdir(parents=True)
+    with pytest.raises(SystemRefused, match="merge-a.log"):
+        merge(crew.crew)
+    assert "merge-a.log" in crew.alarms()["merge_set_aside"]
+    with pytest.raises(SystemRefused):
+        merge(crew.crew, "a")
+    log.rmdir()
+    assert crew.merge("a") == ""
+
+
+def test_tests_that_delete_an_integration_that_others_moved_leave_it_where_it_was(crew: Merges) -> None:
+    crew.approved("a")
+    theirs = git(crew.root, "commit-tree", "-p", "integration", "-m", "theirs", "integration^{tree}")
+    git(crew.root, "update-ref", "refs/heads/integration", theirs)
+    start = crew.tip()
+    crew.tests("test -e a.txt && exit 1; git update-ref -d refs/heads/integration")
+    assert "put back" in crew.merge()
+    assert crew.tip() == start
+    assert re.search(r"tests_moved_refs .*refs/heads/integration", crew.alerts())
+    assert crew.status("a") == "APPROVED"
+
+
+def test_a_candidate_may_be_named_after_a_branch_with_slashes_in_its_name(crew: Merges) -> None:
+    assert candidate.test(crew.crew, "team/a/b-alone", crew.tip(), "integration").tested
+    assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
