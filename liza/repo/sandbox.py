@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from liza.repo import submodules
 from liza.repo.pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import Refused, Usage
@@ -101,8 +102,19 @@ def clean(git: Git, keep: Sequence[str]) -> None:
 
     Raises GitFailed.
     """
-    git.within(600).out("clean", "-ffdx", "--quiet", *(word for pattern in keep for word in ("-e", pattern)))
+    options = ("-ffdx", *(word for pattern in keep for word in ("-e", pattern)))
+    submodules.empty(git, options)
+    git.within(600).out("clean", "--quiet", *options)
     forget_setup(git)
+
+
+def empty_submodules(git: Git) -> None:
+    """Have the submodules of a slot as the commit has them; the set-up is due where it has to fetch one again.
+
+    Raises GitFailed, OSError.
+    """
+    if not submodules.empty(git):
+        forget_setup(git)
 
 
 def _unproved(git: Git) -> Path:

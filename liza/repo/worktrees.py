@@ -158,8 +158,10 @@ class Worktrees:
             self._unstuck(slot, lambda: self._detach(slot, whole, run))
 
     def clean(self, slot: str, when: str, keep: Sequence[str]) -> None:
-        """Remove the ignored files of a slot that ``config.merge_clean`` wants removed. Raises GitFailed, OSError."""
+        """Remove the ignored files of a slot that ``config.merge_clean`` wants removed, and what is changed in its
+        submodules. Raises GitFailed, OSError."""
         with self._alone(slot):
+            self._unstuck(slot, lambda: sandbox.empty_submodules(self.slot_git(slot)))
             if sandbox.clean_due(self.slot_git(slot), when):
                 self._unstuck(slot, lambda: sandbox.clean(self.slot_git(slot), keep))
 

@@ -717,3 +717,21 @@ def test_tests_that_delete_an_integration_that_others_moved_leave_it_where_it_wa
 def test_a_candidate_may_be_named_after_a_branch_with_slashes_in_its_name(crew: Merges) -> None:
     assert candidate.test(crew.crew, "team/a/b-alone", crew.tip(), "integration").tested
     assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
+
+
+def test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate(
+    crew: Merges, tmp_path: Path
+) -> None:
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    git(lib, "init", "-q")
+    git(lib, "commit", "-q", "--allow-empty", "-m", "lib")
+    git(crew.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
+    git(crew.root, "commit", "-q", "-m", "a submodule")
+    sync(crew.crew)
+    crew.configure(sandbox_setup="git -c protocol.file.allow=always submodule update -q --init")
+    crew.tests("test -e lib/.git || exit 2; test -e b.txt || { echo x > lib/made.txt; exit 0; }; test -e lib/made.txt")
+    crew.approved("a", "b")
+    assert (crew.merge("a"), crew.status("a")) == ("", "MERGED")
+    crew.merge("b")
+    assert "exit 1" in crew.failure("b")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from liza.repo import sandbox
+from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import Refused, Usage
 from tests.conftest import git
@@ -75,3 +77,72 @@ def test_set_up_is_due_in_a_new_slot_and_when_its_command_or_files_change(slot: 
     (slot / "absent").unlink()
     (slot / "package.json").write_text("{ }\n")
     assert sandbox.setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+
+
+def with_submodule(repo: Path, tmp_path: Path) -> Path:
+    """A slot of ``repo`` that has the submodule ``lib`` checked out, as a set-up would."""
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    git(lib, "init", "-q", "-b", "main")
+    (lib / "a.txt").write_text("a\n")
+    (lib / ".gitignore").write_text("cache\n")
+    git(lib, "add", "-A")
+    git(lib, "commit", "-q", "-m", "lib")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib), "lib")
+    git(repo, "commit", "-q", "-m", "a submodule")
+    slot = repo / ".worktrees" / "s"
+    git(repo, "worktree", "add", "-q", "--detach", str(slot))
+    git(slot, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
+    return slot
+
+
+def test_a_changed_submodule_is_as_the_commit_has_it_afterwards_and_nothing_that_it_names_runs(
+    repo: Path, tmp_path: Path
+) -> None:
+    slot = with_submodule(repo, tmp_path)
+    lib, victim, ran = slot / "lib", tmp_path / "victim", tmp_path / "ran"
+    victim.mkdir()
+    (victim / "precious").write_text("x\n")
+    commit = git(lib, "rev-parse", "HEAD")
+    (lib / "a.txt").write_text("committed\n")
+    git(lib, "commit", "-q", "-a", "-m", "moved")
+    (lib / "a.txt").write_text("changed\n")
+    (lib / "new.txt").write_text("new\n")
+    (lib / "cache").write_text("ignored\n")
+    own = Path(git(lib, "rev-parse", "--absolute-git-dir"))
+    (own / "info" / "attributes").write_text("* filter=evil\n")
+    for key, value in (("filter.evil.smudge", f"touch {ran}"), ("core.fsmonitor", f"touch {ran}")):
+        git(lib, "config", key, value)
+    hook = own / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    git(lib, "config", "core.worktree", str(victim))
+    there = Git(slot, Pins.take(Git(repo)))
+    sandbox.empty_submodules(there)
+    assert ((lib / "a.txt").read_text(), (lib / "new.txt").exists()) == ("a\n", False)
+    assert (own / "HEAD").read_text().strip() == commit
+    assert (lib / "cache").exists()
+    sandbox.clean(there, ())
+    assert not (lib / "cache").exists()
+    assert (victim / "precious").exists()
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "another repository"])
+def test_what_stands_in_the_place_of_a_submodule_is_removed_and_not_followed_and_the_set_up_is_due(
+    repo: Path, tmp_path: Path, kind: str
+) -> None:
+    slot = with_submodule(repo, tmp_path)
+    mine = tmp_path / "lib"
+    (mine / "a.txt").write_text("mine\n")
+    sandbox.mark_setup_done(Git(slot), "true", ())
+    if kind == "link":
+        shutil.rmtree(slot / "lib")
+        (slot / "lib").symlink_to(mine)
+    else:
+        (slot / "lib" / ".git").write_text(f"gitdir: {mine / '.git'}\n")
+    sandbox.empty_submodules(Git(slot))
+    assert (mine / "a.txt").read_text() == "mine\n"
+    assert list((slot / "lib").iterdir()) == []
+    assert sandbox.setup_due(Git(slot), "true", ())
