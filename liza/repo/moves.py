@@ -120,13 +120,28 @@ def settle(there: Git) -> bool:
 
 def _complete(there: Git, own: Path, move: Move) -> None:
     ends = (move.expected, move.candidate)
-    there_is = there.ok("merge-base", "--is-ancestor", move.candidate, f"refs/heads/{move.branch}")
+    there_is = _has_arrived(there, move)
     if there_is and checkout_files.foreign(there, _fresh(own), *ends):
         if not move.turn_back:
             return
         there_is = not _swap(there, move.branch, move.candidate, move.expected)
     checkout_files.bring(there, _fresh(own), *(ends if there_is else ends[::-1]))
     _take_index(own)
+
+
+def _has_arrived(there: Git, move: Move) -> bool:
+    """Whether the branch has the candidate. One that goes back has both commits until it has moved; one that was
+    deleted meanwhile has neither, and its files are those of before."""
+    ref = f"refs/heads/{move.branch}"
+    tip = there.run("rev-parse", "-q", "--verify", ref, codes=(0, 1)).stdout.decode().strip()
+    if not tip or tip == move.expected:
+        return False
+    if tip == move.candidate:
+        return True
+    if there.ok("merge-base", "--is-ancestor", move.candidate, move.expected):
+        # A move back: whoever has built on the commit that it was to leave has not seen it leave.
+        return not there.ok("merge-base", "--is-ancestor", move.expected, tip)
+    return there.ok("merge-base", "--is-ancestor", move.candidate, tip)
 
 
 def _patient(there: Git) -> Git:
@@ -216,7 +231,7 @@ def _swap(there: Git, branch: str, old: str, new: str) -> bool:
     """Move the branch from ``old`` to ``new``; False where it is elsewhere. Raises GitFailed."""
     done = there.run("update-ref", "-m", f"liza: {new[:10]}", f"refs/heads/{branch}", new, old)
     faults.point("move", "branch")
-    tip = there.out("rev-parse", "-q", "--verify", f"refs/heads/{branch}")
+    tip = there.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}", codes=(0, 1)).stdout.decode().strip()
     if done.code != 0 and tip == old:
         raise GitFailed(f"{branch} could not be moved to {new[:10]}: {last_words(done)}", mending(done.stderr))
     return tip == new

@@ -349,7 +349,7 @@ def _untested(state: State) -> Iterator[Alarm]:
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
         yield Alarm("untested_merges", "config", f"merged without a test: {names}", "liza edit")
-    elif not state.config.integration_command:
+    elif not state.config.has_tests:
         message = "no test command (config.integration_command): merges will be recorded as untested"
         yield Alarm("untested_merges", "config", message, "liza edit")
 

@@ -52,9 +52,9 @@ def kind_of(*, commit_exists: bool, related: bool) -> Kind:
     return Kind.FAILED if related else Kind.UNRELATED
 
 
-def goes_back(kind: Kind, tries: int) -> bool:
+def goes_back(kind: Kind, deaths: int) -> bool:
     """Whether only the task's coder can resolve this kind of failure. Otherwise the merge is retried."""
-    return kind in (Kind.UNRELATED, Kind.GONE) or (kind is Kind.DIED and tries >= MOST_DEATHS)
+    return kind in (Kind.UNRELATED, Kind.GONE) or deaths >= MOST_DEATHS
 
 
 def pause(kind: Kind, tries: int, first: float) -> float:
@@ -167,14 +167,22 @@ def troubled(state: State, task_id: str, trouble: Trouble, said: Said) -> State:
     """
     task = approved(state, task_id)
     before = task.set_aside
-    tries = before.tries + 1 if before is not None and before.kind == trouble.kind else 1
-    if goes_back(trouble.kind, tries):
+    tries = before.tries + 1 if before is not None else 1
+    deaths = _deaths(before) + 1 if trouble.kind is Kind.DIED else 0
+    if goes_back(trouble.kind, deaths):
         return failed(state, task_id, replace_detail(said, trouble.words))
     seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
     until = said.now + timedelta(seconds=seconds) if seconds else None
-    aside = SetAside(kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, until=until)
+    aside = SetAside(kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, deaths=deaths, until=until)
     keeps = task.merging is not None and task.merging.tested is not None
     return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
+
+
+def _deaths(before: SetAside | None) -> int:
+    """How many mergers in a row died until now; earlier versions counted them as tries."""
+    if before is None or before.kind != Kind.DIED:
+        return 0
+    return before.deaths or before.tries
 
 
 def replace_detail(said: Said, detail: str) -> Said:

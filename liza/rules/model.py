@@ -97,14 +97,15 @@ class SetAside(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A merge that failed and is tried again.
 
     ``kind`` is one of ``merging.Kind``, ``reason`` the words of git or of the system, ``tries`` how many times in a row
-    it failed like this. No automatic try before ``until``; None: at once. ``hint`` is the command that removes the
-    cause, where the failure named one.
+    it failed, ``deaths`` how many of the last ones were mergers that died. No automatic try before ``until``; None: at
+    once. ``hint`` is the command that removes the cause, where the failure named one.
     """
 
     kind: str
     reason: str
     hint: str = ""
     tries: int = 1
+    deaths: int = 0
     until: Moment | None = None
 
 
@@ -367,6 +368,11 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
     loop: Loop = Loop()
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether there is a test command: one of blanks would be green whatever is merged."""
+        return bool((self.integration_command or "").strip())
 
 
 class State(Entry, frozen=True, kw_only=True, omit_defaults=True):

@@ -172,20 +172,20 @@ def due(config: Config) -> bool:
 
     A person who wanted no proof is not asked again.
     """
-    if not config.integration_command or config.proof.outcome == "skipped":
+    if not config.has_tests or config.proof.outcome == "skipped":
         return False
     return not _is_current(config)
 
 
 def elsewhere(config: Config) -> str | None:
     """Return what the tests use instead of the checkout they run in, if that was shown: nothing is tested then."""
-    shown = config.proof.outcome == "elsewhere" and bool(config.integration_command) and _is_current(config)
+    shown = config.proof.outcome == "elsewhere" and config.has_tests and _is_current(config)
     return (config.proof.why or "another checkout") if shown else None
 
 
 def doubt(config: Config) -> str | None:
     """Return why nobody knows that the tests test their own checkout; None where that is proved, or there are none."""
-    if not config.integration_command or (config.proof.outcome == "proved" and _is_current(config)):
+    if not config.has_tests or (config.proof.outcome == "proved" and _is_current(config)):
         return None
     if config.proof.outcome == "skipped":
         return "no proof was wanted (--no-proof)"

@@ -40,7 +40,7 @@ def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
     Until they pass the slot is marked: what a red or killed candidate leaves there is removed before the next one.
     """
     config = crew.board.read().config
-    if not config.integration_command:
+    if not config.has_tests:
         return Result(None, False)
     name = name.replace("/", "-")  # it may have the name of a branch in it, and it names the log
     crew.worktrees.detach(SLOT, candidate, f"merge-{name}")

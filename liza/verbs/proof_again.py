@@ -40,7 +40,7 @@ def elsewhere(crew: Crew, by: str, commit: str) -> str | None:
 
 def on_demand(crew: Crew, by: str) -> TestProof:
     """The proof, now, whatever is known. Raises Refused while a merge is under way, and without a test command."""
-    if not crew.board.read().config.integration_command:
+    if not crew.board.read().config.has_tests:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():

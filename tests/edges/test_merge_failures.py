@@ -735,3 +735,11 @@ def test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_ne
     assert (crew.merge("a"), crew.status("a")) == ("", "MERGED")
     crew.merge("b")
     assert "exit 1" in crew.failure("b")
+
+
+def test_a_test_command_of_blanks_is_none_and_merges_are_untested(crew: Merges) -> None:
+    crew.configure(integration_command=" \t")
+    crew.approved("a")
+    assert crew.merge() == ""
+    assert (crew.status("a"), crew.task("a").tested) == ("MERGED", False)
+    assert "without a test: a" in crew.alarms()["untested_merges"]

@@ -209,3 +209,27 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
             merge.settle()
         assert caught.value.hint == f"rm {admin / record}"
     assert precious.read_text() == "x\n"
+
+
+@pytest.mark.parametrize(("point", "back"), [("git.read-tree", False), ("move.branch", True)])
+def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
+    merge: Merge, point: str, back: bool
+) -> None:
+    assert merge.advance().outcome == "moved"
+
+    def put_back() -> bool:
+        return merges.put_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
+
+    assert forks.run(put_back, point) == -signal.SIGKILL
+    moves.settle(Git(merge.repo))
+    assert git(merge.repo, "rev-parse", "integration") == (merge.expected if back else merge.candidate)
+    assert git(merge.repo, "status", "--porcelain") == ""
+    assert merge.left() == []
+
+
+def test_a_branch_that_was_deleted_during_a_killed_move_does_not_keep_it_from_being_settled(merge: Merge) -> None:
+    merge.killed("git.read-tree")
+    git(merge.repo, "update-ref", "-d", "refs/heads/integration")
+    merges.settle(Git(merge.repo), "integration")
+    assert (merge.repo / "README.md").read_text() == "# A project\n"
+    assert merge.left() == []

@@ -71,17 +71,17 @@ def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() 
 
 def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
     first, second, third = (troubled(board(approved()), Kind.DIED, times) for times in (1, 2, 3))
-    assert first.set_aside == SetAside(kind="merger died", reason="git's words")
+    assert first.set_aside == SetAside(kind="merger died", reason="git's words", deaths=1)
     assert second.set_aside is not None
     assert second.set_aside.until == NOW + timedelta(seconds=10)
     assert third.status is Status.INTEGRATION_FAILED
 
 
-def test_a_failure_of_another_kind_begins_to_count_anew() -> None:
+def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
     state = board(approved(set_aside=SetAside(kind=Kind.DIED, reason="x", tries=2)))
     aside = troubled(state, Kind.FAILED).set_aside
     assert aside is not None
-    assert (aside.kind, aside.tries) == ("failed", 1)
+    assert (aside.kind, aside.tries, aside.deaths) == ("failed", 3, 0)
 
 
 @pytest.mark.parametrize(("tested", "kept"), [(True, True), (False, True), (None, False)])
@@ -197,3 +197,20 @@ def test_the_kind_of_a_failure_is_what_the_repository_says_of_the_commit(
 def test_when_a_slot_is_cleaned_is_one_of_three_words(value: str) -> None:
     state = replace(board(), config=Config(merge_clean=value))
     assert bool(invariants.of_entry("config", "config", state.config, state)) == (value == "sometimes")
+
+
+def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
+    state = board(approved())
+    for kind in (Kind.FAILED, Kind.MOVING, Kind.FAILED, Kind.BASE_RED):
+        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+    aside = state.tasks[0].set_aside
+    assert aside is not None
+    assert aside.until is not None
+    assert (aside.tries, (aside.until - NOW).total_seconds()) == (4, 80.0)
+
+
+def test_failures_of_another_kind_are_no_deaths() -> None:
+    state = board(approved())
+    for kind in (Kind.FAILED, Kind.FAILED, Kind.DIED):
+        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+    assert state.tasks[0].status is Status.APPROVED
