@@ -173,7 +173,9 @@ def troubled(state: State, task_id: str, trouble: Trouble, said: Said) -> State:
         return failed(state, task_id, replace_detail(said, trouble.words))
     seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
     until = said.now + timedelta(seconds=seconds) if seconds else None
-    aside = SetAside(kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, deaths=deaths, until=until)
+    aside = SetAside(
+        kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, deaths=deaths, until=until
+    )
     keeps = task.merging is not None and task.merging.tested is not None
     return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
 

@@ -79,6 +79,9 @@ def _run(command: str, directory: Path, log: Path, limit: float, env: Mapping[st
             code = None
         finally:
             command_run.end()
+            if command_run.process.returncode == -signal.SIGKILL:
+                # Either the command was killed, or its guard was, and then nobody has ended what it started.
+                end_leftovers(Path(env["LIZA_ROOT"]))
     return Outcome(code, time.monotonic() - began, log)
 
 

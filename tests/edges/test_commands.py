@@ -94,3 +94,15 @@ def test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_t
     command = '! command -v tool && [ -z "$VIRTUAL_ENV$NODE_PATH" ]'
     assert commands.run(command, root, tmp_path / "logs" / "log", 60, root).green
     assert commands.run("command -v tool", root, tmp_path / "logs" / "log", 60, root, str(root)).green
+
+
+def test_what_a_command_started_does_not_outlive_it_where_its_guard_was_killed(tmp_path: Path) -> None:
+    pids, again = tmp_path / "pids", tmp_path / "again"
+    script = f"test -e {again} && exit 0; touch {again}; setsid {SLEEP} & echo $! > {pids}; kill -9 $PPID; {SLEEP}"
+    done = commands.run(script, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
+    assert done.green
+    pid = pids.read_text().strip()
+    left = _directory(pid) == tmp_path
+    if left:
+        os.kill(int(pid), signal.SIGKILL)
+    assert not left
