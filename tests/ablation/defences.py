@@ -865,6 +865,11 @@ TABLE: dict[str, Defence] = {
         {"liza.repo.sandbox:clean_due": gives(False)},
         (f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",),
     ),
+    "submodules of the slot": Defence(
+        "what tests changed in a submodule makes no later candidate green",
+        {"liza.repo.sandbox:empty_submodules": gives(None)},
+        (f"{FAILURES}test_a_submodule_that_green_tests_changed_is_as_the_commit_has_it_for_the_next_candidate",),
+    ),
     "absent checkouts": Defence(
         "a checkout of integration that was away does not revert what was merged meanwhile",
         {"liza.repo.away:note": gives(None)},
