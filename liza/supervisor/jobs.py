@@ -8,11 +8,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza import faults
-from liza.programs import guarded
+from liza.programs import guarded, kept
+from liza.rules.errors import NoFile
+from liza.rules.secrets import redacted
+
+LOOK = 1.0  # seconds between two looks at the size of a log, and at the time limit
+GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Job:
     guard: guarded.Guarded | None = None
     ended: JobEnded | None = None
     began: float = field(default_factory=time.monotonic)
+    late: bool = False
+    """Whether it was ended at its time limit."""
 
     @property
     def seconds(self) -> float:
@@ -40,21 +48,25 @@ class Job:
         return time.monotonic() - self.began
 
     def tail(self, size: int = 2000) -> str:
-        """The last of what it said."""
-        return self.log.read_bytes()[-size:].decode(errors="replace").strip()
+        """The last of what it said; or why that cannot be read: its end is told all the same."""
+        try:
+            return redacted(kept.tail(self.log, size)).strip()
+        except (OSError, NoFile) as error:
+            return f"its log cannot be read: {error}"
 
     def stop(self) -> None:
         """End the child and everything that it started."""
         if self.guard is not None:
             self.guard.end()
             return
-        try:
+        # What is gone already, its thread may have waited for: then its group is gone, too.
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.wait(timeout=10)
-        except ProcessLookupError:
-            return
+        try:
+            self.process.wait(timeout=GRACE)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
@@ -69,13 +81,18 @@ class Order:
     env: Mapping[str, str]
     guarded: bool = False
     """Whether it is a command of the project, of which nothing may be left once it is over."""
+    limit: float = float("inf")
+    """Seconds after which a guarded one is ended."""
 
 
 def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
-    """Start it in a group of its own; ``post`` hears of its end. Raises OSError when it cannot be started."""
+    """Start it in a group of its own; ``post`` hears of its end. Its log is kept small meanwhile.
+
+    Raises OSError when it cannot be started, Refused where its log is a link.
+    """
     order.log.parent.mkdir(exist_ok=True)
     guard = None
-    with order.log.open("wb") as out:
+    with kept.fresh(order.log) as out:
         if order.guarded:
             guard = guarded.start(order.words, order.directory, out, order.env)
             process = guard.process
@@ -91,13 +108,24 @@ def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
             )
     faults.point("spawned", "job")
     job = Job(order.name, process, order.log, guard)
+    over = threading.Event()
+
+    def look_after() -> None:
+        while not over.wait(max(0.0, min(LOOK, order.limit - job.seconds))):
+            kept.cap(order.log)
+            if guard is not None and job.seconds >= order.limit:
+                job.late = True
+                guard.end()
+                return
 
     def wait() -> None:
         code = process.wait()
+        over.set()
         if guard is not None:
             guard.end()
         job.ended = JobEnded(order.name, code)
         post(job.ended)
 
     threading.Thread(target=wait, name=f"wait-{order.name}", daemon=True).start()
+    threading.Thread(target=look_after, name=f"look-{order.name}", daemon=True).start()
     return job

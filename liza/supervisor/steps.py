@@ -136,6 +136,7 @@ class Steps:
             log=self.crew.paths.logs / f"setup-{due.slot}.log",
             env=self.launcher.tool_environment(due.run),
             guarded=True,
+            limit=self.crew.board.read().config.integration_timeout,
         )
         setup_note.note(self.crew.paths, setup_note.SetUp(run=due.run, started=self.crew.clock.now()))
         self.memory.job = jobs.start(order, self.post)
@@ -330,8 +331,14 @@ class Steps:
                 self.say(f"set-up in {slot} done after {took}")
                 return
             held = holding(self.crew.board.read(), self.agent)
-            why = f"set-up failed with exit {event.code} after {took}: {job.tail(300)}"
+            how = (
+                f"was ended after {took}, the limit of config.integration_timeout"
+                if job.late
+                else (f"failed with exit {event.code} after {took}")
+            )
+            why = f"set-up {how}: {job.tail(300) or 'it said nothing'}"
             self._crash(held.run if held else self.agent, why)
+            self._wait_until(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
             return
         if event.code not in (0, 1):
             self.say(f"{job.name} ended with exit {event.code}: {job.tail(300)}")

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from liza.programs import rundir
+from liza.programs._shim import LARGEST
 from liza.programs.session import NotStarted
 from liza.repo.pins import Pins
 from liza.repo.runner import Git
 from liza.rules import actions
 from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing
 from liza.rules.paths import Paths
-from liza.supervisor import steps
+from liza.supervisor import jobs, steps
+from liza.supervisor.launch import SetUpDue
 from liza.supervisor.memory import Memory
 from liza.supervisor.settle import Came
 from liza.supervisor.steps import Steps
 from liza.verbs.crew import Crew
 from tests.campaign.small_board import FIRST
-from tests.conftest import FakeClock, git
+from tests.conftest import FakeClock, git, until
 
 RUN = "coder-1.1"
 
@@ -113,3 +118,46 @@ def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_
     assert len(made.memory.crashes) == 1
     assert made.memory.rest_until > made.crew.clock.monotonic()
     assert said == [f"{RUN} did not start: tmux is not installed"]
+
+
+def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_status_says_so(
+    made: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".liza" / "state.yaml").write_text(f"{FIRST}config:\n  integration_timeout: 1\n")
+    said: list[str] = []
+    made.say = said.append
+    made.launcher.tool_environment = lambda run: dict(os.environ)  # type: ignore[method-assign]
+    monkeypatch.setattr(jobs, "LOOK", 0.01)
+    crew = made.crew
+    crew.paths.slot("t1").mkdir(parents=True)
+    hangs = f"head -c {LARGEST + 1} /dev/zero; tail -f /dev/null"
+    made.launcher.start = lambda run: SetUpDue(RUN, "t1", hangs)  # type: ignore[method-assign]
+    made.carry_out(actions.StartSession(RUN))
+    until(lambda: made.memory.job is not None and made.memory.job.ended is not None, "the set-up goes on")
+    assert (crew.paths.logs / "setup-t1.log").stat().st_size < LARGEST
+    made.settle_job()
+    limit = "the limit of config.integration_timeout"
+    assert limit in said[-1]
+    waits = rundir.waits(crew.paths, "coder-1")
+    assert waits is not None and limit in waits.reason
+
+
+def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do read x < pipe; done"]
+    os.mkfifo(tmp_path / "pipe")
+    job = jobs.start(jobs.Order("merge t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None)
+    until(lambda: job.tail() == "deaf", "it does not begin")
+    kill = os.killpg
+
+    def late(group: int, number: int) -> None:
+        if number == signal.SIGKILL:
+            kill(group, number)
+            until(lambda: job.ended is not None, "it goes on")
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", late)
+    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    job.stop()
+    assert job.process.returncode == -signal.SIGKILL
