@@ -295,28 +295,43 @@ class RunDir:
         aside.write(self.screen, text.encode())
 
     def last_said(self, size: int = 8000) -> str:
-        """The end of what it said, as a person saw it: of its terminal's screen, or of its output."""
+        """The end of what it said, as a person saw it: of its terminal's screen, or of its output; empty where neither
+        can be read."""
         try:
             shown = aside.read(self.screen)
-        except NoFile:
+        except (NoFile, OSError):
             shown = None
         return self.tail(size) if shown is None else shown.decode(errors="replace")[-size:]
 
     def tail(self, size: int = 4096) -> str:
-        """The last ``size`` bytes that the program said; empty while it said nothing, and where something else stands
-        in the place of its output: that says nothing either."""
+        """The last ``size`` bytes that the program said; empty while it said nothing, and where that cannot be read:
+        ``unreadable`` says why."""
         try:
             with aside.opened(self.output) as file:
                 file.seek(max(0, file.seek(0, 2) - size))
                 return file.read(size).decode(errors="replace")
-        except (FileNotFoundError, NoFile):
+        except (OSError, NoFile):
             return ""
 
+    def unreadable(self) -> str | None:
+        """Why its output cannot be read; None where it can be, or is not there."""
+        try:
+            with aside.opened(self.output) as file:
+                file.seek(0, 2)
+                file.read(1)
+        except FileNotFoundError:
+            return None
+        except (OSError, NoFile) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            return f"{self.output} cannot be read: {why}"
+        return None
+
     def moved(self) -> float | None:
-        """When the program last said something, in seconds since the epoch; None before its first output."""
+        """When the program last said something, in seconds since the epoch; None before its first output, and where
+        that cannot be told."""
         try:
             status = self.output.stat()
-        except FileNotFoundError:
+        except OSError:
             return None
         return status.st_mtime if status.st_size else None
 

@@ -22,7 +22,7 @@ _DEEP = 1 << 20
 
 
 def used(form: Usage, output: Path) -> Used | None:
-    """What the program says that it used; None where it said nothing of it. Raises OSError but for a missing file."""
+    """What the program says that it used; None where it said nothing of it, or that cannot be read."""
     if not (form.input or form.output or form.cost or form.pattern):
         return None
     text = _text(output.parent / form.file if form.file else output)
@@ -61,8 +61,8 @@ def _text(output: Path) -> str | None:
     try:
         with aside.opened(output) as file:
             return file.read(_MOST).decode(errors="replace")
-    except (FileNotFoundError, NoFile):
-        # What an agent puts into the place of its output says no figures.
+    except (OSError, NoFile):
+        # What an agent puts into the place of its output says no figures, and keeps no session from being settled.
         return None
 
 

@@ -65,12 +65,20 @@ def settle(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, 
         _tell(crew, record, came)
         faults.point("settle", "told")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
-        _write_down(crew, directory, record, came, meter.final())
+        _write_down(crew, directory, record, came, _used(meter))
     directory.note_settled(f"{came.kind}: {came.why}")
     # In nobody's way if it fails: the next end, or the next supervisor, does it.
     with suppress(LizaError, OSError):
         tidy(crew, directory.agent)
     return came
+
+
+def _used(meter: Meter) -> Used | None:
+    """What the session used; nobody knows where its files cannot be read, of which its end tells."""
+    try:
+        return meter.final()
+    except OSError:
+        return None
 
 
 def _keep_screen(crew: Crew, directory: RunDir) -> None:
@@ -178,7 +186,7 @@ def _last_lines(directory: RunDir) -> str:
     """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
     own = _BRIEF_END.split(directory.last_said())[-1]
     lines = list(said.lines(own))
-    return " / ".join(lines[-3:])[:400] or "It said nothing."
+    return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It said nothing."
 
 
 def _tell(crew: Crew, record: Record, came: Came) -> None:

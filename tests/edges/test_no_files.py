@@ -8,14 +8,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from liza.programs import aside, ledger, preset_files, presets, usage
 from liza.programs.preset import Usage as Form
-from liza.programs.rundir import RunDir
+from liza.programs.rundir import Record, RunDir
+from liza.programs.session import Ended
 from liza.rules.errors import LizaError, NoFile, Usage
 from liza.rules.paths import Paths
 from liza.rules.spending import Spent
+from liza.supervisor.settle import settle
+from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -37,6 +41,11 @@ ODD: dict[str, Callable[[Path], object]] = {
     "a device without an end": lambda place: place.symlink_to("/dev/zero"),
     "a directory": Path.mkdir,
     "a socket": _socket,
+    "a link to itself": lambda place: place.symlink_to(place.name),
+}
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    **ODD,
+    "what no read gives": lambda place: place.symlink_to("/proc/self/mem"),
 }
 
 
@@ -82,17 +91,40 @@ def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_int
         ledger.note(paths, one)
 
 
-@pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("lay", UNREADABLE.values(), ids=UNREADABLE)
 def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
     paths: Paths, lay: Callable[[Path], object]
 ) -> None:
     run = RunDir(paths, "coder-1.1")
     run.path.mkdir(parents=True)
     lay(run.output)
+    told = run.unreadable()
+    assert told is not None
+    assert told.startswith(f"{run.output} cannot be read: ")
     assert (run.tail(), run.last_said()) == ("", "")
     assert usage.used(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output) is None
+    run.moved()
     run.output.rename(run.screen)
     assert run.last_said() == ""
+
+
+@pytest.mark.parametrize(
+    "lay", [UNREADABLE["a link to itself"], UNREADABLE["what no read gives"]], ids=["link", "proc"]
+)
+def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_reason_is_told(
+    repo: Path, lay: Callable[[Path], object]
+) -> None:
+    crew = begun(repo)
+    drafted(crew)
+    run = crew.run_dir("coder-1.1")
+    run.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="first"))
+    lay(run.output)
+    (run.path / "exit.json").write_bytes(msgspec.json.encode(Ended(time=NOW, code=3)))
+    came = settle(crew, run, presets.load(crew.paths).named("claude"), {})
+    assert run.is_settled()
+    assert came.kind == "crashed"
+    assert f"{run.output} cannot be read: " in came.why
+    assert [one.used for one in ledger.entries(crew.paths)] == [None]
 
 
 def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:

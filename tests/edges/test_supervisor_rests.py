@@ -139,7 +139,8 @@ def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_sta
     limit = "the limit of config.integration_timeout"
     assert limit in said[-1]
     waits = rundir.waits(crew.paths, "coder-1")
-    assert waits is not None and limit in waits.reason
+    assert waits is not None
+    assert limit in waits.reason
 
 
 def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
