@@ -134,6 +134,10 @@ class Paths:
         return self.locks / "recorder.lock"
 
     @property
+    def pins_lock(self) -> Path:
+        return self.locks / "pins.lock"
+
+    @property
     def worktree_lock(self) -> Path:
         return self.locks / "worktree-add.lock"
 

@@ -41,7 +41,24 @@ def stay(crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mappin
     """Start the supervisors and stay until all have left; the worst of their exit codes."""
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     children: dict[str, subprocess.Popen[str]] = {}
-    _hear_signals(crew, children, heard, feed)
+    before = _hear_signals(crew, children, heard, feed)
+    try:
+        return _stay(crew, agents, options, programs, feed, heard, children)
+    finally:
+        # Nobody hears any more what a signal asks for, and what is still to be said may find no reader.
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stay(
+    crew: Crew,
+    agents: Sequence[str],
+    options: UpOptions,
+    programs: Mapping[str, Preset],
+    feed: Feed,
+    heard: queue.SimpleQueue[str],
+    children: dict[str, subprocess.Popen[str]],
+) -> int:
     for agent in agents:
         children[agent] = start(crew, agent, options)
     for agent, child in children.items():
@@ -98,8 +115,9 @@ def _code(codes: Sequence[int], asked: bool) -> int:
 
 def _hear_signals(
     crew: Crew, children: Mapping[str, subprocess.Popen[str]], heard: queue.SimpleQueue[str], feed: Feed
-) -> None:
-    """Before the first child is there: one that started without them would be left behind.
+) -> dict[signal.Signals, Any]:
+    """Before the first child is there: one that started without them would be left behind. Returns the handlers that
+    were there before.
 
     The third signal does not wait for the main thread, which may be held up by a disk or a lock.
     """
@@ -113,8 +131,7 @@ def _hear_signals(
             threading.Thread(target=_kill, args=(crew, dict(children), feed), daemon=True).start()
         heard.put(STOP)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, hear)
+    return {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 def _kill(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from liza.repo import plain
+from liza.repo.flock import locked
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
@@ -20,6 +21,7 @@ from liza.rules.settings import Unconfirmed
 
 KEY, REVIEWED = "settings", "reviewed"
 EVERY_REF = "*"
+LIMIT = 10.0  # seconds to wait for another that confirms
 _seen: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
@@ -41,29 +43,35 @@ def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
 
 
 def confirm(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:
-    """Let these values count. Nothing where there are no pins that can be read: nothing runs then. Raises OSError.
+    """Let these values count. Nothing where there are no pins that can be read: nothing runs then. Raises OSError,
+    LockTimeout.
 
     Where no setting was ever confirmed, as in a crew of an older version, all others go on to count as they are in
     ``standing``: one confirmed value alone would have the test command count as its default, which is none.
     """
-    first = given and _settings(paths) is None
-    _add(paths, KEY, {**settings.values(standing), **given} if first else given)
+    _add(paths, KEY, given, standing)
 
 
 def review(paths: Paths, ref: str, now: datetime) -> None:
-    """Let what sessions did to a ref until now be as a person wants it. Raises OSError."""
+    """Let what sessions did to a ref until now be as a person wants it. Raises OSError, LockTimeout."""
     _add(paths, REVIEWED, {ref: int(now.timestamp())})
 
 
-def _add(paths: Paths, key: str, given: Mapping[str, Any]) -> None:
-    words = _words(paths)
-    if words is None or not given:
+def _add(paths: Paths, key: str, given: Mapping[str, Any], standing: Config | None = None) -> None:
+    if not given or not paths.pins.exists():
         return
-    before = words.get(key)
-    words[key] = {**(before if isinstance(before, dict) else {}), **given}
-    aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
-    aside.write_text(json.dumps(words, indent=1) + "\n")
-    aside.replace(paths.pins)
+    # Of two that read, change and write at once, one would undo what the other confirmed.
+    with locked(paths.pins_lock, LIMIT):
+        words = _words(paths)
+        if words is None:
+            return
+        if standing is not None and _settings(paths) is None:
+            given = {**settings.values(standing), **given}
+        before = words.get(key)
+        words[key] = {**(before if isinstance(before, dict) else {}), **given}
+        aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
+        aside.write_text(json.dumps(words, indent=1) + "\n")
+        aside.replace(paths.pins)
 
 
 def confirm_all(paths: Paths, written: State) -> None:

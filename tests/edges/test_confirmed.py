@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,11 @@ def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: 
     confirmed.confirm_kept(crew.paths, b'{"integration_command": 5}', config)
     assert Pins.load(crew.paths.pins).settings is not None
     assert confirmed.unconfirmed(crew.paths, crew.board.as_written()) == ()
+
+
+def test_what_is_confirmed_at_the_same_time_counts_all_of_it(repo: Path) -> None:
+    crew = begun(repo)
+    refs = [f"refs/heads/{number}" for number in range(60)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda ref: confirmed.review(crew.paths, ref, crew.clock.now()), refs))
+    assert set(refs) <= json.loads(crew.paths.pins.read_text())["reviewed"].keys()

@@ -7,10 +7,14 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from liza.programs.preset import Permissions, Preset
-from liza.supervisor.foreground import LEFT, STOP, USELESS, _until_all_left
+from liza.supervisor.feed import Feed
+from liza.supervisor.foreground import LEFT, STOP, USELESS, _until_all_left, stay
+from liza.supervisor.options import UpOptions
 from liza.supervisor.up import _say_who_is_free
+from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")
 TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(confined=("--confined",)))
@@ -77,3 +81,13 @@ def test_who_asked_for_confined_agents_is_told_once_of_a_program_that_nothing_co
     _say_who_is_free("confined", (FREE, TIED, FREE), lambda agent, text: told.append(text))
     _say_who_is_free("bypass", (FREE,), lambda agent, text: told.append(text))
     assert told == ["free: nothing confines it: it can do what you can"]
+
+
+def test_signals_end_the_command_again_once_all_supervisors_have_left(repo: Path) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    crew = begun(repo)
+    feed = Feed(lambda agent, text, when: None, crew.clock.now)
+    assert stay(crew, [], UpOptions(), {}, feed) == 0
+    feed.close(60)
+    assert [signal.getsignal(number) for number in numbers] == before
