@@ -83,7 +83,7 @@ def _failure(
         if match is None:
             continue
         pid = match.groupdict().get("pid")
-        if pid is None or (is_own is not None and is_own(int(pid))):
+        if pid is None or (is_own is not None and pid.isdecimal() and is_own(int(pid))):
             return failure, match
     return None
 
@@ -133,7 +133,7 @@ def _until(said: dict[str, str | None], now: datetime) -> datetime | None:
     seconds = 0.0
     for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1), ("milliseconds", 0.001)):
         if said.get(unit):
-            seconds += float(said[unit] or 0) * worth
+            seconds += _figure(said[unit]) * worth
     if seconds > 0:
         return now + timedelta(seconds=seconds) if seconds <= LONGEST.total_seconds() else None
     if said.get("epoch"):
@@ -143,6 +143,14 @@ def _until(said: dict[str, str | None], now: datetime) -> datetime | None:
             return None
         return at if now < at <= now + LONGEST else None
     return _next(said["time"] or "", now) if said.get("time") else None
+
+
+def _figure(text: str | None) -> float:
+    """What a group says; nothing where the row lets it match what is no figure."""
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
 
 
 def _next(text: str, now: datetime) -> datetime | None:

@@ -69,8 +69,9 @@ def refuse_line_break(root: Path) -> None:
 
 
 def proposals(root: Path, state_home: Path) -> Iterator[Path]:
-    """Directories for the slots of a repository, the best first: beside it, else below the user's state directory."""
-    for number in range(1, _PROPOSED + 1):
+    """Directories for the slots of a repository, the best first: beside it, else below the user's state directory.
+    Nothing is beside the root of the file system."""
+    for number in range(1, _PROPOSED + 1) if root.name else ():
         yield root.with_name(f"{root.name}.worktrees" + (f"-{number}" if number > 1 else ""))
     digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     yield state_home / "liza" / "worktrees" / f"{root.name}-{digest}"

@@ -196,7 +196,7 @@ def _extra(facts: Facts) -> str:
     extras = project.get("optional-dependencies") if isinstance(project, Mapping) else None
     if not isinstance(extras, Mapping):
         return ""
-    with_it = [name for name, needs in extras.items() if any(str(one).startswith("pytest") for one in needs)]
+    with_it = [name for name, needs in extras.items() if _has_pytest(needs)]
     named = [name for name in _TEST_EXTRAS if name in extras]
     return str((with_it or named or [""])[0])
 
@@ -205,9 +205,14 @@ def _group(facts: Facts) -> list[str]:
     """The requirements of the dependency group that has pytest in it: not every pip can install a group by its name."""
     groups = facts.pyproject.get("dependency-groups")
     for needs in groups.values() if isinstance(groups, Mapping) else ():
-        if any(str(one).startswith("pytest") for one in needs):
+        if _has_pytest(needs):
             return [shlex.quote(one) for one in needs if isinstance(one, str)]
     return []
+
+
+def _has_pytest(needs: object) -> bool:
+    """Whether pytest is among the requirements of an extra or a group; one that is no list has none."""
+    return isinstance(needs, list) and any(str(one).startswith("pytest") for one in needs)
 
 
 def _mentions_pytest(pyproject: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -47,8 +48,8 @@ def _facts(root: Path, git: Git) -> Facts:
         files=files,
         package=_package(root / "package.json") if "package.json" in files else {},
         pyproject=_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
-        makefile=(root / "Makefile").read_text(errors="replace") if "Makefile" in files else "",
-        needs="\n".join((root / name).read_text(errors="replace") for name in _TEXTS if name in files),
+        makefile=_text(root / "Makefile") if "Makefile" in files else "",
+        needs="\n".join(_text(root / name) for name in _TEXTS if name in files),
         python_tests=any((root / "tests").glob("test_*.py")),
         submodules=submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
         ignored_venv=git.ok("check-ignore", "-q", str(root / ".venv" / "x")),
@@ -65,17 +66,26 @@ def _parts(root: Path, git: Git) -> Iterator[Path]:
     yield from list(found)[:_MOST_PARTS]
 
 
+def _text(path: Path, encoding: str | None = None) -> str:
+    """Raises LizaError for a file that cannot be read, UnicodeDecodeError for one in another ``encoding``."""
+    try:
+        return path.read_text(encoding=encoding or "utf-8", errors="strict" if encoding else "replace")
+    except OSError as wrong:
+        why = wrong.strerror or wrong
+        raise LizaError(f"{path.name} cannot be read: {why}", f"ls -lL {shlex.quote(str(path))}") from wrong
+
+
 def _package(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(_text(path, "utf-8"))
         found.get("scripts", {})
-    except (ValueError, AttributeError, UnicodeDecodeError) as wrong:
+    except (ValueError, AttributeError, UnicodeDecodeError, RecursionError) as wrong:
         raise LizaError(f"package.json cannot be read: {wrong}", "npm pkg fix") from wrong
     return dict(found)
 
 
 def _pyproject(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        return tomllib.loads(_text(path, "utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise LizaError(f"{path.name} cannot be read: {wrong}", f"python3 -m tomllib {path.name}") from wrong

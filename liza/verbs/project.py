@@ -224,4 +224,9 @@ def findings(paths: Paths, git: Git, config: Config) -> list[Finding]:
         found.extend(look(paths, git, config))
     except LizaError as wrong:
         found.append(Finding("project", wrong.message, False, wrong.hint))
+    except OSError as wrong:
+        place = shlex.quote(str(wrong.filename or paths.root))
+        found.append(
+            Finding("project", f"{place} cannot be read: {wrong.strerror or wrong}", False, f"ls -ldL {place}")
+        )
     return found

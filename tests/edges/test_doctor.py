@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from liza.board.lock import Lock
 from liza.programs import inbox
 from liza.programs.rundir import Record
 from liza.repo.moves import Move
-from liza.rules.errors import Missing
+from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Agent
 from liza.rules.shaping import Wanted
 from liza.verbs import confirmed
@@ -25,6 +26,7 @@ from liza.verbs.claim import claim
 from liza.verbs.crew import Crew
 from liza.verbs.doctor import doctor
 from liza.verbs.findings import Finding
+from liza.verbs.init import InitOptions, init
 from liza.verbs.task import add
 from tests.conftest import FakeClock, git
 from tests.edges.test_integration import crew, made  # noqa: F401  # one preparation serves both files
@@ -226,3 +228,22 @@ def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, 
     assert json.loads(there.paths.pins.with_name("pins.json.broken").read_text()) == words
     assert isinstance(confirmed.written(there.paths), bytes)
     assert told(there, "branch")[0].ok
+
+
+@pytest.mark.parametrize(
+    ("name", "lay"),
+    [
+        ("Makefile", lambda place: place.symlink_to("/proc/self/mem")),
+        ("package.json", lambda place: place.write_text('{"a":' + "[" * 100_000)),
+        ("pyproject.toml", lambda place: place.write_text("x = " + "[" * 100_000)),
+    ],
+    ids=["a Makefile that no read gives", "a deep package.json", "a deep pyproject.toml"],
+)
+def test_a_file_of_the_project_that_cannot_be_read_is_a_finding_and_refused_by_init(
+    repo: Path, name: str, lay: Callable[[Path], object]
+) -> None:
+    lay(repo / name)
+    (found,) = [one for one in doctor(repo).findings if f"{name} cannot be read: " in one.text]
+    assert found.hint
+    with pytest.raises(LizaError, match=f"{name} cannot be read: "):
+        init(repo, InitOptions(goal="It is there"))

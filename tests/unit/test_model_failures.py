@@ -159,3 +159,14 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
 )
 def test_status_says_why_and_until_when(model: Unanswered, left: float, said: str) -> None:
     assert answering.present(model, left, "x") == said
+
+
+def test_figures_that_are_none_in_the_groups_of_a_row_say_nothing() -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    row = Failure(kind="quota", match=r"^limit of (?P<pid>\w+) ends in (?P<minutes>\S+) min")
+    said = "limit of ours ends in some min"
+    assert after(Signs([row]), None, said, now, is_own=lambda pid: True) is None
+    free = Failure(kind="quota", match=r"^limit of ours ends in (?P<minutes>\S+) min")
+    found = after(Signs([free]), None, said, now)
+    assert found is not None
+    assert found.until is None

@@ -89,3 +89,9 @@ def test_a_line_break_in_the_path_is_refused_with_the_command_that_takes_it_out(
         refuse_line_break(Path("/home/me/a\nb's"))
     assert refused.value.hint == """mv $'/home/me/a\\nb\\'s' '/home/me/a-b'"'"'s'"""
     refuse_line_break(ROOT)
+
+
+def test_a_repository_that_has_no_name_has_its_worktrees_below_the_users_state() -> None:
+    (found,) = proposals(Path("/"), Path("/home/me/.local/state"))
+    assert found.parent == Path("/home/me/.local/state/liza/worktrees")
+    assert objection(Path("/"), Facts(found, found.parent, True, True, True, True, None, None)) is not None

@@ -138,3 +138,18 @@ def test_a_module_that_is_not_installed_is_named() -> None:
     assert missing_module("E   ModuleNotFoundError: No module named 'requests'") == "requests"
     assert missing_module("Error: Cannot find module 'left-pad'\nRequire stack:") == "left-pad"
     assert missing_module("Error: Cannot find module './gone'") is None
+
+
+@pytest.mark.parametrize("odd", [5, None, {"a": 1}, True])
+def test_extras_and_groups_that_are_no_lists_name_no_tests(odd: object) -> None:
+    pyproject = {
+        "project": {"optional-dependencies": {"x": odd, "dev": ["pytest"]}},
+        "dependency-groups": {"x": odd, "y": ["pytest"]},
+    }
+    own = understood(Facts(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).own
+    assert own is not None
+    assert own.text.endswith("-e '.[dev]'")
+    del pyproject["project"]
+    own = understood(Facts(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).own
+    assert own is not None
+    assert own.text.endswith("install -q pytest")
