@@ -72,7 +72,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno not in (errno.ENXIO, errno.ELOOP):
+        if error.errno != errno.ENXIO:
             raise
         raise NoFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}") from error
     try:

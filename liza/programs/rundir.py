@@ -94,11 +94,13 @@ class Turn(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gauge(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """``gauge.json``: what the supervisor measured last in a living session. ``stuck``: why it makes no progress."""
+    """``gauge.json``: what the supervisor measured last in a living session. ``stuck``: why it makes no progress;
+    ``unmeasured``: why its calls and tokens cannot be measured."""
 
     calls: int = 0
     used: Used | None = None
     stuck: str | None = None
+    unmeasured: str | None = None
 
 
 class BriefFile(Entry, frozen=True, kw_only=True, omit_defaults=True):

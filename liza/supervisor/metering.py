@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from liza.programs import growth
 from liza.programs.meter import Meter, Metered
 from liza.programs.preset import Preset
@@ -112,6 +114,9 @@ class Metering:
         if is_news or (self.has_budget and tokens != self._posted):
             self._posted = tokens
             self.post(Measured(self.directory.run))
+        self._note(gauge)
+
+    def _note(self, gauge: Gauge) -> None:
         # A full disk, or what an agent put in the way.
         with suppress(OSError, LizaError):
             self.directory.note_gauge(gauge)
@@ -128,12 +133,15 @@ class Metering:
         budget is kept then."""
         try:
             self.look()
+            if self._failed >= TELL_AT:
+                self._note(self._gauge or Gauge())
             self._failed = 0
         except Exception as error:  # noqa: BLE001 - nobody else would measure this session
             self._failed += 1
             if self._failed == TELL_AT:
                 run, why = self.directory.run, str(error) or type(error).__name__
                 line = f"unmeasured  {run}: its calls and tokens cannot be measured: {why}. Next: liza logs {run}"
+                self._note(replace(self._gauge or Gauge(), unmeasured=why))
                 with suppress(OSError, LizaError):
                     self.crew.write_down([line])
 

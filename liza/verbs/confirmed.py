@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from liza.repo import plain
 from liza.repo.flock import locked
+from liza.repo.pins import Pins
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
@@ -34,12 +35,22 @@ def trusted(paths: Paths, state: State) -> State:
 
 
 def unconfirmed(paths: Paths, written: State) -> tuple[Unconfirmed, ...] | None:
-    """The settings on the board, as it is written, that do not count. None where there are pins and no settings among
-    them: of an older version, or somebody took them out."""
+    """The settings on the board, as it is written, that do not count; nothing where ``damaged`` says more. None where
+    there are pins and no settings among them: of an older version, or somebody took them out."""
     known = _settings(paths)
     if known is None:
-        return None if paths.pins.exists() else ()
+        return None if paths.pins.exists() and damaged(paths) is None else ()
     return settings.unconfirmed(written.config, known)
+
+
+def damaged(paths: Paths) -> LizaError | None:
+    """What is wrong with pins that are there, and cannot be read."""
+    try:
+        if paths.pins.exists():
+            Pins.load(paths.pins)
+    except LizaError as wrong:
+        return wrong
+    return None
 
 
 def confirm(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:

@@ -152,6 +152,9 @@ def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     if damaged is None and crew.paths.placed.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
         yield Alarm("pins_gone", "repository", message, ground.FIX)
+    wrong = confirmed.damaged(crew.paths)
+    if damaged is None and wrong is not None:
+        yield Alarm("pins_damaged", "repository", wrong.message, wrong.hint)
     # Where the repository cannot be looked at, `liza doctor` says so.
     with suppress(LizaError, OSError):
         try:
@@ -249,6 +252,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     elif holds:
         shown = agent.status
         why = _asks(crew, state, name) or _stands_still(crew, name, agent) or _unanswered(crew, state, name)
+        why = why or _unmeasured(crew, state, name)
     else:
         # It holds nothing, whatever an edit from outside left standing beside its name.
         shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
@@ -315,6 +319,14 @@ def _unanswered(crew: Crew, state: State, name: str) -> str | None:
         return redacted(answering.present(model, left, program))
     before = None if begun else _before(state, held)
     return None if before is None else f"tried again after: {redacted(line(before, 200))}"
+
+
+def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
+    """Why no loop of an agent at work is seen and no budget of it is kept."""
+    found = spent.gauge(crew, state, name)
+    if found is None or found.unmeasured is None:
+        return None
+    return f"its calls and tokens cannot be measured: {redacted(line(found.unmeasured, 200))}"
 
 
 def _before(state: State, held: Holding) -> str | None:

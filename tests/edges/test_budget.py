@@ -9,14 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from liza.board.lock import Lock
 from liza.cli import render
 from liza.cli.columns import harmless
-from liza.programs import ledger
+from liza.programs import ledger, processes
 from liza.programs.preset import Preset, Usage
-from liza.programs.rundir import Record
+from liza.programs.rundir import Gauge, Record
+from liza.programs.session import Living
 from liza.rules import actions
 from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
@@ -137,6 +140,19 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     (told,) = crew.paths.alerts.read_text().splitlines()
     assert "unmeasured  coder-1.1: its calls and tokens cannot be measured: " in told
     assert told.endswith("Next: liza logs coder-1.1")
+    gauge = metering.directory.gauge()
+    assert gauge is not None
+    assert gauge.unmeasured
+    monkeypatch.setattr(metering, "look", lambda: None)
+    this = processes.identity()
+    living = Living(shim=this, child=this, time=clock.now())
+    (directory.path / "session.json").write_bytes(msgspec.json.encode(living))
+    crew.paths.locks.mkdir(exist_ok=True)
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        (row,) = [one for one in status(crew)["agents"] if one["id"] == "coder-1"]
+    assert row["why"].startswith("its calls and tokens cannot be measured: ")
+    metering.measure()
+    assert directory.gauge() == Gauge()
 
 
 def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, clock: FakeClock) -> None:

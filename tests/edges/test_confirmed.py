@@ -41,7 +41,11 @@ def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirm
     words = json.loads(crew.paths.pins.read_text())
     damage(words)
     crew.paths.pins.write_text(json.dumps(words))
-    assert status(find_crew(repo))["goal"]["description"] == "It is there"
+    shown = status(find_crew(repo))
+    assert shown["goal"]["description"] == "It is there"
+    told = [(one["kind"], one["next"]) for one in shown["alerts"] if one["about"] != "config"]
+    assert told == [("pins_damaged", "liza doctor --fix")]
+    assert not [one for one in doctor(repo).findings if "no setting was ever confirmed" in one.text]
     with pytest.raises(Missing, match="cannot be read") as wrong:
         Pins.load(crew.paths.pins)
     with pytest.raises(Missing):

@@ -41,10 +41,10 @@ ODD: dict[str, Callable[[Path], object]] = {
     "a device without an end": lambda place: place.symlink_to("/dev/zero"),
     "a directory": Path.mkdir,
     "a socket": _socket,
-    "a link to itself": lambda place: place.symlink_to(place.name),
 }
 UNREADABLE: dict[str, Callable[[Path], object]] = {
     **ODD,
+    "a link to itself": lambda place: place.symlink_to(place.name),
     "what no read gives": lambda place: place.symlink_to("/proc/self/mem"),
 }
 
