@@ -20,13 +20,12 @@ from msgspec.structs import replace
 from liza import faults
 from liza.programs import aside, rundir
 from liza.programs.wording import MESSAGE, line, lines
-from liza.rules.delivering import PRIORITIES, Message, Stage, in_order
+from liza.rules.delivering import PRIORITIES, Message, Stage, in_order, left_to_hook
 from liza.rules.errors import LizaError, Usage
 from liza.rules.paths import Paths
 
 LONGEST = 8000  # bytes of one message
 TAKEN_BACK = "taken back"
-OFFERED = 20.0  # seconds for which a message that a hook took is left to it: as long as a program waits for a hook
 
 
 def put(paths: Paths, agent: str, text: str, sender: str, now: datetime, priority: str = "normal") -> Message:
@@ -80,7 +79,7 @@ def take(paths: Paths, agent: str, message: str, run: str, now: datetime) -> boo
         first = waiting[0] if waiting else None
         if first is None or first.id != message:
             return False
-        if first.offered is not None and abs((now - first.offered).total_seconds()) < OFFERED:
+        if left_to_hook(first, now) > 0:
             return False
         aside.write(place / f"{message}.json", _data(replace(first, run=run, typing=True)))
         return True

@@ -14,6 +14,7 @@ from enum import StrEnum
 from liza.rules.model import Delivery, Entry, Moment
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
+OFFERED = 20.0  # seconds for which a message that a hook took is left to it: as long as a program waits for a hook
 
 
 class Stage(StrEnum):
@@ -120,6 +121,11 @@ def next_step(messages: Sequence[Message], reach: Reach | None, now: datetime, h
     return min(waits, key=_sooner, default=Later("nothing waits"))
 
 
+def left_to_hook(message: Message, now: datetime) -> float:
+    """Seconds for which a hook that took it may still bring it; what is typed meanwhile would be read twice."""
+    return 0.0 if message.offered is None else OFFERED - abs((now - message.offered).total_seconds())
+
+
 def typed(message: Message, how: Delivery, liza: str = "liza") -> str:
     """The message as it is typed: who says it, and how to show that it was read, in front, for by its end a text on a
     screen is told from others. What Liza itself says is whole as it is.
@@ -154,7 +160,8 @@ def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
         if left > 0 and not message.attempts:
             return Later("its hook takes it while the turn lasts", left)
     if reach.types:
-        return Type(message)
+        left = left_to_hook(message, now)
+        return Type(message) if left <= 0 else Later("a hook has just taken it", left)
     return Later("its hook takes it at the end of the turn") if reach.fetches else File(message)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.delivering import File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step, typed
+from liza.rules.delivering import OFFERED, File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step, typed
 from liza.rules.model import Delivery
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -111,3 +111,9 @@ def test_a_message_says_who_speaks_and_how_to_show_that_it_was_read_and_a_first_
     assert typed(message(), HOW) == asked
     assert typed(message(), replace(HOW, require_acknowledgment=False)) == "MESSAGE from human: t"
     assert typed(replace(message(), sender="liza"), HOW) == "t"
+
+
+def test_what_a_hook_has_taken_and_not_brought_yet_is_typed_after_a_pause_and_not_tried_meanwhile() -> None:
+    taken = message(offered=NOW)
+    assert next_step([taken], TERMINAL, later(5), HOW) == Later("a hook has just taken it", OFFERED - 5)
+    assert next_step([taken], TERMINAL, later(OFFERED), HOW) == Type(taken)
