@@ -344,7 +344,7 @@ def _untested(state: State) -> Iterator[Alarm]:
     if where is not None:
         command = state.config.integration_command
         message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"
-        yield Alarm("tests_elsewhere", "config", message, "liza edit, then: liza doctor --tests")
+        yield Alarm("tests_elsewhere", "config", message, "liza edit && liza doctor --tests")
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")

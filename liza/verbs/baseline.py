@@ -118,7 +118,8 @@ def _tell_setup(done: commands.Outcome | None, setup: Command | None, say: Say) 
     if not done.green:
         missing = projects.missing_runner(setup.text, done.code, done.tail())
         if missing:
-            raise Missing(f"the set-up does not start: {missing} is not there: {setup.text}", f"install {missing}")
+            text = f"the set-up does not start: {missing} is not there (install it, or name another): {setup.text}"
+            raise Missing(text, 'liza init "…" --setup CMD')
         raise Refused(f"set-up fails on integration: {setup.text}\n{done.tail()}", "liza init … --setup CMD")
     say("set-up", f"{setup.text}: {done.seconds:.0f} s ok")
 
@@ -139,7 +140,7 @@ def _tell_tests(done: commands.Outcome | None, plan: proof.Plan, why_not: str, a
             raise Refused(f"{text}\n{done.tail()}{because}", plan.cure)
         if not accept_red:
             text = f"the tests are red on integration: {plan.command}\n{done.tail()}{because}"
-            raise Refused(text, "mend them, or: liza init … --accept-red")
+            raise Refused(text, 'liza init "…" --accept-red')
     say("baseline", f"{plan.command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
 
 

@@ -72,7 +72,9 @@ def _commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     if setup:
         lacks = cannot_start(setup, root, env, set_up=False)
         text = f"{setup} ({own})"
-        wrong = Finding("set-up", f"{text}: it does not start: {lacks} is not there", False, f"install {lacks}")
+        hint = "liza edit" if config.sandbox_setup else 'liza init "…" --setup CMD'
+        why = f"{text}: it does not start: {lacks} is not there; install it, or name another set-up"
+        wrong = Finding("set-up", why, False, hint)
         yield wrong if lacks else Finding("set-up", text)
 
 
@@ -82,7 +84,7 @@ def _proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         own = projects.own_commands(detect.project(root, git), str(config.integration_command))
         cure = f"; set sandbox_setup to {own[0]} and integration_command to {own[1]}" if own else ""
         text = f"the tests do not test the worktree they run in: they use {where}{cure}"
-        yield Finding("proof", text, False, "liza edit, then: liza doctor --tests")
+        yield Finding("proof", text, False, "liza edit && liza doctor --tests")
     elif doubt:
         text = f"not proved that the tests test the worktree they run in: {doubt}"
         hint = "" if doubt == proving.NO_SOURCE else "liza doctor --tests"

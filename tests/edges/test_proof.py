@@ -333,7 +333,7 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     (repo.parent / "node_modules").mkdir()
     commit(repo)
     assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is not there"
-    assert about(repo, "set-up").hint == "install poetry"
+    assert about(repo, "set-up").hint == 'liza init "…" --setup CMD'
     assert "not installed: nobody's commits are checked" in about(repo, "hooks").text
     (repo / "node_modules").mkdir()  # the worktrees will lie beside the repository, and do not find it
     assert f" {repo.parent}/node_modules " in about(repo, "node").text
