@@ -14,6 +14,7 @@ from pathlib import Path
 
 from liza import faults
 from liza.programs import guarded, kept
+from liza.rules.durations import spelled
 from liza.rules.errors import NoFile
 from liza.rules.secrets import redacted
 
@@ -53,6 +54,14 @@ class Job:
             return redacted(kept.tail(self.log, size)).strip()
         except (OSError, NoFile) as error:
             return f"its log cannot be read: {error}"
+
+    def failure(self, code: int) -> str:
+        """How it failed, with the last of what it said."""
+        took = spelled(self.seconds)
+        late = f"was ended after {took}, the limit of config.integration_timeout"
+        return (
+            f"{late if self.late else f'failed with exit {code} after {took}'}: {self.tail(300) or 'it said nothing'}"
+        )
 
     def stop(self) -> None:
         """End the child and everything that it started."""

@@ -325,18 +325,12 @@ class Steps:
         if job.name.startswith("set-up "):
             slot = job.name.removeprefix("set-up ")
             setup_note.forget(self.crew.paths, self.agent)
-            took = spelled(job.seconds)
             if event.code == 0:
                 self.launcher.set_up_done(slot)
-                self.say(f"set-up in {slot} done after {took}")
+                self.say(f"set-up in {slot} done after {spelled(job.seconds)}")
                 return
             held = holding(self.crew.board.read(), self.agent)
-            how = (
-                f"was ended after {took}, the limit of config.integration_timeout"
-                if job.late
-                else (f"failed with exit {event.code} after {took}")
-            )
-            why = f"set-up {how}: {job.tail(300) or 'it said nothing'}"
+            why = f"set-up {job.failure(event.code)}"
             self._crash(held.run if held else self.agent, why)
             self._wait_until(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
             return

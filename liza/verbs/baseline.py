@@ -139,7 +139,9 @@ def _tell_tests(done: commands.Outcome | None, plan: proof.Plan, why_not: str, a
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
             raise Refused(f"{text}\n{done.tail()}{because}", plan.cure)
         if not accept_red:
-            text = f"the tests are red on integration: {plan.command}\n{done.tail()}{because}"
+            text = (
+                f"the tests are red on integration: {plan.command}\n{done.tail()}{because}\nMend them, or accept them"
+            )
             raise Refused(text, 'liza init "…" --accept-red')
     say("baseline", f"{plan.command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
 
