@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,6 +20,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
 )
 settings.load_profile("liza")
+
+# A shell starts a job in the background with SIGINT ignored, and every child inherits that: no Ctrl+C would arrive.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_HOME = Path.home()
 LONG = 30.0
