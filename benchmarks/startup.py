@@ -35,18 +35,20 @@ from typing import Any
 
 import msgspec
 
-from liza.programs import inbox, keyboard, readiness, rundir, screens, session, tmux
-from liza.programs.brief import Written
-from liza.programs.keyboard import Enter, NotSent, Paste, Sent
-from liza.programs.pane import Pane
-from liza.rules import delivering
+from liza.crew.crew import Crew, SystemClock, crew_at
+from liza.programs.brief.brief_writer import Written
+from liza.programs.messages import inbox
+from liza.programs.session import run_directory, session_process
+from liza.programs.terminal import keyboard, readiness, screens, tmux
+from liza.programs.terminal.keyboard import Enter, NotSent, Paste, Sent
+from liza.programs.terminal.pane import Pane
 from liza.rules.errors import LizaError
+from liza.rules.sessions import message_rules
 from liza.supervisor import main as supervisor
-from liza.supervisor import outfit, watching
-from liza.supervisor.carrier import Carrier
-from liza.supervisor.loop import Leave, Supervisor
+from liza.supervisor import observe, worktree_files
+from liza.supervisor.loop import StopRequest, Supervisor
+from liza.supervisor.message_carrier import MessageCarrier
 from liza.verbs import note
-from liza.verbs.crew import Crew, SystemClock, crew_at
 
 FAKE = Path(__file__).resolve().with_name("fake_program.py")
 AGENT, RUN = "coder-1", "coder-1.1"
@@ -261,7 +263,7 @@ def _watch(kind: Kind, crew: Crew, log: Path, seen: list[Supervisor], over: thre
                 note.note_now(crew, NOTE, AGENT)
                 told = True
         if seen and (time.monotonic() > end or (told and _is_over(kind, crew, facts))):
-            seen[0].events.put(Leave(firm=True))
+            seen[0].events.put(StopRequest(firm=True))
             return
 
 
@@ -275,7 +277,7 @@ def _is_over(kind: Kind, crew: Crew, facts: Sequence[dict[str, Any]]) -> bool:
         return False
     waiting = inbox.pending(crew.paths, AGENT)
     if kind.note and not kind.can:
-        return any(one.stage is delivering.Stage.TOLD for one in waiting)
+        return any(one.stage is message_rules.Stage.TOLD for one in waiting)
     if kind.note and not any(one.get("note") for one in facts):
         return False
     # One more look, in which a second delivery of the same would be seen.
@@ -293,7 +295,7 @@ def facts_of(log: Path) -> list[dict[str, Any]]:
 
 def _sentinel(crew: Crew) -> bool:
     """Whether the program itself showed that it has its work: what Liza saw on its screen is no word of its own."""
-    runs = rundir.runs_of(crew.paths, AGENT)
+    runs = run_directory.runs_of(crew.paths, AGENT)
     found = crew.run_dir(runs[-1]).ready() if runs else None
     return found is not None and (found.evidence == "liza ready" or found.evidence.startswith("hook"))
 
@@ -367,13 +369,16 @@ def replaced(what: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
 
 def no_file() -> list[tuple[Any, str, Any]]:
     """Nothing in the instructions file: the prompt says where the assignment lies, and no more."""
-    whole = outfit.Outfit._brief
+    whole = worktree_files.Outfit._brief
 
-    def bare(self: outfit.Outfit, *args: Any) -> tuple[str, tuple[str, ...]]:
+    def bare(self: worktree_files.Outfit, *args: Any) -> tuple[str, tuple[str, ...]]:
         whole(self, *args)
         return args[3].prompt() or "", ()
 
-    return [(outfit.brief, "write", lambda *args: Written(None, "switched off")), (outfit.Outfit, "_brief", bare)]
+    return [
+        (worktree_files.brief, "write", lambda *args: Written(None, "switched off")),
+        (worktree_files.Outfit, "_brief", bare),
+    ]
 
 
 def fixed_delay() -> list[tuple[Any, str, Any]]:
@@ -424,38 +429,38 @@ def no_proof() -> list[tuple[Any, str, Any]]:
 
 def no_retries() -> list[tuple[Any, str, Any]]:
     """One try, and nothing after it."""
-    step = delivering._step
+    step = message_rules._step
 
-    def once(message: delivering.Message, *args: Any) -> delivering.Step:
-        return delivering.Later("tried once") if message.attempts else step(message, *args)
+    def once(message: message_rules.Message, *args: Any) -> message_rules.Step:
+        return message_rules.Later("tried once") if message.attempts else step(message, *args)
 
-    return [(delivering, "_step", once)]
+    return [(message_rules, "_step", once)]
 
 
 def no_acknowledgment() -> list[tuple[Any, str, Any]]:
     """What was typed counts as read."""
-    came = Carrier._came
+    came = MessageCarrier._came
 
-    def believed(self: Carrier, typed: Any) -> None:
+    def believed(self: MessageCarrier, typed: Any) -> None:
         came(self, typed)
         if isinstance(typed.came, Sent):
             now = self.crew.clock.now()
             inbox.acknowledge(self.crew.paths, self.agent, (typed.message.id,), typed.run, "typed", now)
 
-    return [(Carrier, "_came", believed)]
+    return [(MessageCarrier, "_came", believed)]
 
 
 def terminal_lives() -> list[tuple[Any, str, Any]]:
     """As long as there is a terminal, its program is taken to live: for some seconds, so that it ends at all."""
-    look, screen = session.look, Pane.screen
+    look, screen = session_process.look, Pane.screen
 
-    def kept(path: Path) -> session.Look:
+    def kept(path: Path) -> session_process.Look:
         found = look(path)
-        if not isinstance(found, session.Ended) or not (path / tmux.PLACE).exists():
+        if not isinstance(found, session_process.Ended) or not (path / tmux.PLACE).exists():
             return found
         if time.time() - (path / "exit.json").stat().st_mtime > BELIEVED:
             return found
-        return msgspec.json.decode((path / "session.json").read_bytes(), type=session.Living)
+        return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.Living)
 
     def shown(pane: Pane, now: float) -> screens.Screen:
         from dataclasses import replace
@@ -463,9 +468,9 @@ def terminal_lives() -> list[tuple[Any, str, Any]]:
         return replace(screen(pane, now), alive=True, program=())
 
     # Of a shim that is over nothing hears the end but the loop, which is told to believe the terminal.
-    seen = SimpleNamespace(**{**vars(session), "look": kept})
+    seen = SimpleNamespace(**{**vars(session_process), "look": kept})
     alive = (Pane, "is_alive", lambda pane: True)
-    return [(watching, "session", seen), (readiness, "session", seen), (Pane, "screen", shown), alive]
+    return [(observe, "session", seen), (readiness, "session", seen), (Pane, "screen", shown), alive]
 
 
 def all_of_it() -> list[tuple[Any, str, Any]]:
@@ -652,7 +657,7 @@ def swept(place: Path) -> None:
     """End what was left of start-ups that were broken off."""
     for directory in place.glob("s*/crew/.liza/run/*/*.*"):
         with suppress(LizaError, OSError):
-            session.stop(directory, directory.name, directory.parents[3], 0)
+            session_process.stop(directory, directory.name, directory.parents[3], 0)
             tmux.close_all(directory.parents[3])
 
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from liza.repo.pins import Pins
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.repo.worktrees import Worktrees
+from liza.repo.slots.pool import Worktrees
 from liza.rules.paths import Paths
 
 

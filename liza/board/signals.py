@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from liza.board import files
 from liza.rules.errors import Usage
 from liza.rules.paths import Paths
+from liza.system import files
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""

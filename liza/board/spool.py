@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from liza import faults
-from liza.board import document, files
-from liza.board.seal import sha
+from liza.board.text import document
+from liza.board.write_intent import sha
 from liza.rules.errors import BoardInconsistent
+from liza.system import crash_points, files
 
 FULL_EVERY: Final = 64
 """Each so many revisions the whole text is kept, so that a gap cannot reach far."""
@@ -134,13 +134,13 @@ class Spool:
         for number in self.revisions():
             if number <= revision:
                 (self._directory / str(number)).unlink(missing_ok=True)
-                faults.point("dropped", "spool")
+                crash_points.point("dropped", "spool")
 
     @files.named()
     def forget(self, revision: int) -> None:
         """Takes out a revision that never came to be."""
         (self._directory / str(revision)).unlink(missing_ok=True)
-        faults.point("forgotten", "spool")
+        crash_points.point("forgotten", "spool")
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """Each revision with its text, ascending, from the base on; those that cannot be rebuilt are left out."""

@@ -12,19 +12,21 @@ from typing import Final
 
 import msgspec
 
-from liza.board import changes, document, files, journal, judge, seal, spool, steps
-from liza.board.document import Document
-from liza.board.journal import Record
-from liza.board.journal import subject as subject
-from liza.board.lock import Lock
-from liza.board.seal import Seal, sha
-from liza.board.settle import Settler, Standing
+from liza.board import commit_steps, new_violations, revision_journal, spool, write_intent
+from liza.board.commit_steps import Places
+from liza.board.repair import LockedBoard, Settler
+from liza.board.revision_journal import RevisionRecord
+from liza.board.revision_journal import subject as subject
 from liza.board.spool import Spool, SpoolItem
-from liza.board.steps import Places
-from liza.board.values import refuse_unreachable, time_text
+from liza.board.text import changes, document
+from liza.board.text.document import Document
+from liza.board.text.values import refuse_unreachable, time_text
+from liza.board.write_intent import Seal, sha
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
+from liza.system import files
+from liza.system.file_lock import Lock
 
 _READS: Final = 4
 """Reads without the lock before a board that does not fit its seal is read under it."""
@@ -86,7 +88,7 @@ class Board:
         self._require_crew()
         for _ in range(_READS):
             data = self._settler.found()
-            sealed = seal.read(self._places.seal)
+            sealed = write_intent.read(self._places.seal)
             digest = self._settler.digest(data)
             if sealed is None or (digest != sealed.after and not self._settler.is_untouched(sealed, digest)):
                 continue
@@ -112,10 +114,10 @@ class Board:
 
     def last_good(self) -> str:
         """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
-        records = list(journal.newest(self._places.journal))
+        records = list(revision_journal.newest(self._places.journal))
         shas = {record.sha256 for record in records}
         # The end of the journal may be gone as well: the seal tells how far the board had come.
-        sealed = seal.read(self._places.seal)
+        sealed = write_intent.read(self._places.seal)
         unsaid = range(records[0].revision + 1 if records else 1, sealed.revision + 1 if sealed else 0)
         found = [known for known in self.spool.texts() if known[0] in unsaid or sha(known[1].encode()) in shas]
         spare = self._settler.spare()
@@ -148,7 +150,7 @@ class Board:
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
             self._refuse_added(before, after)
             made = changes.spliced(standing.document, after)
-            self._commit(standing, made, Record(number, actor=actor, event=event, task=task))
+            self._commit(standing, made, RevisionRecord(number, actor=actor, event=event, task=task))
             tx.state, tx.revision = made.state, number
 
     @contextmanager
@@ -172,7 +174,7 @@ class Board:
             data = files.encoded(made.text)
             old = standing.seal
             fresh = Seal(old.revision, standing.digest, sha(data), tuple(sorted({*old.renewed, *names})), old.renewed)
-            steps.write_seal(self._places, fresh)
+            commit_steps.write_seal(self._places, fresh)
             self._put_board(made, data, fresh)
 
     def create(self, text: str, above: int = 0) -> None:
@@ -186,13 +188,13 @@ class Board:
                 raise Refused(f"{self._places.state} is there already", "liza status")
             self._settler.settle_birth()
             known = document.read(text)
-            number = 1 + max(above, journal.highest(self._places.journal))
+            number = 1 + max(above, revision_journal.highest(self._places.journal))
             refuse_unreachable(number)
             if known.state.revision != number:
                 known = changes.spliced(known, msgspec.structs.replace(known.state, revision=number))
-            _refuse(judge.every(known.state))
-            nothing = Standing(known, b"", "", Seal(0, "", ""))
-            self._commit(nothing, known, Record(number, actor="human", event="init"), full=True)
+            _refuse(new_violations.every(known.state))
+            nothing = LockedBoard(known, b"", "", Seal(0, "", ""))
+            self._commit(nothing, known, RevisionRecord(number, actor="human", event="init"), full=True)
 
     def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
         """The whole text anew, as ``edit`` has it: judged like an edit from outside, but refused when it adds a
@@ -245,7 +247,7 @@ class Board:
         with self._locked() as standing:
             self._replace(standing, actor, event, rewritten(standing.document.text))
 
-    def _replace(self, standing: Standing, actor: str, event: str, text: str) -> None:
+    def _replace(self, standing: LockedBoard, actor: str, event: str, text: str) -> None:
         wanted = document.read(text)
         refuse_unreachable(wanted.state.revision)
         before = standing.document.state
@@ -255,15 +257,15 @@ class Board:
         after = msgspec.structs.replace(wanted.state, revision=number)
         self._refuse_added(before, after)
         made = changes.spliced(wanted, after)
-        self._commit(standing, made, Record(number, actor=actor, event=event), full=True)
+        self._commit(standing, made, RevisionRecord(number, actor=actor, event=event), full=True)
 
     # ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, standing: Standing, made: Document, record: Record, full: bool = False) -> None:
+    def _commit(self, standing: LockedBoard, made: Document, record: RevisionRecord, full: bool = False) -> None:
         """Everything that makes a revision, in the order that can be settled after a crash at any point."""
         data = files.encoded(made.text)
         record = msgspec.structs.replace(record, time=time_text(self._clock.now()), sha256=sha(data))
-        record = journal.with_statuses(record, standing.document.state, made.state)
+        record = revision_journal.with_statuses(record, standing.document.state, made.state)
         renewed = standing.seal.renewed
         entries = None
         chained = self.spool.is_whole(standing.document.state.revision)
@@ -271,7 +273,7 @@ class Board:
             entries = spool.changes(standing.document, made, renewed)
         item = SpoolItem(
             record.revision,
-            journal.subject(record),
+            revision_journal.subject(record),
             record.actor,
             record.time,
             record.sha256,
@@ -279,23 +281,25 @@ class Board:
             None if entries is not None else made.text,
         )
         fresh = Seal(record.revision, standing.digest, record.sha256, (), renewed)
-        steps.write_journal(self._places, record)
-        steps.write_seal(self._places, fresh)
-        steps.write_spool(self.spool, item)
+        commit_steps.write_journal(self._places, record)
+        commit_steps.write_seal(self._places, fresh)
+        commit_steps.write_spool(self.spool, item)
         self._put_board(made, data, fresh)
         self._seen = max(self._seen, record.revision)
 
     def _put_board(self, made: Document, data: bytes, fresh: Seal) -> None:
-        aside = steps.write_aside(self._places, data)
-        steps.rename(self._places, aside)
-        steps.settle_directory(self._places)
+        aside = commit_steps.write_aside(self._places, data)
+        commit_steps.rename(self._places, aside)
+        commit_steps.settle_directory(self._places)
         self._settler.remember(data, fresh.after, made)
 
-    def _next(self, standing: Standing) -> int:
-        return 1 + max(standing.document.state.revision, standing.seal.revision, journal.highest(self._places.journal))
+    def _next(self, standing: LockedBoard) -> int:
+        return 1 + max(
+            standing.document.state.revision, standing.seal.revision, revision_journal.highest(self._places.journal)
+        )
 
     def _refuse_added(self, before: State, after: State) -> None:
-        _refuse(judge.added(before, after))
+        _refuse(new_violations.added(before, after))
 
     @files.named()
     def _lay(self) -> None:
@@ -328,7 +332,7 @@ class Board:
             yield
 
     @contextmanager
-    def _locked(self) -> Iterator[Standing]:
+    def _locked(self) -> Iterator[LockedBoard]:
         """The board under its lock, with everything settled that was left."""
         self._require_crew()
         with self._turned(), self._settler.entered(self._held) as standing:

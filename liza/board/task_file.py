@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.board import parse
+from liza.board.text import parse
 from liza.rules.errors import Usage
 
 

@@ -11,16 +11,16 @@ import typer
 from typer.core import TyperGroup
 
 from liza import __version__
-from liza.cli.table import HEADINGS, MODULES
-from liza.cli.words import PLAIN, new
+from liza.cli.command_table import HEADINGS, MODULES
+from liza.cli.declare import PLAIN, new
 from liza.rules.errors import Usage
-from liza.rules.likely import close
+from liza.rules.suggestions import close
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's own error of everything that was typed wrong; it has no public name in every version."""
 
 
-class Words(TyperGroup):
+class CommandGroup(TyperGroup):
     """``liza``: finds a command's module by its word, and lists the commands under their headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -46,7 +46,7 @@ def command(word: str) -> Any:
     """The command, or the group of commands, of a word; None where there is none."""
     if word not in MODULES:
         return None
-    module = importlib.import_module(f"liza.cli.{MODULES[word]}")
+    module = importlib.import_module(f"liza.cli.commands.{MODULES[word]}")
     if MODULES[word] == word and not any(info.name == word for info in module.app.registered_commands):
         found = typer.main.get_command(module.app)
     else:
@@ -73,7 +73,7 @@ def _version(wanted: bool) -> None:
 
 def root() -> Any:
     """The whole of ``liza``."""
-    app = typer.Typer(cls=Words, invoke_without_command=True, **{**PLAIN, "add_completion": True})
+    app = typer.Typer(cls=CommandGroup, invoke_without_command=True, **{**PLAIN, "add_completion": True})
 
     @app.callback()
     def liza(
@@ -102,7 +102,7 @@ def run(words: Sequence[str]) -> int:
 
 def run_agent(words: Sequence[str]) -> int:
     """Carry out ``liza-agent``."""
-    supervise = importlib.import_module("liza.cli.supervise")
+    supervise = importlib.import_module("liza.cli.commands.supervise")
 
     return _carried_out(typer.main.get_command(supervise.app), words, "liza-agent")
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from liza import lookup
-from liza.cli import held
+from liza.cli import postponed
+from liza.crew.liza_path import as_typed
 from liza.rules.errors import LizaError, Usage
-from liza.verbs.liza_path import as_typed
+from liza.system import program_path
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -20,10 +20,10 @@ BUG = 70
 def liza() -> None:
     """``liza``."""
     _open_standard_streams()
-    lookup.close()
+    program_path.close()
     words = sys.argv[1:]
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
-        from liza.cli import hooked
+        from liza.cli.commands import hooked
 
         sys.exit(hooked.run(words[1:]))
     code = guarded(carry_out, sys.argv[1:], "liza")
@@ -34,7 +34,7 @@ def liza() -> None:
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
     _open_standard_streams()
-    lookup.close()
+    program_path.close()
     sys.exit(guarded(supervise, sys.argv[1:], "liza-agent"))
 
 
@@ -62,7 +62,7 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return tell_error(name, held.note(words, error), as_json)
+        return tell_error(name, postponed.note(words, error), as_json)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -70,14 +70,14 @@ def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except OSError as error:
-        from liza.board.files import refusal
+        from liza.system.files import refusal
 
         refused = refusal(error)
-        return tell_error(name, held.note(words, refused) if refused else _reported(error, words), as_json)
+        return tell_error(name, postponed.note(words, refused) if refused else _reported(error, words), as_json)
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
         return tell_error(name, _reported(bug, words), as_json)
     if code == 0:
-        held.clear(words)
+        postponed.clear(words)
     return code
 
 
@@ -92,10 +92,10 @@ def _refuse_bytes(words: Sequence[str]) -> None:
 
 def carry_out(words: Sequence[str]) -> int:
     """What was typed behind ``liza``; its exit code."""
-    from liza.cli.table import QUICK
+    from liza.cli.command_table import QUICK
 
     if words and words[0] in QUICK and "_LIZA_COMPLETE" not in os.environ and list(words[1:]) in ([], ["--json"]):
-        from liza.cli.quick import WORDS
+        from liza.cli.commands.quick import WORDS
 
         WORDS[words[0]](len(words) > 1)
         return 0
@@ -113,15 +113,15 @@ def supervise(words: Sequence[str]) -> int:
 
 def _record() -> None:
     """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
-    if "liza.verbs.crew" not in sys.modules:
+    if "liza.crew.crew" not in sys.modules:
         return
-    from liza.verbs.crew import crew_above
+    from liza.crew.crew import crew_above
 
     # What cannot be recorded now stays in the spool; what was typed is done all the same.
     with suppress(LizaError, OSError):
         crew = crew_above()
         if crew is not None and crew.board.spool.revisions():
-            from liza.verbs.record import record_if_alone
+            from liza.crew.recovery.recorder import record_if_alone
 
             record_if_alone(crew)
 
@@ -135,7 +135,7 @@ def tell_error(name: str, error: LizaError, as_json: bool) -> int:
         told = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
         text = json.dumps(told)
     else:
-        from liza.cli.columns import harmless
+        from liza.cli.render.columns import harmless
 
         text = f"{name}: {error.message}" + (f"\n  next: {hint}" if hint else "")
         text = harmless(text)

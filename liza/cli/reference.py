@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from liza.cli.app import command, root
-from liza.cli.table import HEADINGS
+from liza.cli.command_table import HEADINGS
 
 _FOREWORD = """\
 # Commands

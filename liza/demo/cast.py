@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from liza.crew.crew import Crew
+from liza.crew.liza_path import liza_path
 from liza.rules.paths import role_of
-from liza.verbs.crew import Crew
 from liza.verbs.down import down
-from liza.verbs.liza_path import liza_path
 
 POLITE, FIRM = 15.0, 5.0
 _SCRIPTS = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
@@ -26,7 +26,7 @@ _STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Left:
+class SupervisorEnded:
     """The event: a supervisor ended although nobody asked it to."""
 
     agent: str
@@ -83,7 +83,7 @@ class Cast:
     def _wait(self, agent: str, child: subprocess.Popen[bytes]) -> None:
         code = child.wait()
         if not self._over:
-            self.events.put(Left(agent, code))
+            self.events.put(SupervisorEnded(agent, code))
 
     def __enter__(self) -> Cast:
         return self

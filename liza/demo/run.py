@@ -16,16 +16,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from liza.board import events
-from liza.cli import columns, tell
-from liza.demo import cast, project, proof
-from liza.demo.cast import Cast, Left
+from liza.cli.render import columns, tell
+from liza.crew.caller import person
+from liza.crew.crew import Crew, crew_at
+from liza.crew.liza_path import liza_path
+from liza.demo import cast, checks, shop_project
+from liza.demo.cast import Cast, SupervisorEnded
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
-from liza.rules.narrate import LIZA, news
-from liza.verbs.caller import person
-from liza.verbs.crew import Crew, crew_at
-from liza.verbs.liza_path import liza_path
+from liza.rules.reports.narration import LIZA, news
 
 BOUND = 120.0
 """Seconds after which the demo says what it still waits for, and ends."""
@@ -43,10 +43,10 @@ def demo(directory: Path | None) -> int:
     Raises Usage for a directory that is not empty, Missing without git.
     """
     began = time.monotonic()
-    root = project.place(directory)
+    root = shop_project.place(directory)
     env = cast.environment()
     _line("project", f"a small shop in {root}")
-    project.make(root)
+    shop_project.make(root)
     _init(root, env)
     crew = crew_at(root)
     _be_quick(crew)
@@ -60,7 +60,7 @@ def demo(directory: Path | None) -> int:
 
 
 def _init(root: Path, env: Mapping[str, str]) -> None:
-    words = ["init", project.GOAL, "--spec", project.SPEC, "--program", cast.program("coder-1")]
+    words = ["init", shop_project.GOAL, "--spec", shop_project.SPEC, "--program", cast.program("coder-1")]
     done = cast.say(words, root, env)
     if done.returncode != 0:
         raise Refused(f"liza init said {done.returncode}: {done.stderr.strip()}", "liza doctor")
@@ -111,7 +111,7 @@ def _hear(heard: queue.Queue[Any], ends: float, scene: Scene) -> None:
         raise Refused(f"after {BOUND:.0f} s it still waited for {scene.waits_for()}", _logs(scene.crew)) from None
     while not heard.empty():
         news.append(heard.get())
-    for gone in (one for one in news if isinstance(one, Left)):
+    for gone in (one for one in news if isinstance(one, SupervisorEnded)):
         last = scene.players.log(gone.agent).read_text(errors="replace").strip().splitlines()
         said = last[-1] if last else "it said nothing"
         raise Refused(f"the supervisor of {gone.agent} ended with {gone.code}: {said}", _logs(scene.crew))
@@ -171,7 +171,7 @@ def _end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     git, branch = Git(root), state.config.integration_branch
     merged = git.out("log", "--first-parent", "--format=  %h %s", branch)
     tell.live(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
-    found = proof.wrong(crew, env)
+    found = checks.wrong(crew, env)
     if found:
         raise Refused("; ".join(found), _logs(crew))
     tell.live(

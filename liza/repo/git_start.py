@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
-from liza import lookup
+from liza.system import program_path
 
 # The person's own choice of configuration files is kept; every other GIT_* variable would override our arguments.
 _KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
@@ -75,7 +75,7 @@ def _by_library(
     cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
     try:
         process = Library(str(directory)).execute(
-            [*([lookup.program("env"), *cleared] if cleared else []), *command],
+            [*([program_path.program("env"), *cleared] if cleared else []), *command],
             istream=stdin,
             as_process=True,
             env=dict(env),

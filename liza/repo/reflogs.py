@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.rules.trespass import HEAD, Entry, entries
+from liza.rules.reports.ref_moves import HEAD, ReflogEntry, entries
 
 LARGEST = 1 << 16
 """Bytes of the end of a log that are read: some 400 moves."""
@@ -27,7 +27,7 @@ def stamp(common: Path) -> list[int]:
     return [len(found), sum(one.st_size for one in found), max((one.st_mtime_ns for one in found), default=0)]
 
 
-def read(common: Path) -> dict[str, tuple[Entry, ...]]:
+def read(common: Path) -> dict[str, tuple[ReflogEntry, ...]]:
     """The entries of each log, by the ref, oldest first; of a long one the newest. Raises OSError."""
     top = common / "logs"
     return {str(path.relative_to(top)): tuple(entries(_tail(path))) for path in _files(common)}

@@ -20,9 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from liza import faults, lookup
 from liza.repo import git_start
 from liza.rules.errors import GitFailed, Missing
+from liza.system import crash_points, program_path
 
 NOBODY = ("Liza", "liza@localhost")
 
@@ -181,7 +181,7 @@ class Git:
         _refuse_writing(args)
         environment = {**self._environment(), **self.settings, **(env or {})}
         done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
-        faults.point("git", next(word for word in args if not word.startswith("-")))
+        crash_points.point("git", next(word for word in args if not word.startswith("-")))
         if codes is not None and done.code not in codes:
             raise GitFailed(
                 f"git {args[0]} failed in {self.directory} ({done.code}): {last_words(done)}", mending(done.stderr)
@@ -253,7 +253,7 @@ class Git:
             raise GitFailed(
                 f"git {args[0]} was not run: {self.git_dir} is no directory any more", f"ls -ld {self.git_dir}"
             )
-        command = [lookup.program("git"), "--no-pager", "-C", str(self.directory), *args]
+        command = [program_path.program("git"), "--no-pager", "-C", str(self.directory), *args]
         stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
             process = git_start.start(command, self.directory, env, stream, self.held)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from liza.repo.pins import Pins, git_dirs
+from liza.repo.config_pins import Pins, git_dirs
 from liza.repo.runner import NOBODY, Git, Override
 from liza.rules.errors import GitFailed, Missing
 
@@ -84,14 +84,14 @@ def in_progress(git_dir: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class Look:
+class WorkTreeState:
     """A work tree at one moment: the commit at HEAD (None before the first), names of changed and untracked files."""
 
     head: str | None
     changed: tuple[str, ...]
 
 
-def look(git: Git) -> Look:
+def look(git: Git) -> WorkTreeState:
     """Names are relative to the top; an untracked directory is one name with a slash; a renamed file is two names.
 
     What happens inside submodules is not asked: their configuration is nobody's pin. Raises GitFailed.
@@ -117,7 +117,7 @@ def look(git: Git) -> Look:
             found.append(word.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
         if kind == "2":
             found.append(next(rest))
-    return Look(head, tuple(found))
+    return WorkTreeState(head, tuple(found))
 
 
 def changed(git: Git) -> tuple[str, ...]:

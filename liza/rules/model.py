@@ -416,7 +416,7 @@ class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
     start: str
 
 
-class Left(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SupervisorExit(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board.
 
     ``by_hand`` starts its program as a person does, where that waits for one to answer it or to log in.

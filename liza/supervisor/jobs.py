@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from liza import faults
-from liza.programs import guarded, kept
+from liza.programs.session import guarded_command, log_file
 from liza.rules.durations import spelled
 from liza.rules.errors import NoFile
 from liza.rules.secrets import redacted
+from liza.system import crash_points
 
 LOOK = 1.0  # seconds between two looks at the size of a log, and at the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
@@ -37,7 +37,7 @@ class Job:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    guard: guarded.Guarded | None = None
+    guard: guarded_command.Guarded | None = None
     ended: JobEnded | None = None
     began: float = field(default_factory=time.monotonic)
     late: bool = False
@@ -51,7 +51,7 @@ class Job:
     def tail(self, size: int = 2000) -> str:
         """The last of what it said; or why that cannot be read: its end is told all the same."""
         try:
-            return redacted(kept.tail(self.log, size)).strip()
+            return redacted(log_file.tail(self.log, size)).strip()
         except (OSError, NoFile) as error:
             return f"its log cannot be read: {error}"
 
@@ -101,9 +101,9 @@ def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
     """
     order.log.parent.mkdir(exist_ok=True)
     guard = None
-    with kept.fresh(order.log) as out:
+    with log_file.fresh(order.log) as out:
         if order.guarded:
-            guard = guarded.start(order.words, order.directory, out, order.env)
+            guard = guarded_command.start(order.words, order.directory, out, order.env)
             process = guard.process
         else:
             process = subprocess.Popen(
@@ -115,13 +115,13 @@ def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
                 env=dict(order.env),
                 start_new_session=True,
             )
-    faults.point("spawned", "job")
+    crash_points.point("spawned", "job")
     job = Job(order.name, process, order.log, guard)
     over = threading.Event()
 
     def look_after() -> None:
         while not over.wait(max(0.0, min(LOOK, order.limit - job.seconds))):
-            kept.cap(order.log)
+            log_file.cap(order.log)
             if guard is not None and job.seconds >= order.limit:
                 job.late = True
                 guard.end()

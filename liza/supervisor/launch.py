@@ -8,22 +8,27 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from liza import faults
-from liza.programs import environment, inbox, presets, processes, session, startup, tmux, usage
-from liza.programs.preset import Preset
-from liza.programs.rundir import Record, RunDir, runs_of
-from liza.programs.startup import Carrier
-from liza.repo import sandbox
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.liza_path import liza_path
+from liza.programs.messages import inbox
+from liza.programs.presets import command_line, preset_table, session_environment
+from liza.programs.presets.command_line import TextCarrier
+from liza.programs.presets.preset import Preset
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import RunDir, RunRecord, runs_of
+from liza.programs.terminal import tmux
+from liza.programs.usage import usage_report
 from liza.repo.runner import NOBODY
-from liza.rules import taking, trespass
-from liza.rules.decide import Holding, holding
+from liza.repo.slots import slot_setup
 from liza.rules.errors import NotYours, Refused
 from liza.rules.model import State
 from liza.rules.paths import agent_of
-from liza.supervisor.outfit import Fitted, Outfit
-from liza.verbs import tampering
-from liza.verbs.crew import Crew
-from liza.verbs.liza_path import liza_path
+from liza.rules.reports import ref_moves
+from liza.rules.sessions.decide import Holding, holding
+from liza.rules.tasks import claims
+from liza.supervisor.worktree_files import Fitted, Outfit
+from liza.system import crash_points, processes
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Launcher:
         self.say = say
         self.outfit = Outfit(crew, preset, say)
 
-    def start(self, run: str) -> session.Living | session.NotStarted | SetUpDue:
+    def start(self, run: str) -> session_process.Living | session_process.NotStarted | SetUpDue:
         """Start the first session of ``run``. Raises NotYours where the run holds nothing any more, LizaError else."""
         state = self.crew.board.read()
         held = holding(state, agent_of(run))
@@ -71,17 +76,17 @@ class Launcher:
         place = self.crew.paths.slot(slot)
         self._end_what_lives(agent_of(run))
         directory.create(self._record(state, held, place))
-        faults.point("launch", "recorded")
+        crash_points.point("launch", "recorded")
         # What was to begin an earlier session, and never did, would begin this one a second time.
         inbox.withdraw(self.crew.paths, agent_of(run), "liza")
         fitted = self.outfit.fit(state, held, directory, place)
-        faults.point("launch", "briefed")
+        crash_points.point("launch", "briefed")
         command = self._command(state, held, fitted, directory, place)
-        argv = (str(presets.need(self.preset)), *command.argv[1:])
+        argv = (str(preset_table.need(self.preset)), *command.argv[1:])
         env = fitted.hooks.over({**self._environment(held), **command.env})
         if not self.terminal:
-            return session.start(directory.path, argv, place, env, command.stdin_text)
-        if startup.plan(self.preset, interactive=True).work is Carrier.TERMINAL:
+            return session_process.start(directory.path, argv, place, env, command.stdin_text)
+        if command_line.plan(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
             inbox.put(self.crew.paths, agent_of(run), fitted.prompt, "liza", now, "startup")
         return tmux.start(directory.path, argv, place, env)
@@ -96,9 +101,11 @@ class Launcher:
             pids = ",".join(map(str, left))
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
-    def _command(self, state: State, held: Holding, fitted: Fitted, directory: RunDir, place: Path) -> startup.Command:
-        how = startup.mode(self.preset, self.terminal)
-        ground = startup.Ground(
+    def _command(
+        self, state: State, held: Holding, fitted: Fitted, directory: RunDir, place: Path
+    ) -> command_line.ProgramCommand:
+        how = command_line.mode(self.preset, self.terminal)
+        ground = command_line.SessionScope(
             permissions=state.config.permissions,
             cwd=place,
             run=directory.path,
@@ -107,13 +114,13 @@ class Launcher:
             tests=state.config.integration_command or "",
         )
         how = replace(how, args=(*how.args, *fitted.hooks.args))
-        return startup.command(self.preset, how, fitted.prompt, ground, self._conversation(state, held, directory))
+        return command_line.command(self.preset, how, fitted.prompt, ground, self._conversation(state, held, directory))
 
     def _conversation(self, state: State, held: Holding, directory: RunDir) -> tuple[str, ...]:
         """The words that go on with the conversation of the session before this one, where nobody's fault ended it and
         the program can; none else. Where that fails it is a crash, and the next session begins anew."""
         task = state.task(held.task) if held.task and held.kind == "work" else None
-        if task is None or not taking.goes_on(task) or not self.preset.resume.id:
+        if task is None or not claims.goes_on(task) or not self.preset.resume.id:
             return ()
         earlier = [one for one in runs_of(self.crew.paths, directory.agent) if one != directory.run]
         before = self.crew.run_dir(earlier[-1]) if earlier else None
@@ -125,9 +132,11 @@ class Launcher:
             return ()
         turn = before.turn()
         known = (
-            turn.session if turn is not None and turn.session else usage.session_id(self.preset.usage, before.output)
+            turn.session
+            if turn is not None and turn.session
+            else usage_report.session_id(self.preset.usage, before.output)
         )
-        return startup.resumed(self.preset, known) if known and usage.is_id(known) else ()
+        return command_line.resumed(self.preset, known) if known and usage_report.is_id(known) else ()
 
     def brief_again(self, agent: str) -> None:
         """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""
@@ -151,10 +160,10 @@ class Launcher:
         worktrees = self.crew.worktrees
         agent = agent_of(held.run)
         if held.kind == "planning":
-            tip = tampering.need_integration(self.crew, state)
+            tip = drift.need_integration(self.crew, state)
             worktrees.detach(agent, tip, held.run)
             return agent
-        task = taking.find(state, held.task or "")
+        task = claims.find(state, held.task or "")
         if held.kind == "review":
             assert task.review_commit is not None
             worktrees.detach(agent, task.review_commit, held.run)
@@ -172,7 +181,7 @@ class Launcher:
 
     def _set_up_due(self, state: State, run: str, slot: str) -> SetUpDue | None:
         setup, there = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
-        due = sandbox.bring(self.crew.paths.root, there, state.config)
+        due = slot_setup.bring(self.crew.paths.root, there, state.config)
         return SetUpDue(run, slot, setup) if setup and due else None
 
     def set_up_done(self, slot: str) -> None:
@@ -180,14 +189,14 @@ class Launcher:
         config = self.crew.board.read().config
         if config.sandbox_setup:
             there = self.crew.worktrees.slot_git(slot)
-            sandbox.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
+            slot_setup.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
 
-    def _record(self, state: State, held: Holding, place: Path) -> Record:
+    def _record(self, state: State, held: Holding, place: Path) -> RunRecord:
         agent = agent_of(held.run)
         # As its supervisor signed on; another program's name there is not what runs here.
         signed = state.agents[agent].program if agent in state.agents else None
         spec = signed if signed is not None and signed.partition(":")[0].strip() == self.preset.name else None
-        return Record(
+        return RunRecord(
             agent=agent,
             run=held.run,
             kind=held.kind,
@@ -200,7 +209,7 @@ class Launcher:
         )
 
     def _environment(self, held: Holding) -> dict[str, str]:
-        found = environment.compose(
+        found = session_environment.compose(
             self.preset,
             self.environ,
             run=held.run,
@@ -212,7 +221,7 @@ class Launcher:
         )
         name = found.get("GIT_COMMITTER_NAME")
         # By it git's own logs tell what a session did to a ref that is not its own.
-        return {**found, "GIT_COMMITTER_NAME": trespass.marked(name, held.run)} if name else found
+        return {**found, "GIT_COMMITTER_NAME": ref_moves.marked(name, held.run)} if name else found
 
     def _identity(self) -> dict[str, str]:
         """Who commits, in git's own variables; none where git knows nobody, and says so to whoever commits."""
@@ -227,7 +236,7 @@ class Launcher:
 
     def tool_environment(self, run: str) -> dict[str, str]:
         """The environment of the set-up: the session's, so that what it starts can be found and ended."""
-        return environment.compose(
+        return session_environment.compose(
             self.preset,
             self.environ,
             run=run,

@@ -1,4 +1,4 @@
-"""The loop of one supervisor: gather, decide, carry out, wait for an event. Everything clever is in `rules.decide`."""
+"""The loop of one supervisor: gather, decide, carry out, wait for an event. Everything clever is in `rules.sessions.decide`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from liza.board import bell, events
-from liza.programs import session
-from liza.programs.preset import Preset
+from liza.board import events, wake_up
+from liza.crew import draft_specs, usage_summary
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.recovery import recorder, recover
+from liza.crew.recovery.orphan_sessions import end_orphans
+from liza.programs.presets.preset import Preset
+from liza.programs.session import session_process
 from liza.repo import reflogs
-from liza.rules import actions
-from liza.rules.alarms import BY_HAND, after_leaving
-from liza.rules.decide import decide
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State
-from liza.rules.narrate import LIZA, news
+from liza.rules.reports.alarms import BY_HAND, after_leaving
+from liza.rules.reports.narration import LIZA, news
 from liza.rules.secrets import redacted
+from liza.rules.sessions import actions
+from liza.rules.sessions.decide import decide
+from liza.supervisor.alarm_log import raise_alarms
+from liza.supervisor.carry_out import Steps
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import Memory
-from liza.supervisor.relocated import Ground
+from liza.supervisor.relocated import RepositoryLocation
 from liza.supervisor.situation import gather
-from liza.supervisor.steps import Steps
-from liza.verbs import drafts, record, recover, spent, tampering
-from liza.verbs.alert import raise_alarms
-from liza.verbs.crew import Crew
-from liza.verbs.orphans import end_orphans
 
 TRY_AGAIN = 1.0
 LONGEST_RETRY = 30.0
@@ -42,7 +44,7 @@ LONG = 1e6  # seconds, as far as poll(2) can count
 
 
 @dataclass(frozen=True)
-class Leave:
+class StopRequest:
     """The event of a signal: stop politely, or, said twice, firmly."""
 
     firm: bool
@@ -78,10 +80,10 @@ class Supervisor:
         launcher = Launcher(crew, preset, environ, self._say, terminal=terminal)
         self.steps = Steps(agent, launcher, self.memory, self.events.put, self._say)
         self.seen = crew.board.read()
-        self.ground = Ground(crew, agent)
+        self.ground = RepositoryLocation(crew, agent)
         self.followed: str | None = None
         """The run whose output is watched."""
-        self.bell = bell.place(crew.paths).resolve()
+        self.bell = wake_up.place(crew.paths).resolve()
         self.listened = (self.bell, *reflogs.directories((crew.paths.root / ".git").resolve()))
         self.watch = events.watch(crew.paths, self.listened)
 
@@ -175,7 +177,7 @@ class Supervisor:
         if merged is None:
             return ""
         try:
-            return f"; {spent.of_task(self.crew, state, merged)}"
+            return f"; {usage_summary.of_task(self.crew, state, merged)}"
         except LizaError as error:
             return f"; its cost is not known: {error.message}"
 
@@ -208,7 +210,7 @@ class Supervisor:
         left = self.memory.recorded + RECORD_EVERY - self.crew.clock.monotonic()
         if left <= 0:
             self.memory.recorded = self.crew.clock.monotonic()
-            record.record(self.crew)
+            recorder.record(self.crew)
             return seconds
         return left if seconds is None else min(seconds, left)
 
@@ -217,10 +219,10 @@ class Supervisor:
         what only waited for something that is there now."""
         for told in self.crew.pass_on_alerts():
             self.say(f"! {told}")
-        now = (self.seen.revision, tampering.stamp(self.crew, self.seen))
+        now = (self.seen.revision, drift.stamp(self.crew, self.seen))
         if self.memory.alarmed == now:
             return
-        for freed in drafts.reconsider(self.crew):
+        for freed in draft_specs.reconsider(self.crew):
             self.say(f"{LIZA}  {freed}")
         self.memory.alarmed = now
         for alarm in raise_alarms(self.crew, self.seen):
@@ -236,7 +238,7 @@ class Supervisor:
         run, path = known.run, self.crew.run_dir(known.run).path
 
         def wait() -> None:
-            session.wait(path, LONG)
+            session_process.wait(path, LONG)
             self.events.put(SessionOver(run))
 
         threading.Thread(target=wait, name=f"wait-{run}", daemon=True).start()
@@ -320,7 +322,7 @@ class Supervisor:
                 return
 
     def _take(self, event: object) -> None:
-        if isinstance(event, Leave):
+        if isinstance(event, StopRequest):
             self.memory.leaving, self.memory.firm = True, event.firm or self.memory.firm
 
     def _say(self, text: str) -> None:

@@ -11,25 +11,27 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from liza.board import bell
-from liza.board.lock import Lock
-from liza.programs import presets, rundir, tmux
-from liza.programs.preset import UNCONFINED
+from liza.board import wake_up
+from liza.crew import layout
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.recovery.recorder import record
+from liza.crew.recovery.recover import recover
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import UNCONFINED
+from liza.programs.session import run_directory
+from liza.programs.terminal import tmux
 from liza.repo import git_start
-from liza.rules import taking
-from liza.rules.actions import Exit
-from liza.rules.alarms import BY_HAND
 from liza.rules.errors import LizaError, LockTimeout, Refused
-from liza.rules.model import Left, State
+from liza.rules.model import State, SupervisorExit
 from liza.rules.paths import agent_id, role_of
+from liza.rules.reports.alarms import BY_HAND
 from liza.rules.secrets import redacted
-from liza.supervisor.loop import Leave, Supervisor
-from liza.supervisor.repeats import Repeats
-from liza.verbs import ground
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
-from liza.verbs.record import record
-from liza.verbs.recover import recover
+from liza.rules.sessions.actions import Exit
+from liza.rules.tasks import claims
+from liza.supervisor.loop import StopRequest, Supervisor
+from liza.system.file_lock import Lock
+from liza.system.signal_repeats import Repeats
 
 TAKE_LOCK = 2.0  # seconds: somebody who only looks whether it is free holds it for a moment
 
@@ -52,10 +54,10 @@ def supervise(
     agent = agent_id(agent)
     git_start.use_library()
     state = crew.board.read()
-    ground.refuse_damaged(crew, state, (agent,))
+    layout.refuse_damaged(crew, state, (agent,))
     config = state.config
-    choice = presets.choose(program, os.environ, role_of(agent), config, presets.load(crew.paths))
-    presets.need(choice.preset)
+    choice = preset_table.choose(program, os.environ, role_of(agent), config, preset_table.load(crew.paths))
+    preset_table.need(choice.preset)
     if terminal:
         tmux.need()
     say = _to_whoever_listens(say)
@@ -80,7 +82,7 @@ def supervise(
         lock.release()
         # It only wakes others sooner, and a disk that is full must not hide how this ended.
         with suppress(OSError):
-            bell.ring(crew.paths, agent)
+            wake_up.ring(crew.paths, agent)
     by_hand = supervisor.by_hand()
     say(f"{left.why}{BY_HAND}: {by_hand}" if by_hand else left.why)
     return left.code
@@ -89,7 +91,7 @@ def supervise(
 def _on_duty(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
     """From the first sign to the reason to leave, which is left behind unless the supervisor was asked to."""
     agent = supervisor.agent
-    rundir.forget_left(crew.paths, agent)
+    run_directory.forget_left(crew.paths, agent)
     try:
         _sign(crew, agent, "IDLE", program)
         for settled in recover(crew, agent):
@@ -108,7 +110,9 @@ def _on_duty(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
 def _leave_behind(crew: Crew, agent: str, why: str, by_hand: str = "") -> None:
     # A disk that takes no note must not hide why this ended: whoever started it is told.
     with suppress(OSError, LizaError):
-        rundir.note_left(crew.paths, agent, Left(time=crew.clock.now(), reason=redacted(why), by_hand=by_hand))
+        run_directory.note_left(
+            crew.paths, agent, SupervisorExit(time=crew.clock.now(), reason=redacted(why), by_hand=by_hand)
+        )
 
 
 def _to_whoever_listens(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -133,13 +137,13 @@ def _only_one(crew: Crew, agent: str) -> Lock:
 def _sign(crew: Crew, agent: str, status: str, program: str) -> None:
     """On or off duty, as readers see it."""
     with crew.change(agent, "start" if status == "IDLE" else "leave") as tx:
-        state = taking.register(tx.state, agent)
+        state = claims.register(tx.state, agent)
         tx.state = _signed(state, agent, status, program, crew)
 
 
 def _signed(state: State, agent: str, status: str, program: str, crew: Crew) -> State:
     now = crew.clock.now()
-    until = taking.lease(state, now) if status == "IDLE" else now
+    until = claims.lease(state, now) if status == "IDLE" else now
     known = state.agents[agent]
     changed = replace(known, status=status, program=program, terminal=_terminal(), heartbeat=now, lease_expires=until)
     return state.with_agent(agent, changed)
@@ -156,7 +160,7 @@ def _hear_eof(supervisor: Supervisor) -> None:
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass
-        supervisor.events.put(Leave(firm=False))
+        supervisor.events.put(StopRequest(firm=False))
 
     threading.Thread(target=wait, name="wait-for-up", daemon=True).start()
 
@@ -169,7 +173,7 @@ def _hear_signals(supervisor: Supervisor) -> None:
         if not repeats.is_new(number):
             return
         said["times"] += 1
-        supervisor.events.put(Leave(firm=said["times"] > 1))
+        supervisor.events.put(StopRequest(firm=said["times"] > 1))
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, hear)

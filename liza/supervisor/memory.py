@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from liza.programs.listening import Listener
-from liza.rules.decide import CRASH_WINDOW
-from liza.rules.spending import Spent
+from liza.programs.session.failure_watch import Listener
+from liza.rules.sessions.decide import CRASH_WINDOW
+from liza.rules.sessions.spending import Spent
 from liza.supervisor.jobs import Job
 from liza.supervisor.metering import Metering
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from liza.programs import growth
-from liza.programs.meter import Meter, Metered
-from liza.programs.preset import Preset
-from liza.programs.rundir import Gauge, Record, RunDir
+from liza.crew.crew import Crew
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import Gauge, RunDir, RunRecord
+from liza.programs.usage.meter import Meter, Metered
 from liza.repo import survey
 from liza.rules.errors import LizaError
-from liza.rules.looping import Progress, Stuck, stuck
 from liza.rules.model import Budget, Config, Loop
-from liza.verbs.crew import Crew
+from liza.rules.sessions.loop_detection import Progress, Stuck, stuck
+from liza.system import file_growth
 
 LONGEST = 2.0  # seconds without growth after which one looks all the same: a journal grows elsewhere
 SHORTEST = 0.2  # seconds between two looks: what comes meanwhile is read at once
@@ -49,7 +49,7 @@ class Metering:
         crew: Crew,
         preset: Preset,
         directory: RunDir,
-        record: Record,
+        record: RunRecord,
         environ: Mapping[str, str],
         post: Callable[[object], None] = lambda event: None,
     ) -> None:
@@ -122,7 +122,7 @@ class Metering:
             self.directory.note_gauge(gauge)
 
     def _follow(self) -> None:
-        with growth.heard(self.directory.output) as wait:
+        with file_growth.heard(self.directory.output) as wait:
             while not self._over.is_set():
                 self.measure()
                 wait(LONGEST)

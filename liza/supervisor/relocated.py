@@ -7,16 +7,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from liza.programs import processes, rundir, session
-from liza.programs.rundir import RunDir
+from liza.crew.crew import Crew
+from liza.crew.layout import mending
+from liza.programs.session import run_directory, session_process
+from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, Missing
-from liza.rules.model import Left
+from liza.rules.model import SupervisorExit
 from liza.rules.paths import Paths
-from liza.verbs.crew import Crew
-from liza.verbs.ground import mending
+from liza.system import processes
 
 
-class Ground:
+class RepositoryLocation:
     """The directory of the repository as a supervisor found it when it started."""
 
     def __init__(self, crew: Crew, agent: str) -> None:
@@ -75,12 +76,12 @@ class Ground:
         """Say in the moved directory why the session ended and this supervisor left."""
         paths, time = Paths(now), self.crew.clock.now()
         with suppress(OSError, LizaError):
-            rundir.note_left(paths, self.agent, Left(time=time, reason=why))
+            run_directory.note_left(paths, self.agent, SupervisorExit(time=time, reason=why))
         with suppress(OSError, LizaError):
             if run is not None:
                 directory = RunDir(paths, run)
                 directory.note_stop(time, "stop")
-                session.stop(directory.path, run, self.root, grace=0.0)
+                session_process.stop(directory.path, run, self.root, grace=0.0)
 
 
 def _id(root: Path) -> tuple[int, int] | None:

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from liza.board import signals
-from liza.board.lock import Lock
-from liza.programs import delivery, inbox, ledger
-from liza.programs.preset import Preset
+from liza.crew.crew import Crew
+from liza.programs.messages import channel, inbox
+from liza.programs.presets.preset import Preset
+from liza.programs.usage import ledger
 from liza.repo.survey import changed
-from liza.rules import delivering, merging, spending
-from liza.rules.decide import SessionFacts, Situation, Standing, holding
 from liza.rules.errors import LizaError
+from liza.rules.merging import merge_rules
 from liza.rules.model import Budget, State
+from liza.rules.sessions import message_rules, spending
+from liza.rules.sessions.decide import SessionFacts, SessionState, Situation, holding
 from liza.supervisor.memory import Memory
-from liza.supervisor.watching import Watcher
-from liza.verbs.crew import Crew
+from liza.supervisor.observe import Watcher
+from liza.system.file_lock import Lock
 
 
 def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callable[[str], bool]) -> Situation:
@@ -115,21 +117,21 @@ def _so_far(state: State, memory: Memory, steady: float) -> spending.Spent | Non
     )
 
 
-def mail(crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: Watcher) -> delivering.Step | None:
+def mail(crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: Watcher) -> message_rules.Step | None:
     """What is to be done for a message to a living session; None without messages."""
-    if facts.standing is not Standing.LIVING:
+    if facts.standing is not SessionState.LIVING:
         return None
     waiting = inbox.pending(crew.paths, agent)
     if not waiting:
         return None
     how, directory = state.config.delivery, crew.run_dir(facts.run)
-    reach = delivery.reach(directory, watcher.preset, watcher.has_terminal(directory))
-    return delivering.next_step(waiting, reach, watcher.now, how)
+    reach = channel.reach(directory, watcher.preset, watcher.has_terminal(directory))
+    return message_rules.next_step(waiting, reach, watcher.now, how)
 
 
 def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether a merger is worth starting: nobody merges now, and this one was not refused at this very revision."""
-    ripe = merging.next_to_merge(state, crew.clock.now())
+    ripe = merge_rules.next_to_merge(state, crew.clock.now())
     if crew.clock.monotonic() < memory.merge_rest_until:
         return False
     if ripe is None or memory.job is not None or memory.merge_tried == (state.revision, ripe.id):

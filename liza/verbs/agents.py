@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from liza.board import signals
+from liza.crew.crew import Crew
 from liza.rules.errors import UnknownId
-from liza.rules.likely import meant
 from liza.rules.paths import agent_id, in_order
-from liza.verbs.crew import Crew
+from liza.rules.suggestions import meant
 from liza.verbs.status import agent_row
 
 

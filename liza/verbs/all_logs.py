@@ -9,16 +9,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from liza.board import events
-from liza.programs.printed import Printed
-from liza.programs.rundir import runs_of
+from liza.crew import run_state
+from liza.crew.crew import Crew
+from liza.programs.session.output_times import Printed
+from liza.programs.session.run_directory import runs_of
 from liza.rules.errors import LizaError
 from liza.rules.paths import agent_of, in_order
-from liza.verbs import logs, sessions
-from liza.verbs.crew import Crew
+from liza.verbs import logs
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """A line that a program printed; ``time`` is None where nobody noted it."""
 
     agent: str
@@ -42,17 +43,19 @@ def agents(crew: Crew) -> list[str]:
     return in_order(crew.board.read().agents)
 
 
-def recent(crew: Crew, names: Sequence[str], most: int, since: datetime | None) -> tuple[list[Line], dict[str, int]]:
+def recent(
+    crew: Crew, names: Sequence[str], most: int, since: datetime | None
+) -> tuple[list[OutputLine], dict[str, int]]:
     """The last ``most`` lines of each newest run, or named run, by time; and how far each run was read.
 
     An agent that printed nothing has none. Raises NoFile, Refused where a named run has no output.
     """
-    found: list[Line] = []
+    found: list[OutputLine] = []
     places: dict[str, int] = {}
     for run in _runs(crew, names):
         path = logs.output_of(crew, run)
         data, size = logs.tail(path, most)
-        kept = data[: logs.whole_of(data)] if sessions.living(crew.run_dir(run)) else data
+        kept = data[: logs.whole_of(data)] if run_state.living(crew.run_dir(run)) else data
         places[run] = size - len(data) + len(kept)
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0)
         lines = _lines(crew, run, kept, size - len(data))
@@ -60,7 +63,7 @@ def recent(crew: Crew, names: Sequence[str], most: int, since: datetime | None) 
     return sorted(found, key=lambda one: one.time or datetime.max.replace(tzinfo=UTC)), places
 
 
-def follow(crew: Crew, names: Sequence[str], places: dict[str, int]) -> Iterator[Line]:
+def follow(crew: Crew, names: Sequence[str], places: dict[str, int]) -> Iterator[OutputLine]:
     """What comes after what was read, of these runs and of the agents' next ones. Raises NoFile."""
     readers = {run: _Reader(run, place) for run, place in places.items()}
     heard: queue.Queue[Any] = queue.Queue()
@@ -94,9 +97,9 @@ def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _more(crew: Crew, reader: _Reader) -> list[Line]:
+def _more(crew: Crew, reader: _Reader) -> list[OutputLine]:
     try:
-        over = sessions.over(crew.run_dir(reader.run))
+        over = run_state.over(crew.run_dir(reader.run))
     except LizaError:
         over = False
     more, place = logs.more_of(crew.run_dir(reader.run).output, reader.place)
@@ -106,17 +109,17 @@ def _more(crew: Crew, reader: _Reader) -> list[Line]:
     reader.held = data[end:]
     lines = _lines(crew, reader.run, data[:end], began) if end else []
     now = crew.clock.now()
-    return [Line(one.agent, one.run, one.time or now, one.text) for one in lines]
+    return [OutputLine(one.agent, one.run, one.time or now, one.text) for one in lines]
 
 
-def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[Line]:
+def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[OutputLine]:
     """Whole lines with their times; without times where a secret of several lines was taken out."""
     texts, raw = logs.shown(data).splitlines(), data.splitlines(keepends=True)
     printed, agent = Printed(crew.run_dir(run).output), agent_of(run)
     if len(texts) != len(raw):
-        return [Line(agent, run, None, text) for text in texts]
+        return [OutputLine(agent, run, None, text) for text in texts]
     found, place = [], start
     for text, line in zip(texts, raw, strict=True):
         place += len(line)
-        found.append(Line(agent, run, printed.when(place), text))
+        found.append(OutputLine(agent, run, printed.when(place), text))
     return found

@@ -1,34 +1,53 @@
-"""What a verb answers: the same shape for people, for agents and for `--json`."""
+"""The questions that tasks ask a person."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 
-from liza.rules.model import State
-from liza.rules.narrate import news
+from liza.crew.crew import Crew
+from liza.rules.errors import Refused
+from liza.rules.model import Status, Task
+from liza.rules.paths import task_id as checked_id
+from liza.rules.tasks import claims, planning
 
 
 @dataclass(frozen=True)
-class Answer:
-    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``told`` is what
-    happened, as a person reads it."""
+class OpenQuestion:
+    """A BLOCKED task, why it is blocked, what it asks, and since when."""
 
-    result: str
-    task: str | None = None
-    status: str | None = None
-    next: str = ""
-    more: dict[str, Any] = field(default_factory=dict)
-    told: str = ""
-
-    def plain(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        said = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
-        return {**said, **self.more}
+    task: str
+    description: str
+    reason: str
+    questions: tuple[str, ...]
+    since: datetime | None
+    seconds: int | None
+    next: str
 
 
-def answer(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Answer:
-    """The answer of a verb that took the board from ``before`` to ``after``."""
-    status = found.status.value if task and (found := after.task(task)) else None
-    told = "\n".join(one.text for one in news(before, after))
-    return Answer("unchanged" if after == before else "changed", task, status, next_step, more, told)
+def open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQuestion]:
+    """What waits for an answer of a person, the oldest first; of one task where that is named.
+
+    Raises UnknownId, Refused where the named task asks nothing.
+    """
+    state = crew.board.read()
+    if task_id is not None:
+        named = claims.find(state, checked_id(task_id))
+        if not _asks(named):
+            raise Refused(f"{named.id} is {named.status}: it asks nothing", f"liza task show {named.id}")
+        return [_asked(crew, named)]
+    found = [_asked(crew, task) for task in state.tasks if _asks(task)]
+    return sorted(found, key=lambda one: -(one.seconds or 0))
+
+
+def _asks(task: Task) -> bool:
+    """Whether an answer frees it: one that several coders failed at wants another plan."""
+    return task.status is Status.BLOCKED and len(task.failed_by) < planning.FAILED_CODERS
+
+
+def _asked(crew: Crew, task: Task) -> OpenQuestion:
+    since = task.history[-1].time if task.history else None
+    seconds = None if since is None else max(0, int((crew.clock.now() - since).total_seconds()))
+    questions = task.blocked_questions or (task.blocked_reason or "",)
+    step = f'liza answer {task.id} "…"'
+    return OpenQuestion(task.id, task.description, task.blocked_reason or "", questions, since, seconds, step)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from liza.programs import tmux
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.programs.terminal import tmux
 from liza.rules.errors import Refused
 from liza.rules.paths import agent_id, agent_of
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
 from liza.verbs.logs import newest_run
 
 

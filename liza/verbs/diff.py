@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from liza.repo import merges
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.repo.merge import merges
 from liza.repo.runner import Git
-from liza.rules import taking
 from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
-from liza.verbs import tampering
-from liza.verbs.crew import Crew
+from liza.rules.tasks import claims
 
 _SHOWN = ("--no-color", "--no-ext-diff", "--find-renames")
 
@@ -23,15 +23,15 @@ def diff(crew: Crew, task_id: str, stat: bool = False) -> dict[str, Any]:
     ``untracked`` names files that git does not know yet. Raises UnknownId, Refused, Missing, GitFailed.
     """
     state = crew.board.read()
-    task = taking.find(state, checked_id(task_id))
+    task = claims.find(state, checked_id(task_id))
     form = ("--stat",) if stat else ()
     if task.status is Status.CLAIMED and task.worktree and crew.paths.slot(task.worktree).is_dir():
-        return _at_work(crew, task, tampering.need_integration(crew, state), form)
+        return _at_work(crew, task, drift.need_integration(crew, state), form)
     if task.merge_commit:
         old, new = f"{task.merge_commit}^1", task.merge_commit
     else:
         new = _commit(crew.git, task)
-        old = _base(crew.git, tampering.need_integration(crew, state), new)
+        old = _base(crew.git, drift.need_integration(crew, state), new)
     text = crew.git.out("diff", *_SHOWN, *form, old, new, "--")
     return _told(task, old, new, text)
 

@@ -8,22 +8,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from liza.programs import presets
-from liza.repo import brief_filter, places
-from liza.repo.pins import Pins
+from liza.crew import layout, run_state
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew, find_crew
+from liza.crew.drift.accept import accept
+from liza.crew.project import project_report, proof_again
+from liza.crew.recovery.findings import BY, Finding, findings
+from liza.crew.recovery.recover import recover
+from liza.programs.presets import preset_table
+from liza.repo.config_pins import Pins
+from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
+from liza.repo.slots import slots_directory
 from liza.repo.survey import Survey
 from liza.rules import invariants
 from liza.rules.errors import LizaError, Missing, NoCrew, PlaceBroken, Refused
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
-from liza.verbs import ground, project, proof_again, sessions
-from liza.verbs.accept import accept
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew, find_crew
-from liza.verbs.findings import BY, Finding, findings
 from liza.verbs.init import fit
-from liza.verbs.recover import recover
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,13 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
         if crew is None:
             git = replace(Git(place.root), pins=Pins.of_person(Git(place.root)))
             found += _programs(place.root, Config(), {}, before=True)
-            found += project.findings(Paths(place.root, _place(found, place.root)), git, Config())
+            found += project_report.findings(Paths(place.root, _place(found, place.root)), git, Config())
         elif state is not None:
             found += _tests(crew) if tests else []
             config = crew.board.read().config
             found += [
                 *_programs(place.root, config, _ran(crew, state)),
-                *project.findings(crew.paths, crew.git, config),
+                *project_report.findings(crew.paths, crew.git, config),
             ]
     return Report(tuple(found), settled)
 
@@ -81,7 +83,7 @@ def doctor(directory: Path, *, fix: bool = False, tests: bool = False, accepted:
 def _place(found: list[Finding], root: Path) -> Path | None:
     """Where `liza init` would put the worktrees; None where it finds no place."""
     try:
-        return places.choose(root, None, os.environ).place
+        return slots_directory.choose(root, None, os.environ).place
     except Refused as wrong:
         found.append(Finding("worktrees", wrong.message, False, wrong.hint))
         return None
@@ -109,20 +111,20 @@ def _settled(crew: Crew) -> tuple[str, ...]:
 def _pins_again(crew: Crew) -> tuple[str, ...]:
     """Pins that are gone, or damaged, are taken anew, but not from the repository: by now anybody can have written
     there."""
-    if ground.has_pins(crew):
+    if layout.has_pins(crew):
         return ()
     human_or(crew, planner=False)
-    ground.refuse_survivors(crew, ground.AGAIN)
+    layout.refuse_survivors(crew, layout.AGAIN)
     # First of all: where the board cannot be read either, everything is left for the command that restores it.
     goal = crew.board.as_written().goal.description
-    had_page = (crew.paths.root / ground.GOAL).exists()
+    had_page = (crew.paths.root / layout.GOAL).exists()
     how = _move_damaged_pins(crew.paths.pins)
-    new = ground.lay_again(crew)
+    new = layout.lay_again(crew)
     told = [f"the pinned configuration {how}: what the repository's own configuration names will not run"]
     if not had_page:
-        kept = ground.lay_goal(new, goal)
-        told.append(f"{ground.GOAL} was gone: {'as the history has it' if kept else 'a new page'}")
-    return *told, *ground.confirm_again(new)
+        kept = layout.lay_goal(new, goal)
+        told.append(f"{layout.GOAL} was gone: {'as the history has it' if kept else 'a new page'}")
+    return *told, *layout.confirm_again(new)
 
 
 def _move_damaged_pins(pins: Path) -> str:
@@ -137,8 +139,8 @@ def _move_damaged_pins(pins: Path) -> str:
 def _damaged(crew: Crew) -> Finding | None:
     """That a part of .liza was deleted, where its board can be read; a GitFailed is told by whoever reads the pins."""
     with suppress(LizaError, OSError):
-        told = ground.damage(crew, crew.board.read())
-        return None if told is None else Finding("crew", told, False, ground.AGAIN)
+        told = layout.damage(crew, crew.board.read())
+        return None if told is None else Finding("crew", told, False, layout.AGAIN)
     return None
 
 
@@ -190,7 +192,7 @@ def _forgotten_briefs(crew: Crew) -> tuple[str, ...]:
     """Bindings of runs whose session is over and settled."""
     gone = []
     for run in brief_filter.runs(crew.git):
-        if sessions.over(crew.run_dir(run)):
+        if run_state.over(crew.run_dir(run)):
             brief_filter.unbind(crew.git, run)
             brief_filter.unhide(crew.git, run)
             gone.append(f"the brief of {run} was still bound; taken away")
@@ -207,7 +209,7 @@ def _programs(
 ) -> list[Finding]:
     """What is installed, and what is used and is not there; ``before``: no crew is there yet, and nobody chose."""
     try:
-        table = presets.load(Paths(root))
+        table = preset_table.load(Paths(root))
     except LizaError as wrong:
         return [Finding("programs", wrong.message, False, wrong.hint)]
     found = [Finding("programs", notice) for notice in table.notices]
@@ -216,11 +218,11 @@ def _programs(
         found += [Finding(name, f"runs {program}") for name, program in at_work.items()]
     else:
         rows = (row for row in table.rows.values() if row.command)
-        found += [Finding(row.name, version) for row in rows if (version := presets.installed(row))]
+        found += [Finding(row.name, version) for row in rows if (version := preset_table.installed(row))]
     used = {program: f"is what {name} runs" for name, (program, _) in ran.items()}
     defaults: set[str] = set()
     if not ran:
-        chosen = [presets.choose(None, {}, role, config, table) for role in ROLES]
+        chosen = [preset_table.choose(None, {}, role, config, table) for role in ROLES]
         used = {choice.spec: "is what the crew would run" for choice in chosen}
         defaults = {choice.spec for choice in chosen if before and choice.because == table.built_in.source}
     lacking = {spec: one for spec in sorted(used) if (one := _lacking(table, spec, used[spec]))}
@@ -233,13 +235,13 @@ def _choose_another(lacking: Finding, there: Sequence[Finding]) -> Finding:
     return replace(lacking, ok=True, hint=f'{lacking.hint}; or another: liza init "…" --program {name}')
 
 
-def _lacking(table: presets.Presets, spec: str, used: str) -> Finding | None:
+def _lacking(table: preset_table.Presets, spec: str, used: str) -> Finding | None:
     """That a program which is used is not there; None where it is."""
     try:
         preset = table.named(spec)
     except LizaError as wrong:
         return Finding("programs", f"{spec} {used}: {wrong.message}", False, wrong.hint)
-    if presets.find(preset) is not None:
+    if preset_table.find(preset) is not None:
         return None
     hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
     return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)

@@ -10,18 +10,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.board.lock import Lock, holder_pid
-from liza.programs import processes, rundir, session, tmux
-from liza.repo import brief_filter, exclude, symbolic
-from liza.repo.pins import git_dirs
+from liza.crew import layout
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.project import commands
+from liza.crew.recovery import saved_specs
+from liza.crew.result import Result
+from liza.programs.session import run_directory, session_process
+from liza.programs.terminal import tmux
+from liza.repo import symbolic_refs
+from liza.repo.config_pins import git_dirs
+from liza.repo.hiding import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.paths import HISTORY_REF
-from liza.rules.starting import starting
-from liza.verbs import commands, ground, kept_specs, tampering
-from liza.verbs.answer import Answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
+from liza.rules.reports.up_command import starting
+from liza.system import processes
+from liza.system.file_lock import Lock, holder_pid
 
 SALVAGES = "refs/liza/salvage/"
 PATIENCE = 40.0
@@ -40,7 +46,7 @@ class Purged:
     left: tuple[str, ...] = ()
 
 
-def down(crew: Crew, *, now: bool = False) -> Answer:
+def down(crew: Crew, *, now: bool = False) -> Result:
     """Stop every supervisor, politely or at once, and wait until they are gone. Raises Refused for one that stays,
     and where processes work here whose lock files were deleted."""
     human_or(crew, planner=False)
@@ -52,11 +58,11 @@ def down(crew: Crew, *, now: bool = False) -> Answer:
             stopped.append(agent)
     ended = end_sessions(crew)
     tmux.close_all(crew.paths.root)
-    ground.refuse_survivors(crew, ground.AGAIN)
+    layout.refuse_survivors(crew, layout.AGAIN)
     result = "changed" if stopped or ended else "unchanged"
     told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
     told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
-    return Answer(result, None, None, _going_on(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, told)
+    return Result(result, None, None, _going_on(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, told)
 
 
 def _going_on(crew: Crew, stopped: list[str]) -> str:
@@ -88,7 +94,7 @@ def end_sessions(crew: Crew) -> list[str]:
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
     for agent in agents:
         if not crew.supervised(agent):
-            ended += [run for run in rundir.runs_of(crew.paths, agent) if _ended(crew, run)]
+            ended += [run for run in run_directory.runs_of(crew.paths, agent) if _ended(crew, run)]
     _end_killed_mergers_tests(crew)
     return ended
 
@@ -102,12 +108,12 @@ def _end_killed_mergers_tests(crew: Crew) -> None:
 
 def _ended(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
-    match session.look(directory.path):
-        case session.Living() | session.Starting():
+    match session_process.look(directory.path):
+        case session_process.Living() | session_process.ShimStarting():
             directory.note_stop(crew.clock.now(), "stop")
-            session.stop(directory.path, run, crew.paths.root, grace=2.0)
+            session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
             return True
-        case session.Vanished():
+        case session_process.Vanished():
             # Killed together with its shim: nobody ended what it had started.
             processes.kill_run(run, crew.paths.root)
     return False
@@ -119,7 +125,7 @@ def purge(crew: Crew) -> Purged:
     Raises Refused, GitFailed, Missing.
     """
     with suppress(BoardInconsistent, NoCrew):
-        ground.refuse_damaged(crew, crew.board.read())
+        layout.refuse_damaged(crew, crew.board.read())
     lock = Lock(crew.paths.locks / "purge.lock")
     if not lock.try_acquire():
         raise Refused("another purge is under way", "liza status")
@@ -133,7 +139,7 @@ def _purge(crew: Crew) -> Purged:
     at_work = _at_work(crew)
     stopped = down(crew)
     ended = (*stopped.more["stopped"], *dict.fromkeys((*at_work, *stopped.more["sessions_ended"])))
-    specs, programs = kept_specs.keep(crew), kept_specs.keep_programs(crew)
+    specs, programs = saved_specs.keep(crew), saved_specs.keep_programs(crew)
     found = survey(crew.paths.root, crew.git.pins)
     made = _made(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
@@ -146,7 +152,7 @@ def _purge(crew: Crew) -> Purged:
         _refs(crew, f"refs/liza/{place}")
     _refs(crew, "refs/liza/laid-back")
     if specs.saved:
-        kept.append(kept_specs.SPECS_REF)
+        kept.append(saved_specs.SPECS_REF)
     if kept:
         # What stays is explained by the history, so that stays too.
         kept.append(HISTORY_REF)
@@ -155,7 +161,7 @@ def _purge(crew: Crew) -> Purged:
         gone.append(HISTORY_REF)
     if programs.saved:
         # It explains itself, without the history.
-        kept.append(kept_specs.PROGRAMS_REF)
+        kept.append(saved_specs.PROGRAMS_REF)
     shutil.rmtree(crew.paths.liza)
     return Purged(tuple(gone), tuple(kept), (*specs.unread, *programs.unread), ended, left)
 
@@ -163,8 +169,8 @@ def _purge(crew: Crew) -> Purged:
 def _at_work(crew: Crew) -> list[str]:
     """The runs whose session lives."""
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
-    runs = [run for agent in agents for run in rundir.runs_of(crew.paths, agent)]
-    return [run for run in runs if isinstance(session.look(crew.run_dir(run).path), session.Living)]
+    runs = [run for agent in agents for run in run_directory.runs_of(crew.paths, agent)]
+    return [run for run in runs if isinstance(session_process.look(crew.run_dir(run).path), session_process.Living)]
 
 
 def _made(path: Path) -> str | None:
@@ -175,7 +181,7 @@ def _branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[s
     """Liza's refs go when everything of theirs is on a branch that stays; integration is judged first, salvages last:
     what a branch of a task keeps need not be kept twice."""
     gone = _symbolic(crew, made)
-    mine = [*_named(crew, "refs/heads/task/"), *_named(crew, tampering.LEFT), *_named(crew, SALVAGES)]
+    mine = [*_named(crew, "refs/heads/task/"), *_named(crew, drift.LEFT), *_named(crew, SALVAGES)]
     branches = _named(crew, "refs/heads/")
     if made is not None and made != current and f"refs/heads/{made}" in branches:
         mine.insert(0, f"refs/heads/{made}")
@@ -212,7 +218,7 @@ def _symbolic(crew: Crew, made: str | None) -> list[str]:
     """Symbolic refs in the place of Liza's go, and what they name stays."""
     head = git_dirs(crew.git)[0] / "HEAD"
     used = head.read_text(errors="replace").removeprefix("ref:").strip()
-    gone = [ref for ref in symbolic.found(crew.git, made) if ref != used]
+    gone = [ref for ref in symbolic_refs.found(crew.git, made) if ref != used]
     for ref in gone:
         crew.git.out("update-ref", "-d", ref)
     return gone

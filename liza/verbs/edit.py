@@ -11,20 +11,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from liza.board import document
+from liza.board.text import document
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
+from liza.crew.hand_edits import joined
+from liza.crew.result import Result
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, Usage
 from liza.rules.model import Config, SpecChange
-from liza.verbs import confirmed
-from liza.verbs.answer import Answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
-from liza.verbs.edits import joined
 
 _COPY, _BASE = "state.yaml", "base.yaml"
 
 
-def edit(crew: Crew, what: str, kept: Path | None = None) -> Answer:
+def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
     """Open the board, or the goal's text, in an editor. ``kept`` is a copy that an earlier edit left behind.
 
     Raises Usage, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
@@ -40,14 +40,14 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Answer:
     typed = copy.read_bytes().decode("utf-8", "replace")
     if typed == base:
         shutil.rmtree(place)
-        return Answer("unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _told(typed, "unchanged"))
+        return Result("unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _told(typed, "unchanged"))
     try:
         _bring_in(crew, by, base, typed)
     except LizaError as refused:
         raise type(refused)(f"{refused.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from refused
     shutil.rmtree(place)
     more = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
-    return Answer("changed", None, None, "liza status", more, _told(typed, "changed"))
+    return Result("changed", None, None, "liza status", more, _told(typed, "changed"))
 
 
 def _told(typed: str, result: str) -> str:
@@ -74,7 +74,7 @@ def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
         crew.board.replace_text(by, typed)
     else:
         crew.board.rewrite(by, lambda now: joined(base, typed, now))
-    confirmed.confirm(crew.paths, given, standing)
+    confirmed_settings.confirm(crew.paths, given, standing)
 
 
 def _config(base: str) -> Config:
@@ -99,7 +99,7 @@ def _found(kept: Path) -> Path:
     return kept.parent
 
 
-def _goal(crew: Crew, by: str) -> Answer:
+def _goal(crew: Crew, by: str) -> Result:
     spec = crew.board.read().goal.spec_ref
     if not spec.startswith(".liza/specs/"):
         raise Refused(f"the goal is {spec}, a file of your own: edit it and commit", f"git add {spec} && git commit")
@@ -107,11 +107,11 @@ def _goal(crew: Crew, by: str) -> Answer:
     before = path.read_bytes() if path.exists() else b""
     _open(path)
     if (path.read_bytes() if path.exists() else b"") == before:
-        return Answer("unchanged", None, None, "liza up", {"path": str(path)})
+        return Result("unchanged", None, None, "liza up", {"path": str(path)})
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
     with crew.change(by, "edit goal") as tx:
         tx.state = replace(tx.state, spec_changes=(*tx.state.spec_changes, change))
-    return Answer("changed", None, None, "liza up", {"path": str(path)})
+    return Result("changed", None, None, "liza up", {"path": str(path)})
 
 
 def _open(path: Path) -> None:

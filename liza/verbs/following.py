@@ -6,9 +6,9 @@ import queue
 from collections.abc import Iterator
 from typing import Any
 
+from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Config
-from liza.verbs.crew import Crew
 from liza.verbs.status import status
 
 SETTLE = 0.1  # seconds: what one verb writes comes in several events

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from liza.rules import planning, reviewing, taking, working
+from liza.crew.caller import RunCaller, run_caller, task_of
+from liza.crew.crew import Crew
+from liza.crew.result import Result, answer
+from liza.crew.run_end import said_last
 from liza.rules.errors import Usage
 from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
+from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.transitions import has_said
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import RunCaller, run_caller, task_of
-from liza.verbs.crew import Crew
-from liza.verbs.ends import said_last
 
 RESTART = "stop now: a fresh session goes on"
 
@@ -32,7 +32,7 @@ class Note:
     steps: Sequence[str] = ()
 
 
-def handoff(crew: Crew, note: Note, *, done: bool = False) -> Answer:
+def handoff(crew: Crew, note: Note, *, done: bool = False) -> Result:
     """Leave the work, the review or the planning to a fresh session; ``done`` ends the planning for good.
 
     Raises Usage, NotYours.
@@ -48,7 +48,7 @@ def handoff(crew: Crew, note: Note, *, done: bool = False) -> Answer:
     return _coder(crew, caller, note)
 
 
-def _coder(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+def _coder(crew: Crew, caller: RunCaller, note: Note) -> Result:
     task = task_of(caller)
     now = crew.clock.now()
     entry = Handoff(
@@ -63,28 +63,28 @@ def _coder(crew: Crew, caller: RunCaller, note: Note) -> Answer:
         next_steps=tuple(note.steps),
     )
     with crew.change(caller.run, "handoff", task) as tx:
-        tx.state = working.handoff(tx.state, task, caller.run, entry, now)
+        tx.state = coding.handoff(tx.state, task, caller.run, entry, now)
     said_last(crew, caller.run, "42")
     return answer(tx.before, tx.state, task, RESTART)
 
 
-def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Answer:
+def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Result:
     task = task_of(caller)
     with crew.change(caller.run, "handoff", task) as tx:
         if not _gave_back(tx.state, task, caller.run):
-            reviewing.reviewed(tx.state, task, caller.run)
-            tx.state = reviewing.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
+            reviews.reviewed(tx.state, task, caller.run)
+            tx.state = reviews.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
     said_last(crew, caller.run, "42")
     return answer(tx.before, tx.state, task, RESTART)
 
 
 def _gave_back(state: State, task: str, run: str) -> bool:
     """Whether this run's review was handed off, or given back, before."""
-    found = taking.find(state, task)
+    found = claims.find(state, task)
     return any(has_said(found, event, run) for event in ("release review", "give up review"))
 
 
-def _planner(crew: Crew, caller: RunCaller, note: Note, done: bool) -> Answer:
+def _planner(crew: Crew, caller: RunCaller, note: Note, done: bool) -> Result:
     with crew.change(caller.run, "handoff") as tx:
         heard = [line.summary for line in tx.state.goal.alignment_history if line.event == caller.run]
         if not heard or tx.state.planning.run == caller.run:

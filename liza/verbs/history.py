@@ -7,17 +7,17 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from liza.board import journal
-from liza.board.journal import Record
+from liza.board import revision_journal
+from liza.board.revision_journal import RevisionRecord
 from liza.board.store import subject
-from liza.repo import history as recorded
-from liza.rules import taking
+from liza.crew.crew import Crew
+from liza.crew.recovery.recorder import record_if_alone
+from liza.repo import board_history as recorded
 from liza.rules.errors import LizaError
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import task_id as checked_id
-from liza.verbs.crew import Crew
+from liza.rules.tasks import claims
 from liza.verbs.following import changes
-from liza.verbs.record import record_if_alone
 
 
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     Raises UnknownId, GitFailed.
     """
     if task_id is not None:
-        taking.find(crew.board.read(), checked_id(task_id))
+        claims.find(crew.board.read(), checked_id(task_id))
     # It is a reader: what cannot be recorded now, on a full disk for example, is told from the journal.
     with suppress(LizaError, OSError):
         record_if_alone(crew)
@@ -48,10 +48,10 @@ def follow(crew: Crew, task_id: str | None, known: Sequence[dict[str, Any]]) -> 
             yield _waiting(one)
 
 
-def _newer(crew: Crew, task_id: str | None, revision: int) -> list[Record]:
+def _newer(crew: Crew, task_id: str | None, revision: int) -> list[RevisionRecord]:
     """The journal's entries after ``revision``, newest first."""
     found = []
-    for one in journal.newest(crew.paths.journal):
+    for one in revision_journal.newest(crew.paths.journal):
         if one.revision <= revision:
             break
         if task_id is None or one.task == task_id:
@@ -59,7 +59,7 @@ def _newer(crew: Crew, task_id: str | None, revision: int) -> list[Record]:
     return found
 
 
-def _waiting(one: Record) -> dict[str, Any]:
+def _waiting(one: RevisionRecord) -> dict[str, Any]:
     return {
         "revision": one.revision,
         "time": one.time,
@@ -71,7 +71,7 @@ def _waiting(one: Record) -> dict[str, Any]:
     }
 
 
-def _recorded(crew: Crew, one: recorded.Entry, patch: bool) -> dict[str, Any]:
+def _recorded(crew: Crew, one: recorded.Revision, patch: bool) -> dict[str, Any]:
     shown = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", one.commit) if patch else None
     return {
         "revision": one.revision,

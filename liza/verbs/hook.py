@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from liza.programs.hooks import guards, speak
-from liza.programs.hooks.speak import SILENCE, Answer, Heard
-from liza.programs.hooks.table import Template, template
-from liza.programs.rundir import HOOK_CALLS, RunDir, Turn
+from liza.programs.hooks import hook_events, tool_guards
+from liza.programs.hooks.hook_events import SILENCE, Heard, HookReply
+from liza.programs.hooks.hook_templates import Template, template
+from liza.programs.session.run_directory import HOOK_CALLS, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 
@@ -35,7 +35,7 @@ class Hook:
         self.run_dir = _run_dir(environ)
         self.messages: tuple[str, ...] = ()
 
-    def answer(self) -> Answer:
+    def answer(self) -> HookReply:
         """What to print, and the exit code. Raises nothing."""
         if self.run_dir is None:
             return SILENCE
@@ -45,18 +45,18 @@ class Hook:
             self.note(error)
             return SILENCE
 
-    def _answer(self, run_dir: RunDir) -> Answer:
+    def _answer(self, run_dir: RunDir) -> HookReply:
         if not run_dir.exists():
             return SILENCE
         found = template(self.provider)
-        heard = speak.heard(found, self.event, self._object())
+        heard = hook_events.heard(found, self.event, self._object())
         if heard is None:
             return SILENCE
         refusal = _judged(run_dir, heard) if heard.means == "tool" else None
         if refusal is not None:
-            return speak.refusal(heard, refusal.why)
+            return hook_events.refusal(heard, refusal.why)
         now = datetime.now(UTC).replace(microsecond=0)
-        turn = speak.turned(run_dir.turn(), heard, now)
+        turn = hook_events.turned(run_dir.turn(), heard, now)
         if turn is None:
             return SILENCE
         if heard.means != "stopped":
@@ -81,29 +81,29 @@ class Hook:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _told(self, run_dir: RunDir, found: Template, heard: Heard, turn: Turn) -> Answer:
+    def _told(self, run_dir: RunDir, found: Template, heard: Heard, turn: Turn) -> HookReply:
         """The brief where a conversation begins, or has lost it; else what waits in the inbox."""
         if heard.means in ("started", "compaction"):
-            return speak.context(heard, speak.fitting(found, run_dir.block() or "", run_dir.prompt() or ""))
+            return hook_events.context(heard, hook_events.fitting(found, run_dir.block() or "", run_dir.prompt() or ""))
         if heard.event.context is None and (heard.event.push is None or turn.pushes >= found.pushes):
             return SILENCE
         if run_dir.word() is not None or run_dir.stopped() is not None or run_dir.is_settled():
             return SILENCE
         if not _has_mail(run_dir):
             return SILENCE
-        from liza.programs import inbox
+        from liza.programs.messages import inbox
 
         waiting = inbox.offer(run_dir.paths, run_dir.agent, run_dir.run, datetime.now(UTC).replace(microsecond=0))
         self.messages = tuple(one.id for one in waiting)
         text = inbox.as_text(waiting)
-        return speak.context(heard, text) if heard.event.context is not None else speak.push(heard, text)
+        return hook_events.context(heard, text) if heard.event.context is not None else hook_events.push(heard, text)
 
     def _hear_typed(self, run_dir: RunDir, heard: Heard, now: datetime) -> None:
         """Acknowledge what was typed into this run's terminal: the turn begins with it, or the terminal has shown that
         the program took it. It is not brought a second time."""
         if not _has_mail(run_dir):
             return
-        from liza.programs import inbox
+        from liza.programs.messages import inbox
 
         prompt = "".join(heard.prompt.split())
         typed = inbox.typed_into(run_dir.paths, run_dir.agent, run_dir.run)
@@ -115,7 +115,7 @@ class Hook:
         """The answer was printed: the messages in it have arrived. Raises nothing."""
         if self.run_dir is None or not self.messages:
             return
-        from liza.programs import inbox
+        from liza.programs.messages import inbox
 
         try:
             now = datetime.now(UTC).replace(microsecond=0)
@@ -126,25 +126,25 @@ class Hook:
 
     def note(self, error: Exception) -> None:
         """Write down beside the run what went wrong, for a person. Raises nothing."""
-        from liza.programs import kept
+        from liza.programs.session import log_file
 
         if self.run_dir is None:
             return
-        kept.cap(self.run_dir.path / "hooks.log")
-        with suppress(OSError, LizaError), kept.appended(self.run_dir.path / "hooks.log") as log:
+        log_file.cap(self.run_dir.path / "hooks.log")
+        with suppress(OSError, LizaError), log_file.appended(self.run_dir.path / "hooks.log") as log:
             log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
 
 
 def _note_call(run_dir: RunDir, heard: Heard) -> None:
     """Keep which tool is called, for whoever measures the session. Raises OSError, Refused."""
-    from liza.programs import kept
-    from liza.programs.calls import digest, words
+    from liza.programs.session import log_file
+    from liza.programs.usage.tool_calls import digest, words
 
     called = [heard.tool, heard.given]
     line = msgspec.json.encode({"call": digest(called), "words": words(called)})
     place = run_dir.path / HOOK_CALLS
-    kept.cap(place, MOST_CALLS, KEPT_CALLS)
-    with kept.appended(place) as log:
+    log_file.cap(place, MOST_CALLS, KEPT_CALLS)
+    with log_file.appended(place) as log:
         log.write(f"{line.decode()}\n")
 
 
@@ -163,7 +163,7 @@ def _run_dir(environ: Mapping[str, str]) -> RunDir | None:
     return None
 
 
-def _judged(run_dir: RunDir, heard: Heard) -> guards.Refusal | None:
+def _judged(run_dir: RunDir, heard: Heard) -> tool_guards.Refusal | None:
     stopped = run_dir.stopped()
-    use = guards.Use(run_dir.run, heard.tool, run_dir.word(), stopped.reason if stopped else None)
-    return guards.judge(use)
+    use = tool_guards.Use(run_dir.run, heard.tool, run_dir.word(), stopped.reason if stopped else None)
+    return tool_guards.judge(use)

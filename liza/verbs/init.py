@@ -13,23 +13,27 @@ from pathlib import Path
 
 import msgspec
 
-from liza.programs import presets
-from liza.repo import brief_filter, exclude, history, places, symbolic
-from liza.repo.flock import locked
-from liza.repo.pins import Pins
+from liza.crew import layout
+from liza.crew.crew import Crew, SystemClock, no_crew
+from liza.crew.drift import confirmed_settings, drift
+from liza.crew.project import commands
+from liza.crew.project.baseline import Baseline, Wish, baseline
+from liza.crew.recovery.recorder import record
+from liza.crew.result import Result
+from liza.programs.presets import preset_table
+from liza.repo import board_history, symbolic_refs
+from liza.repo.config_pins import Pins
+from liza.repo.hiding import brief_filter, exclude
 from liza.repo.ref_names import blocked
 from liza.repo.runner import Git, Override
+from liza.repo.slots import slots_directory
+from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import Survey, survey
-from liza.repo.worktrees import Worktrees
-from liza.rules import placing
 from liza.rules.errors import LockTimeout, Missing, Refused, Usage
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
-from liza.verbs import commands, confirmed, ground, tampering
-from liza.verbs.answer import Answer
-from liza.verbs.baseline import Baseline, Wish, baseline
-from liza.verbs.crew import Crew, SystemClock, no_crew
-from liza.verbs.record import record
+from liza.rules.project import slots_location
+from liza.system.flock import locked
 
 Say = Callable[[str, str], None]
 _SOON = 0.2  # seconds
@@ -53,7 +57,7 @@ class InitOptions:
     no_proof: bool = False
 
 
-def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Answer:
+def init(directory: Path, options: InitOptions, say: Say = lambda name, text: None) -> Result:
     """Goal, branch, baseline, board. ``say`` hears each fact as it is known.
 
     Raises Missing, Refused, GitFailed, Usage.
@@ -71,39 +75,39 @@ def init(directory: Path, options: InitOptions, say: Say = lambda name, text: No
         return _init(crew, found, options, say)
 
 
-def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
+def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Result:
     if crew.paths.state.exists():
         raise Refused(f"{found.root} has a crew already", "liza status")
     if _was_killed(crew):
         commands.end_leftovers(crew.paths.root)
-        left = places.read(crew.paths)
+        left = slots_directory.read(crew.paths)
         take_out(crew if left is None else _in(crew, left.place), found)
         say("left", "by an init that was killed; taken out again")
     _refuse_foreign(crew)
-    ground.refuse_survivors(crew)
+    layout.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
     tip = _integration(crew.git, options.integration_branch, found)
     # What the repository's own configuration names is not believed before the pins are taken.
-    earlier = history.tip(replace(crew.git, pins=Pins.of_person(crew.git)))
+    earlier = board_history.tip(replace(crew.git, pins=Pins.of_person(crew.git)))
     above = earlier[0] if earlier else 0
-    placed = places.choose(crew.paths.root, options.worktrees, os.environ)
+    placed = slots_directory.choose(crew.paths.root, options.worktrees, os.environ)
     crew = _in(crew, placed.place)
     crew.paths.liza.mkdir()
     try:
         _marker(crew).touch()
-        places.write(crew.paths, placed)
+        slots_directory.write(crew.paths, placed)
         _lay_ground(crew, options, tip, say)
         if spec is None:
-            spec = ground.GOAL
-            (crew.paths.root / spec).write_text(ground.goal_page(goal))
+            spec = layout.GOAL
+            (crew.paths.root / spec).write_text(layout.goal_page(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
         wish = Wish(options.test, options.setup, options.no_test, options.no_proof, options.accept_red)
         tested = baseline(crew, Worktrees(crew.paths, crew.git, options.integration_branch), wish, tip, say)
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
         # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
         crew.board.create(_board(goal, spec, options, tested, crew.clock.now()), above)
-        confirmed.confirm_all(crew.paths, crew.board.as_written())
-        confirmed.review(crew.paths, confirmed.EVERY_REF, crew.clock.now())
+        confirmed_settings.confirm_all(crew.paths, crew.board.as_written())
+        confirmed_settings.review(crew.paths, confirmed_settings.EVERY_REF, crew.clock.now())
         _marker(crew).unlink()
         if earlier:
             say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")
@@ -112,7 +116,7 @@ def _init(crew: Crew, found: Survey, options: InitOptions, say: Say) -> Answer:
         raise
     record(crew)
     more = {"root": str(found.root), "integration": tip, "tested": bool(tested.command), "revision": above + 1}
-    return Answer("changed", None, None, "liza up", more)
+    return Result("changed", None, None, "liza up", more)
 
 
 def _in(crew: Crew, place: Path) -> Crew:
@@ -122,7 +126,7 @@ def _in(crew: Crew, place: Path) -> Crew:
 def fit(directory: Path, pins: Override | None = None) -> Survey:
     """The repository, if a crew can work in it. Raises Missing, Refused: the one thing that is wrong."""
     here = directory.resolve()
-    placing.refuse_line_break(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))
+    slots_location.refuse_line_break(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))
     found = survey(directory, pins)
     if found.bare:
         raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
@@ -157,10 +161,10 @@ def fit(directory: Path, pins: Override | None = None) -> Survey:
 
 def _program(crew: Crew, options: InitOptions) -> str:
     """What the crew will run. A program whose command is still to be given may be named already. Raises Usage."""
-    table = presets.load(crew.paths)
+    table = preset_table.load(crew.paths)
     if options.program in table.rows:
         return str(options.program)
-    return presets.choose(options.program, os.environ, "coder", Config(), table).spec
+    return preset_table.choose(options.program, os.environ, "coder", Config(), table).spec
 
 
 def _refuse_foreign(crew: Crew) -> None:
@@ -221,13 +225,13 @@ def _was_killed(crew: Crew) -> bool:
 
 def _lay_ground(crew: Crew, options: InitOptions, tip: str, say: Say) -> None:
     branch = options.integration_branch
-    symbolic.refuse(crew.git, f"refs/heads/{branch}")
+    symbolic_refs.refuse(crew.git, f"refs/heads/{branch}")
     made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
-    ground.lay(crew)
+    layout.lay(crew)
     if made:
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
-    tampering.note_left(crew, tip)
+    drift.note_left(crew, tip)
     brief_filter.install(crew.git)
     Pins.take(crew.git).save(crew.paths.pins)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
@@ -296,7 +300,7 @@ def take_out(crew: Crew, found: Survey) -> None:
     brief_filter.uninstall(crew.git)
     exclude.let_in(crew.git)
     # One that was killed early enough has not written it.
-    crew.git.run("update-ref", "-d", tampering.LEFT)
+    crew.git.run("update-ref", "-d", drift.LEFT)
     place = crew.paths.liza / "made.json"
     made = json.loads(place.read_text() or "{}") if place.exists() else {}
     branch, tip = made.get("branch"), made.get("at")

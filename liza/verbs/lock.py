@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
-from liza.board import journal
-from liza.board.lock import Lock
+from liza.board import revision_journal
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, LizaError, Missing
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
+from liza.system.file_lock import Lock
 
 SHOWN = 3
 _OUTSIDE = "changed outside liza: "
@@ -38,7 +38,7 @@ def lock(crew: Crew, command: Sequence[str]) -> Ran:
     with suppress(BoardInconsistent):
         # What others left until now is settled first: it is not this command's doing.
         crew.board.read()
-    before = journal.highest(crew.paths.journal)
+    before = revision_journal.highest(crew.paths.journal)
     with Lock(crew.paths.state_lock):
         try:
             process = subprocess.Popen(list(command))
@@ -62,7 +62,7 @@ def _left(crew: Crew, before: int) -> LizaError | None:
     try:
         state = crew.board.read()
         crew.pass_on_alerts()
-        since = takewhile(lambda record: record.revision > before, journal.newest(crew.paths.journal))
+        since = takewhile(lambda record: record.revision > before, revision_journal.newest(crew.paths.journal))
         told = [alert.removeprefix(_OUTSIDE) for record in since for alert in record.alerts]
     except LizaError as wrong:
         return wrong

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from liza.board import events
-from liza.programs import archive, aside, rundir
+from liza.crew import run_state
+from liza.crew.crew import Crew
+from liza.programs.session import run_archive, run_directory
 from liza.rules.errors import Refused, UnknownId
-from liza.rules.likely import meant
 from liza.rules.paths import agent_id, agent_of
 from liza.rules.secrets import redacted, whole
-from liza.verbs import sessions
-from liza.verbs.crew import Crew
+from liza.rules.suggestions import meant
+from liza.system import atomic
 
 LONGEST_WAIT = 30.0  # seconds: a look in between, should an event have been lost
 _STEP = 1 << 16
@@ -38,7 +39,7 @@ def output_of(crew: Crew, run: str) -> Path:
     path = crew.run_dir(run).output
     if path.exists():
         return path
-    archived = archive.place(crew.paths, run)
+    archived = run_archive.place(crew.paths, run)
     if archived.exists():
         raise Refused(f"{run} is archived in {archived}", f"tar -xzOf {shlex.quote(str(archived))} {run}/output.log")
     raise Refused(f"{run} printed nothing: no program was started for it", f"liza agents {agent_of(run)}")
@@ -63,7 +64,7 @@ def newest_run(crew: Crew, agent: str) -> str:
     state = crew.board.read()
     if agent not in state.agents:
         raise UnknownId(f"there is no agent {agent} on the board{meant(agent, state.agents)}", "liza agents")
-    found = rundir.runs_of(crew.paths, agent)
+    found = run_directory.runs_of(crew.paths, agent)
     if not found:
         raise Refused(f"{agent} has run no program yet", f"liza agents {agent}")
     told = [run for run in found if crew.run_dir(run).output.exists()]
@@ -83,7 +84,7 @@ def follow(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
         with events.watch(crew.paths, (path.parent,)) as watch:
             watch.put_into(heard)
             while (newer := newest_run(crew, agent_of(run))) == run:
-                over = bool(held) and sessions.over(crew.run_dir(run))
+                over = bool(held) and run_state.over(crew.run_dir(run))
                 more, place = more_of(path, place)
                 held += more
                 end = len(held) if over and not more else whole_of(held)
@@ -112,7 +113,7 @@ def more_of(path: Path, place: int) -> tuple[bytes, int]:
     """What a file has from ``place`` on, and the place behind that; nothing of one that was archived or removed
     meanwhile. Raises NoFile."""
     try:
-        with aside.opened(path) as file:
+        with atomic.opened(path) as file:
             if file.seek(0, 2) < place:
                 # It was cut because it had grown too large: what is left of it is new.
                 place = 0
@@ -135,7 +136,7 @@ def wait(heard: queue.Queue[Any]) -> None:
 
 def tail(path: Path, lines: int) -> tuple[bytes, int]:
     """The last lines of a file, read from its end, and the size that they reach to."""
-    with aside.opened(path) as file:
+    with atomic.opened(path) as file:
         size = file.seek(0, 2)
         start, data = size, b""
         while start > 0 and len(data) < _MOST and data.count(b"\n") <= lines:

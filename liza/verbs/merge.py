@@ -5,22 +5,26 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from liza import faults
-from liza.board.lock import Lock
-from liza.repo import merge_refs, merges
-from liza.rules import merge_failures, merging, proving, taking
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.merging import candidate, merge_marks
+from liza.crew.merging.dead_mergers import settle_dead_merger
+from liza.crew.project import proof_again
+from liza.crew.result import Result, answer
+from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import LizaError, MergeConflict, Refused
-from liza.rules.merging import Kind, Trouble
+from liza.rules.merging import merge_failures, merge_rules
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import Merging, State, Status, Task
 from liza.rules.paths import agent_id
-from liza.verbs import candidate, merge_marks, proof_again, tampering
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
-from liza.verbs.dead_mergers import settle_dead_merger
+from liza.rules.project import test_proof
+from liza.rules.tasks import claims
+from liza.system import crash_points
+from liza.system.file_lock import Lock
 
 
-def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Answer:
+def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
     """Merge the named, or the best, APPROVED task, for a person or for the supervisor of that agent.
 
     A failure leaves a mark on its task, which then goes back to its coder or is tried again later; others are merged
@@ -40,7 +44,7 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     return replace(done, told="\n".join(filter(None, (done.told, *failed))))
 
 
-def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
+def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
     try:
         settle_dead_merger(crew, by)
     except merge_marks.FAILURES as error:
@@ -50,9 +54,9 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
     start = crew.board.read()
     offer_again(crew, by, task_id)
     before = crew.board.read()
-    if task_id is not None and taking.find(before, task_id).status is Status.MERGED:
+    if task_id is not None and claims.find(before, task_id).status is Status.MERGED:
         return _told(start, before, task_id)
-    task = merging.approved(before, task_id) if task_id else merging.next_to_merge(before, crew.clock.now())
+    task = merge_rules.approved(before, task_id) if task_id else merge_rules.next_to_merge(before, crew.clock.now())
     if task is None:
         raise Refused(*_nothing(before))
     if task.merging is not None:
@@ -62,7 +66,7 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Answer:
         proof_again.need(crew, by)
     except merge_marks.FAILURES as error:
         # Tests that are known to test another checkout stop every merge, and are told of by themselves.
-        if proving.elsewhere(crew.board.read().config) is None and _mark_next(crew, by, task.id, error):
+        if test_proof.elsewhere(crew.board.read().config) is None and _mark_next(crew, by, task.id, error):
             raise _named(error) from error
         raise
     _attempt(crew, by, task)
@@ -77,8 +81,8 @@ def _nothing(state: State) -> tuple[str, str]:
     return f"no task is approved and waits to be merged; set aside: {', '.join(aside)}", f"liza merge {aside[0]}"
 
 
-def _told(before: State, after: State, task_id: str) -> Answer:
-    task = taking.find(after, task_id)
+def _told(before: State, after: State, task_id: str) -> Result:
+    task = claims.find(after, task_id)
     if task.merging and task.merging.waiting:
         step = f"commit or put away {task.merging.waiting} in your checkout; it is then merged by itself"
     elif task.merge_commit:
@@ -93,7 +97,7 @@ def _told(before: State, after: State, task_id: str) -> Answer:
 def _mark_next(crew: Crew, by: str, task_id: str | None, error: LizaError | OSError) -> bool:
     """No merge could even begin: mark that on the task that would have been merged; whether it was done."""
     state = crew.board.read()
-    task = state.task(task_id) if task_id else merging.next_to_merge(state, crew.clock.now())
+    task = state.task(task_id) if task_id else merge_rules.next_to_merge(state, crew.clock.now())
     if task is not None and merge_marks.is_of_a_task(crew, error):
         with suppress(Refused):
             merge_marks.troubled(crew, by, task, merge_marks.trouble_of(crew, task, error))
@@ -112,7 +116,7 @@ def offer_again(crew: Crew, by: str, task_id: str | None = None) -> None:
     is over, or when it is the named one.
     """
     for task in crew.board.read().tasks:
-        if task.merging is None or (task.id != task_id and merging.is_paused(task, crew.clock.now())):
+        if task.merging is None or (task.id != task_id and merge_rules.is_paused(task, crew.clock.now())):
             continue
         try:
             _advance(crew, by, task, task.merging)
@@ -130,13 +134,13 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
     except merge_marks.FAILURES as error:
         if not _is_marked(crew, by, task, error):
             raise
-        after = taking.find(crew.board.read(), task.id)
+        after = claims.find(crew.board.read(), task.id)
         if after.status is Status.APPROVED:
             raise _named(error) from error
     except (SystemExit, KeyboardInterrupt):
         # Stopped on purpose: that is no merger that died.
         with suppress(*merge_marks.FAILURES), crew.change(merge_marks.actor(by), "candidate dropped", task.id) as tx:
-            tx.state = merging.dropped(tx.state, task.id)
+            tx.state = merge_rules.dropped(tx.state, task.id)
         raise
 
 
@@ -154,21 +158,21 @@ def _is_marked(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> b
 class _NotItsFault(Refused):
     """What others did to integration keeps the task from being merged now."""
 
-    def __init__(self, task: Task, kind: Kind, words: str) -> None:
+    def __init__(self, task: Task, kind: MergeFailureKind, words: str) -> None:
         super().__init__(words, f"liza merge {task.id}")
-        self.trouble = Trouble(kind, words)
+        self.trouble = MergeFailure(kind, words)
 
 
 def _moving(task: Task, branch: str, tips: list[str]) -> _NotItsFault:
     """Integration moved each time while tests ran."""
     way = " → ".join(tip[:10] for tip in tips)
     words = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({way})"
-    return _NotItsFault(task, Kind.MOVING, words)
+    return _NotItsFault(task, MergeFailureKind.MOVING, words)
 
 
 def _merge_one(crew: Crew, by: str, task: Task) -> None:
     tips = []
-    for _ in range(merging.MOST_ROUNDS):
+    for _ in range(merge_rules.MOST_ROUNDS):
         tips.append(_tip(crew))
         made = _tested(crew, by, task, tips[-1])
         if made is None or _advance(crew, by, task, made):
@@ -183,12 +187,12 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
     except MergeConflict as conflict:
         merge_marks.failed(crew, by, task, f"conflict with {_branch(crew)} in {', '.join(conflict.files)}")
         return None
-    faults.point("merge", "candidate")
+    crash_points.point("merge", "candidate")
     with crew.change(merge_marks.actor(by), "candidate made", task.id) as tx:
-        tx.state = merging.begin(tx.state, task.id, made)
-    faults.point("merge", "begun")
+        tx.state = merge_rules.begin(tx.state, task.id, made)
+    crash_points.point("merge", "begun")
     result = candidate.test(crew, task.id, made.candidate, _branch(crew))
-    faults.point("merge", "tested")
+    crash_points.point("merge", "tested")
     merge_marks.report_moved(crew, by, task, result)
     if result.taken is not None:
         back = merge_marks.given_back(crew, result.taken)
@@ -202,17 +206,17 @@ def _tested(crew: Crew, by: str, task: Task, expected: str) -> Merging | None:
         return None
     # Both records before the branch moves: whoever settles a dead merger believes nothing less.
     merge_refs.note_tested(crew.git, task.id, made.candidate)
-    faults.point("merge", "noted")
+    crash_points.point("merge", "noted")
     passed = "tests passed" if result.tested else "no tests to run"
     with crew.change(merge_marks.actor(by), passed, task.id) as tx:
-        tx.state = merging.passed(tx.state, task.id, result.tested)
-    faults.point("merge", "passed")
-    return taking.find(tx.state, task.id).merging
+        tx.state = merge_rules.passed(tx.state, task.id, result.tested)
+    crash_points.point("merge", "passed")
+    return claims.find(tx.state, task.id).merging
 
 
 def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
     """Where others have moved integration, test that alone: if it is red, no task is to blame. Raises _NotItsFault."""
-    if tampering.is_left_at(crew, expected):
+    if drift.is_left_at(crew, expected):
         return
     branch = _branch(crew)
     result = candidate.test(crew, f"{branch}-alone", expected, branch)
@@ -220,10 +224,10 @@ def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
         crew.write_down([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
     if result.taken is not None:
         words = f"{result.told(f'{branch} without {task.id}')}; {merge_marks.given_back(crew, result.taken)}"
-        raise _NotItsFault(task, Kind.BASE_RED, words if result.red is None else f"{words}\n{result.red}")
+        raise _NotItsFault(task, MergeFailureKind.BASE_RED, words if result.red is None else f"{words}\n{result.red}")
     if result.red is not None:
         words = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.red}"
-        raise _NotItsFault(task, Kind.BASE_RED, words)
+        raise _NotItsFault(task, MergeFailureKind.BASE_RED, words)
 
 
 def _candidate(crew: Crew, task: Task, expected: str) -> Merging:
@@ -236,7 +240,7 @@ def _candidate(crew: Crew, task: Task, expected: str) -> Merging:
 def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
     """Offer a tested candidate to integration; whether this attempt is at its end."""
     done = merges.advance(crew.git, _branch(crew), made.candidate, made.expected)
-    faults.point("merge", "advanced")
+    crash_points.point("merge", "advanced")
     if done.outcome == "moved":
         merge_marks.merged(crew, by, task, made)
         return True
@@ -244,9 +248,9 @@ def _advance(crew: Crew, by: str, task: Task, made: Merging) -> bool:
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_marks.actor(by), event, task.id) as tx:
         if waiting:
-            tx.state = merging.waiting(tx.state, task.id, done.files)
+            tx.state = merge_rules.waiting(tx.state, task.id, done.files)
         else:
-            tx.state = merging.dropped(tx.state, task.id)
+            tx.state = merge_rules.dropped(tx.state, task.id)
     return waiting
 
 

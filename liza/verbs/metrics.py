@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from liza.rules import derived, timing
+from liza.crew import usage_summary
+from liza.crew.crew import Crew
+from liza.rules import derived
 from liza.rules.model import State, Status
-from liza.verbs import spent
-from liza.verbs.crew import Crew
+from liza.rules.reports import timings
 
 MANY_VERDICTS = 5
 TOO_KIND = 0.95
@@ -22,12 +23,12 @@ def metrics(crew: Crew) -> dict[str, Any]:
     rate = round(counts["approved"] / given, 3) if given else None
     kind = rate is not None and given >= MANY_VERDICTS and rate > TOO_KIND
     now = crew.clock.now()
-    times = {task.id: timing.of_task(task, now) for task in state.tasks}
+    times = {task.id: timings.of_task(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,
         "goal_status": state.goal.status,
-        "goal_seconds": timing.of_goal(state, now),
-        "waiting_seconds": timing.waiting(state, now),
+        "goal_seconds": timings.of_goal(state, now),
+        "waiting_seconds": timings.waiting(state, now),
         "tasks": [
             {
                 "id": task.id,
@@ -42,8 +43,8 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "by_status": _by_status(state),
         "approval_rate": rate,
         "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
-        **spent.by(crew),
-        "messages": spent.deliveries(crew, state),
+        **usage_summary.by(crew),
+        "messages": usage_summary.deliveries(crew, state),
         "anomalies": dict(Counter(one.type for one in state.anomalies)),
         "warnings": [f"reviewers approved {rate:.0%} of {given}: do they look?"] if kind else [],
     }

@@ -6,18 +6,18 @@ import dataclasses
 
 from msgspec.structs import replace
 
-from liza.board import bell
-from liza.programs import inbox
+from liza.board import wake_up
+from liza.crew import run_state
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.result import Result, answer
+from liza.programs.messages import inbox
 from liza.rules.errors import Refused, UnknownId, Usage
 from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import agent_id, run_id
-from liza.verbs import sessions
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
 
 
-def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
+def note_now(crew: Crew, text: str, to: str | None = None) -> Result:
     """As ``note``, and brought into the session of whoever it is for, at the next moment that it can take it.
 
     Raises UnknownId, Usage, Refused: nobody works there.
@@ -31,7 +31,7 @@ def note_now(crew: Crew, text: str, to: str | None = None) -> Answer:
     except BaseException:
         inbox.remove(crew.paths, agent, message.id)
         raise
-    bell.ring(crew.paths, agent)
+    wake_up.ring(crew.paths, agent)
     told = f"it waits in the inbox of {agent}; {_comes(crew, agent)}"
     return dataclasses.replace(said, next=told, more={**said.more, "message": message.id})
 
@@ -40,7 +40,7 @@ def _comes(crew: Crew, agent: str) -> str:
     """How it gets to the agent."""
     known = crew.board.read().agents.get(agent)
     run = run_id(agent, known.runs) if known is not None and known.runs else None
-    if run is None or not sessions.living(crew.run_dir(run)):
+    if run is None or not run_state.living(crew.run_dir(run)):
         return "no session of it runs, so it comes with the next brief"
     return f"{run} gets it as soon as it can be told something"
 
@@ -58,7 +58,7 @@ def _at_work(state: State, to: str | None) -> str:
     return at_work
 
 
-def note(crew: Crew, text: str, to: str | None = None) -> Answer:
+def note(crew: Crew, text: str, to: str | None = None) -> Result:
     """Write a note onto the board, for an agent, a task, or everyone. Raises UnknownId, Usage, Refused."""
     by = human_or(crew, planner=False)
     if not text.strip():

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from liza.board import signals
-from liza.verbs.answer import Answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.result import Result
 
 
-def pause(crew: Crew, why: str = "") -> Answer:
+def pause(crew: Crew, why: str = "") -> Result:
     """Put PAUSE up; unchanged where it stands with the same reason. Raises Refused inside a session."""
     return _raise(crew, "PAUSE", why)
 
 
-def checkpoint(crew: Crew, why: str = "") -> Answer:
+def checkpoint(crew: Crew, why: str = "") -> Result:
     """Put CHECKPOINT up: a person is to look the sprint over. Raises Refused inside a session."""
     return _raise(crew, "CHECKPOINT", why)
 
 
-def _raise(crew: Crew, name: str, why: str) -> Answer:
+def _raise(crew: Crew, name: str, why: str) -> Result:
     by = human_or(crew, planner=False)
     crew.board.read()
     standing = signals.text_of(crew.paths, name)
@@ -28,6 +28,6 @@ def _raise(crew: Crew, name: str, why: str) -> Answer:
     return _standing(crew, "changed", name)
 
 
-def _standing(crew: Crew, result: str, name: str) -> Answer:
+def _standing(crew: Crew, result: str, name: str) -> Result:
     told = f"{name} stands: sessions go on, and nothing new is begun"
-    return Answer(result, None, None, "liza resume", {"signals": list(signals.standing(crew.paths))}, told)
+    return Result(result, None, None, "liza resume", {"signals": list(signals.standing(crew.paths))}, told)

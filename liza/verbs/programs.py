@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from liza.programs import presets
-from liza.programs.abilities import abilities
-from liza.programs.preset import UNCONFINED, Preset
-from liza.programs.presets import Presets
+from liza.crew.caller import human_or
+from liza.crew.crew import find_crew
+from liza.programs.presets import preset_table
+from liza.programs.presets.abilities import abilities
+from liza.programs.presets.preset import UNCONFINED, Preset
+from liza.programs.presets.preset_table import Presets
 from liza.rules.errors import NoCrew
 from liza.rules.paths import Paths
-from liza.verbs.caller import human_or
-from liza.verbs.crew import find_crew
 from liza.verbs.init import InitOptions
 from liza.verbs.trial import LIMIT, trial
 
@@ -44,7 +44,7 @@ def checked(name: str | None = None, *, run: bool = False, limit: float = LIMIT)
         found = [(preset, row) for preset, row in asked if row["installed"] or name]
     permissions = _permissions()
     for preset, row in found:
-        row["problems"] = [] if row["installed"] else [presets.lacking(preset)]
+        row["problems"] = [] if row["installed"] else [preset_table.lacking(preset)]
         if run and row["installed"]:
             _try(preset, row, permissions, limit)
         row["ok"] = not row["problems"]
@@ -82,19 +82,19 @@ def trusted() -> dict[str, Any]:
     """A person has read this project's ``liza.toml``, and lets it, as it is, say what programs run: ``commands``."""
     crew = find_crew()
     human_or(crew, planner=False)
-    sha256, commands = presets.trust(crew.paths)
+    sha256, commands = preset_table.trust(crew.paths)
     return {"trusted": "liza.toml", "sha256": sha256, "commands": list(commands)}
 
 
 def _table() -> Presets:
     try:
-        return presets.load(find_crew().paths)
+        return preset_table.load(find_crew().paths)
     except NoCrew:
-        return presets.load(Paths(Path.cwd()))
+        return preset_table.load(Paths(Path.cwd()))
 
 
 def _row(preset: Preset) -> dict[str, Any]:
-    version = presets.installed(preset) if preset.command else None
+    version = preset_table.installed(preset) if preset.command else None
     return {
         "name": preset.name,
         "installed": version is not None,

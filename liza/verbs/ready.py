@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from liza.programs import inbox
-from liza.rules import planning, reviewing, taking, working
+from liza.crew.caller import RunCaller, run_caller, task_of
+from liza.crew.crew import Crew
+from liza.crew.result import Result
+from liza.programs.messages import inbox
 from liza.rules.errors import NotYours, Refused
 from liza.rules.model import State
 from liza.rules.paths import role_of
-from liza.verbs.answer import Answer
-from liza.verbs.caller import RunCaller, run_caller, task_of
-from liza.verbs.crew import Crew
+from liza.rules.tasks import claims, coding, planning, reviews
 
 
-def ready(crew: Crew) -> Answer:
+def ready(crew: Crew) -> Result:
     """The brief of this run, once its identity holds: agent known, lease alive, task its own, worktree there.
 
     Raises NotYours, Refused: the one thing that is wrong.
@@ -28,13 +28,13 @@ def ready(crew: Crew) -> Answer:
     if directory.exists():
         directory.mark_ready(crew.clock.now(), "liza ready")
     with crew.board.renewal(caller.run) as tx:
-        tx.state = taking.renew(tx.state, caller.run, crew.clock.now())
+        tx.state = claims.renew(tx.state, caller.run, crew.clock.now())
     text = directory.block() or f"You hold {caller.task} as {caller.run}.\n"
     waiting = inbox.pending(crew.paths, caller.agent)
     text += "".join(shown for one in waiting if (shown := inbox.as_text((one,))) not in text)
     said = {"brief": text, "messages": [one.id for one in waiting]}
     task = state.task(caller.task) if caller.task else None
-    return Answer("changed", caller.task, task.status.value if task else None, "do what the brief says", said)
+    return Result("changed", caller.task, task.status.value if task else None, "do what the brief says", said)
 
 
 def read(crew: Crew, ids: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def _identity_holds(crew: Crew, state: State, caller: RunCaller) -> None:
         return
     task_id = task_of(caller)
     if role == "coder":
-        task = working.ready(state, task_id, caller.run)
+        task = coding.ready(state, task_id, caller.run)
         if (
             task.lease_expires is not None
             and task.lease_expires < crew.clock.now()
@@ -63,7 +63,7 @@ def _identity_holds(crew: Crew, state: State, caller: RunCaller) -> None:
         if not crew.paths.slot(slot).is_dir() or crew.worktrees.owner(slot) != (task_id, caller.run):
             raise Refused(f"the worktree {slot} of {task_id} is not laid out for {caller.run}", "liza doctor --fix")
         return
-    task = reviewing.reviewed(state, task_id, caller.run)
+    task = reviews.reviewed(state, task_id, caller.run)
     head = crew.worktrees.head(caller.agent)
     if head != task.review_commit:
         raise Refused(

@@ -6,23 +6,23 @@ import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
 
-from liza.board import document
 from liza.board.store import Restored
-from liza.programs import rundir
-from liza.repo import history
-from liza.rules import restoring, taking
+from liza.board.text import document
+from liza.crew import layout
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew, find_crew, find_lost
+from liza.crew.recovery.recorder import record
+from liza.crew.result import Result, answer
+from liza.programs.session import run_directory
+from liza.repo import board_history
 from liza.rules.errors import BoardInconsistent, NoCrew, Refused, Usage
-from liza.rules.letting_go import let_go
 from liza.rules.model import Agent, Task
 from liza.rules.paths import agent_of
 from liza.rules.paths import task_id as checked_id
-from liza.rules.starting import starting
-from liza.verbs import ground
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew, find_crew, find_lost
+from liza.rules.reports.up_command import starting
+from liza.rules.tasks import claims, forged_status
+from liza.rules.tasks.give_back import let_go
 from liza.verbs.down import down
-from liza.verbs.record import record
 
 MOST_LOOKED_AT = 500
 """Revisions that are searched for a task as it was."""
@@ -35,7 +35,7 @@ _MENDED = (
     "what was missing in .liza was laid out anew, and it has {goal}. Whatever else was deleted (specs, logs) is lost. "
     "What the repository's own configuration names will not run"
 )
-AGAIN = ground.AGAIN
+AGAIN = layout.AGAIN
 
 
 def crew_here() -> Crew:
@@ -49,24 +49,24 @@ def crew_here() -> Crew:
         return lost
 
 
-def restore_task(crew: Crew, task_id: str) -> Answer:
+def restore_task(crew: Crew, task_id: str) -> Result:
     """Put a task whose status no verb led to back as it was before. Raises Refused, UnknownId, GitFailed."""
     by = human_or(crew, planner=False)
     before = crew.board.read()
-    if restoring.forged(before, taking.find(before, checked_id(task_id))) is None:
-        return Answer("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
+    if forged_status.forged(before, claims.find(before, checked_id(task_id))) is None:
+        return Result("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
     record(crew)
     revision, earlier = _earlier(crew, task_id)
-    with crew.change(by, restoring.EVENT, task_id) as tx:
-        tx.state = restoring.put_back(tx.state, earlier, revision, by, crew.clock.now())
+    with crew.change(by, forged_status.EVENT, task_id) as tx:
+        tx.state = forged_status.put_back(tx.state, earlier, revision, by, crew.clock.now())
     return answer(before, tx.state, task_id, f"liza task show {task_id}", restored=revision)
 
 
 def _earlier(crew: Crew, task_id: str) -> tuple[int, Task]:
     """The newest revision in which the task was as verbs had left it, and the task there."""
-    for entry in history.log(crew.git, None, MOST_LOOKED_AT):
+    for entry in board_history.log(crew.git, None, MOST_LOOKED_AT):
         with suppress(BoardInconsistent):
-            found = restoring.usable(document.load(history.text_at(crew.git, entry.commit)), task_id)
+            found = forged_status.usable(document.load(board_history.text_at(crew.git, entry.commit)), task_id)
             if found is not None:
                 return entry.revision, found
     raise Refused(
@@ -74,7 +74,7 @@ def _earlier(crew: Crew, task_id: str) -> tuple[int, Task]:
     )
 
 
-def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
+def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
     """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
 
     What else of .liza was deleted is laid anew, also where the board can be read. ``stop``: end first whatever
@@ -85,41 +85,41 @@ def restore(crew: Crew, last_good: bool, stop: bool = False) -> Answer:
     if not last_good:
         raise Usage("say what to bring back: the board, or a task", "liza restore --last-good")
     was = _complaint(crew)
-    laid = not ground.has_pins(crew)
-    damaged = laid or (was is None and ground.damage(crew, crew.board.read()) is not None)
+    laid = not layout.has_pins(crew)
+    damaged = laid or (was is None and layout.damage(crew, crew.board.read()) is not None)
     ended = _stopped(crew) if stop else ()
     if was is not None or damaged:
         # Also where a part of .liza is left, as after a `git clean` that a supervisor wrote into.
-        ground.refuse_survivors(crew, AGAIN)
+        layout.refuse_survivors(crew, AGAIN)
     if laid:
-        crew = ground.lay_again(crew)
+        crew = layout.lay_again(crew)
     elif damaged or not crew.paths.locks.is_dir():
-        ground.lay(crew)
+        layout.lay(crew)
     done = None if was is None else crew.board.restore(by, lambda: _newest(crew))
     now = crew.board.read()
     if done is None and not damaged:
-        return Answer("unchanged", None, None, "liza status", {"revision": now.revision, "ended": list(ended)})
+        return Result("unchanged", None, None, "liza status", {"revision": now.revision, "ended": list(ended)})
     lines = [_ENDED.format(", ".join(ended))] if ended else []
     good = now if done is None else done.good
     lines += _told(crew, done, now.revision) if done else [f"the board stands as it was: revision {now.revision}"]
     if damaged:
-        counting = ground.confirm_again(crew) if laid else ()
-        goal = (crew.paths.root / ground.GOAL).exists()
-        goal = ground.lay_goal(crew, good.goal.description) or goal
-        nothing = "nothing else" if done else f"a new page {ground.GOAL}"
-        lines.append((_LAID if done else _MENDED).format(goal=ground.GOAL if goal else nothing))
+        counting = layout.confirm_again(crew) if laid else ()
+        goal = (crew.paths.root / layout.GOAL).exists()
+        goal = layout.lay_goal(crew, good.goal.description) or goal
+        nothing = "nothing else" if done else f"a new page {layout.GOAL}"
+        lines.append((_LAID if done else _MENDED).format(goal=layout.GOAL if goal else nothing))
         lines += counting
         _settle(crew, by, good.agents, ended)
     kept = None if done is None else done.kept
     more = {"revision": now.revision, "restored": good.revision, "was": was, "kept": kept and str(kept)}
     step = starting(good, *good.agents)
-    return Answer("changed", None, None, step, {**more, "ended": list(ended)}, "\n".join(lines))
+    return Result("changed", None, None, step, {**more, "ended": list(ended)}, "\n".join(lines))
 
 
 def _settle(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) -> None:
     """Agents that were ended have stopped what they held, and why they left, for want of a board, is told already."""
     for agent in agents:
-        rundir.forget_left(crew.paths, agent)
+        run_directory.forget_left(crew.paths, agent)
     stopped = {agent_of(one) if "." in one else one for one in ended}
     with crew.change(by, "stop") as tx:
         # Supervisors that noticed have left by themselves; who works by hand never had one.
@@ -137,7 +137,7 @@ _ENDED = "ended what still worked here: {}"
 
 def _stopped(crew: Crew) -> tuple[str, ...]:
     """The agents and runs that were ended. Raises Refused."""
-    ended = ground.end_survivors(crew)
+    ended = layout.end_survivors(crew)
     if not crew.paths.locks.is_dir():
         return ended
     done = down(crew, now=True)
@@ -165,7 +165,7 @@ def _newest(crew: Crew) -> str:
     try:
         return crew.board.last_good()
     except BoardInconsistent:
-        recorded = history.tip(crew.git)
+        recorded = board_history.tip(crew.git)
         if recorded is None:
             raise
         return recorded[1]

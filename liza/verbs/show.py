@@ -7,15 +7,16 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.rules import choose, merge_failures, taking
-from liza.rules.drafts import Lack
+from liza.crew import activity, draft_specs
+from liza.crew.crew import Crew
+from liza.crew.spec_files import existing
 from liza.rules.errors import Usage
+from liza.rules.merging import merge_failures
 from liza.rules.model import FINAL, State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.paths import task_id as checked_id
-from liza.verbs import doing, drafts
-from liza.verbs.crew import Crew
-from liza.verbs.specs import existing
+from liza.rules.tasks import claims, picking
+from liza.rules.tasks.drafts import Lack
 
 _TO_MEND = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 
@@ -24,7 +25,7 @@ def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, A
     """The tasks in the order of the board, as the board names their fields. Raises Usage for an unknown status."""
     wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
     state = crew.board.read()
-    return rows(state, drafts.lacks(crew, state), wanted)
+    return rows(state, draft_specs.lacks(crew, state), wanted)
 
 
 def rows(state: State, lacks: Mapping[str, Lack], wanted: Collection[Status]) -> list[dict[str, Any]]:
@@ -33,7 +34,7 @@ def rows(state: State, lacks: Mapping[str, Lack], wanted: Collection[Status]) ->
         {
             **fields_of(task),
             "missing": lacks[task.id].missing if task.id in lacks else (),
-            "waits_for": choose.unmet_dependencies(state, task) if task.status not in FINAL else (),
+            "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL else (),
         }
         for task in state.tasks
         if task.status in wanted
@@ -47,16 +48,16 @@ def task(crew: Crew, task_id: str) -> dict[str, Any]:
     Raises UnknownId, Usage.
     """
     state = crew.board.read()
-    found = taking.find(state, checked_id(task_id))
+    found = claims.find(state, checked_id(task_id))
     link = crew.paths.link(found.id)
     draft = found.status is Status.DRAFT
     return {
         **fields_of(found),
         "branch": branch_of(found.id),
         "directory": str(link) if link.is_symlink() else None,
-        "missing": drafts.lack(crew, state, found, existing(crew, [found.spec_ref])).missing if draft else (),
+        "missing": draft_specs.lack(crew, state, found, existing(crew, [found.spec_ref])).missing if draft else (),
         "merge_failed": merge_failures.last(found) if found.status in _TO_MEND else "",
-        "waits_for": choose.unmet_dependencies(state, found),
+        "waits_for": picking.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],
         **_at_work(crew, state, found),
@@ -66,7 +67,7 @@ def task(crew: Crew, task_id: str) -> dict[str, Any]:
 def _at_work(crew: Crew, state: State, task: Task) -> dict[str, Any]:
     """Who is at work on a task, what it does, and for how long; nulls where nobody is."""
     who = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
-    return {"who": who, **doing.row(crew, state, who or "")}
+    return {"who": who, **activity.row(crew, state, who or "")}
 
 
 def _status(word: str) -> Status:

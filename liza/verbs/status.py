@@ -12,25 +12,30 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.board import journal, signals
-from liza.programs import rundir, session, tmux, trouble
-from liza.programs.wording import line
-from liza.rules import alarms, answering, choose, planning, proving, taking
-from liza.rules.alarms import Alarm, Seen
-from liza.rules.choose import Evidence, Limit, Pick
-from liza.rules.decide import Holding, holding
-from liza.rules.drafts import Lack
+from liza.board import revision_journal, signals
+from liza.crew import activity, ahead, draft_specs, usage_summary
+from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings, drift_file
+from liza.programs.brief.quoting import line
+from liza.programs.session import failure_patterns, run_directory, session_process
+from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError, PlaceBroken
-from liza.rules.intrusions import Repository
-from liza.rules.model import Agent, Left, State, Status
+from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.paths import branch_of, in_order, role_of, run_id
-from liza.rules.planning import is_over
+from liza.rules.project import test_proof
+from liza.rules.reports import alarms
+from liza.rules.reports.alarms import Alarm, Seen
+from liza.rules.reports.intrusions import Repository
+from liza.rules.reports.up_command import starting
 from liza.rules.secrets import redacted
-from liza.rules.starting import starting
-from liza.rules.taking import STOP
+from liza.rules.sessions import model_silence
+from liza.rules.sessions.decide import Holding, holding
+from liza.rules.tasks import claims, picking, planning
+from liza.rules.tasks.claims import STOP
+from liza.rules.tasks.drafts import Lack
+from liza.rules.tasks.picking import Evidence, Limit, Pick
+from liza.rules.tasks.planning import is_over
 from liza.rules.transitions import has_said
-from liza.verbs import ahead, confirmed, doing, drafts, last_look, spent
-from liza.verbs.crew import Crew
 from liza.verbs.show import rows
 
 RECENT = 30  # revisions in which an edit from outside is still news
@@ -68,19 +73,19 @@ def summary(crew: Crew, state: State) -> dict[str, Any]:
         "waiting": [{**fields_of(one), "seconds": _seconds(crew, one.waiting_since)} for one in waiting],
         "alerts": [fields_of(one) for one in found],
         "ahead": _ahead(crew, state),
-        "cost": spent.cost(crew, state),
+        "cost": usage_summary.cost(crew, state),
     }
 
 
 def _tests(state: State) -> dict[str, Any]:
     """The test command, and why nobody knows that it tests the worktree that it runs in; null where that is proved."""
-    return {"command": state.config.integration_command, "not_proved": proving.doubt(state.config)}
+    return {"command": state.config.integration_command, "not_proved": test_proof.doubt(state.config)}
 
 
 def _questions(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:
     """What programs ask at their terminals."""
     for one in rows:
-        question = _question(crew, state, one["id"]) if one["doing"] == doing.WAITS else None
+        question = _question(crew, state, one["id"]) if one["doing"] == activity.WAITS else None
         if question is not None:
             yield Alarm(
                 "question", one["id"], f"{one['run']} shows {question}", f"liza attach {one['id']}", one["since"]
@@ -106,7 +111,7 @@ def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
 def _lacks(crew: Crew, state: State) -> dict[str, Lack]:
     """What drafts lack; nothing is told of that where git cannot be asked, and `liza doctor` says why it cannot."""
     try:
-        return drafts.lacks(crew, state)
+        return draft_specs.lacks(crew, state)
     except (LizaError, OSError):
         return {}
 
@@ -123,43 +128,45 @@ def found_alarms(
         evidence=evidence,
         signals=since,
         unknown_config=crew.board.unknown_config(),
-        settings=confirmed.unconfirmed(crew.paths, crew.board.as_written()),
+        settings=confirmed_settings.unconfirmed(crew.paths, crew.board.as_written()),
         repository=_repository(crew, state),
         left={name: left for name in state.agents if (left := _left(crew, name)) is not None},
         alone=frozenset(name for name in alone if _is_alone(crew, state, name)),
         aside=_aside(crew),
         lacks=_lacks(crew, state) if lacks is None else lacks,
         stuck=_stuck(crew, state),
-        blind=spent.blind(crew, state),
+        blind=usage_summary.blind(crew, state),
     )
     return (*below, *alarms.alarms(state, crew.clock.now(), seen), *_outside(crew, state))
 
 
 def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
     """What keeps every worktree from being used, every task from being merged, or every new one from being claimed."""
-    from liza.repo import left_locks, ref_names, relocate, slots
-    from liza.verbs import ground, lost_worktrees
+    from liza.crew import layout
+    from liza.crew.recovery import lost_worktrees
+    from liza.repo import ref_names, stale_locks
+    from liza.repo.slots import relocate, slot_records
 
     damaged: str | None = None
     with suppress(LizaError, OSError):
-        damaged = ground.damage(crew, state)
+        damaged = layout.damage(crew, state)
     if damaged is not None:
-        yield Alarm("damaged", "repository", damaged, ground.AGAIN)
+        yield Alarm("damaged", "repository", damaged, layout.AGAIN)
     if crew.moved is not None:
         yield Alarm("moved", "repository", crew.moved, "liza down")
     yield from lost_worktrees.alarms(crew, state)
     # A board without a crew's own records, as a sample board is shown, never had pins.
     if damaged is None and crew.paths.placed.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
-        yield Alarm("pins_gone", "repository", message, ground.FIX)
-    wrong = confirmed.damaged(crew.paths)
+        yield Alarm("pins_gone", "repository", message, layout.FIX)
+    wrong = confirmed_settings.damaged(crew.paths)
     if damaged is None and wrong is not None:
         yield Alarm("pins_damaged", "repository", wrong.message, wrong.hint)
     # Where the repository cannot be looked at, `liza doctor` says so.
     with suppress(LizaError, OSError):
         try:
-            slots.refuse_linked_place(crew.paths.slots)
-            left_locks.refuse(
+            slot_records.refuse_linked_place(crew.paths.slots)
+            stale_locks.refuse(
                 relocate.common_of(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
             )
         except PlaceBroken as broken:
@@ -172,10 +179,10 @@ def _ground(crew: Crew, state: State) -> Iterator[Alarm]:
 
 def _aside(crew: Crew) -> tuple[str, ...]:
     """The slots that were set aside; none where that cannot be looked at, which `liza doctor` says."""
-    from liza.repo import stuck
+    from liza.repo.slots import stuck_slots
 
     try:
-        return tuple(str(path) for path in stuck.kept(crew.paths.slot("x").parent))
+        return tuple(str(path) for path in stuck_slots.kept(crew.paths.slot("x").parent))
     except OSError:
         return ()
 
@@ -183,24 +190,24 @@ def _aside(crew: Crew) -> tuple[str, ...]:
 def _repository(crew: Crew, state: State) -> Repository:
     """What others did to it; as the last look saw it where git cannot be asked: the rest of what stands is told all the
     same, and `liza doctor` says what keeps git from its work."""
-    from liza.verbs import tampering
+    from liza.crew.drift import drift
 
     try:
-        return tampering.now(crew, state)
+        return drift.now(crew, state)
     except (LizaError, OSError):
-        return last_look.read(crew.paths).seen
+        return drift_file.read(crew.paths).seen
 
 
-def _left(crew: Crew, agent: str) -> Left | None:
+def _left(crew: Crew, agent: str) -> SupervisorExit | None:
     try:
-        return rundir.left(crew.paths, agent)
+        return run_directory.left(crew.paths, agent)
     except LizaError as unreadable:
-        return Left(time=crew.clock.now(), reason=unreadable.message)
+        return SupervisorExit(time=crew.clock.now(), reason=unreadable.message)
 
 
 def _stuck(crew: Crew, state: State) -> dict[str, str]:
     """Why the living sessions of agents make no progress, as their supervisors measured."""
-    found = {name: spent.gauge(crew, state, name) for name in state.agents}
+    found = {name: usage_summary.gauge(crew, state, name) for name in state.agents}
     return {name: redacted(one.stuck) for name, one in found.items() if one is not None and one.stuck is not None}
 
 
@@ -214,7 +221,7 @@ def _is_alone(crew: Crew, state: State, agent: str) -> bool:
 def _outside(crew: Crew, state: State) -> Iterator[Alarm]:
     """Edits from outside, among the newest revisions, that overwrote something or took away a task that is still gone.
     Whatever else such an edit did stands on the board itself, and is an alarm for as long as it stands there."""
-    for record in islice(journal.newest(crew.paths.journal), RECENT):
+    for record in islice(revision_journal.newest(crew.paths.journal), RECENT):
         if not _is_news(record.time, crew.clock.now()):
             continue
         for place, message in enumerate(record.alerts):
@@ -245,7 +252,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     """An agent as `status --json` shows it; ``why`` is the one true reason that it is not at work, or null."""
     agent = state.agents[name]
     left = _left(crew, name)
-    holds = choose.occupation(state, name)
+    holds = picking.occupation(state, name)
     why: str | None
     if left is not None or not crew.supervised(name):
         shown, why = _why_offline(crew, state, name, left)
@@ -257,7 +264,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         # It holds nothing, whatever an edit from outside left standing beside its name.
         shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
         why = _why_idle(crew, state, name, evidence, standing)
-    measured = spent.gauge(crew, state, name)
+    measured = usage_summary.gauge(crew, state, name)
     waits = _waits(crew, name, agent) if left is None and shown != "OFFLINE" else None
     if waits is not None:
         shown, why = "WAITING", _waiting(waits, agent, holds)
@@ -270,7 +277,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
-        **doing.row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
+        **activity.row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
         "calls": measured.calls if measured else None,
         "tokens": measured.used.tokens if measured and measured.used else None,
     }
@@ -315,15 +322,15 @@ def _unanswered(crew: Crew, state: State, name: str) -> str | None:
     if note is not None:
         now, program = crew.clock.now(), (agent.program or "its program").partition(":")[0]
         since, left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
-        model = answering.Unanswered(note.kind, since, line(note.words, 200), retried=note.retried)
-        return redacted(answering.present(model, left, program))
+        model = model_silence.ModelSilence(note.kind, since, line(note.words, 200), retried=note.retried)
+        return redacted(model_silence.present(model, left, program))
     before = None if begun else _before(state, held)
     return None if before is None else f"tried again after: {redacted(line(before, 200))}"
 
 
 def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
     """Why no loop of an agent at work is seen and no budget of it is kept."""
-    found = spent.gauge(crew, state, name)
+    found = usage_summary.gauge(crew, state, name)
     if found is None or found.unmeasured is None:
         return None
     return f"its calls and tokens cannot be measured: {redacted(line(found.unmeasured, 200))}"
@@ -333,17 +340,17 @@ def _before(state: State, held: Holding) -> str | None:
     """Why the last session that is over ended, where its model gave it no answer."""
     task = state.task(held.task) if held.task and held.kind == "work" else None
     ends = [one for one in task.history if one.event != "resume"] if task is not None else []
-    return ends[-1].detail if ends and ends[-1].event in (taking.UNANSWERED, taking.QUOTA) else None
+    return ends[-1].detail if ends and ends[-1].event in (claims.UNANSWERED, claims.QUOTA) else None
 
 
-def _waits(crew: Crew, name: str, agent: Agent) -> rundir.Waits | None:
+def _waits(crew: Crew, name: str, agent: Agent) -> run_directory.Waits | None:
     """What it waits for; nothing where that cannot be read: the rest of what stands is told all the same.
 
     Nothing either for a note that no supervisor left: while a session lives, or of a limit further away than any.
     """
     try:
-        found = rundir.waits(crew.paths, name)
-        if found is None or not timedelta(0) < found.until - crew.clock.now() <= trouble.LONGEST + A_LITTLE:
+        found = run_directory.waits(crew.paths, name)
+        if found is None or not timedelta(0) < found.until - crew.clock.now() <= failure_patterns.LONGEST + A_LITTLE:
             return None
         return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else found
     except LizaError:
@@ -351,10 +358,12 @@ def _waits(crew: Crew, name: str, agent: Agent) -> rundir.Waits | None:
 
 
 def _has_session(crew: Crew, run: str) -> bool:
-    return isinstance(session.look(crew.run_dir(run).path), session.Living | session.Starting)
+    return isinstance(
+        session_process.look(crew.run_dir(run).path), session_process.Living | session_process.ShimStarting
+    )
 
 
-def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:
+def _waiting(waits: run_directory.Waits, agent: Agent, holds: str | None) -> str:
     """Until when, by this machine's clock, and that the task stays its own."""
     here = waits.until.astimezone()
     until = f"{here:%H:%M}" if here.date() == datetime.now(here.tzinfo).date() else f"{here:%Y-%m-%d %H:%M}"
@@ -362,13 +371,13 @@ def _waiting(waits: rundir.Waits, agent: Agent, holds: str | None) -> str:
     return f"{agent.program or 'its program'} waits until {until}{keeps}: {redacted(waits.reason)}"
 
 
-def _why_offline(crew: Crew, state: State, name: str, left: Left | None) -> tuple[str, str]:
+def _why_offline(crew: Crew, state: State, name: str, left: SupervisorExit | None) -> tuple[str, str]:
     """The status to show of an agent without a supervisor, and why it is so."""
-    from liza.verbs import ground
+    from liza.crew import layout
 
-    holds, held = choose.occupation(state, name), holding(state, name)
-    if ground.works_unseen(crew, name):
-        return state.agents[name].status, f"it works on, and its lock file was deleted: {ground.AGAIN}"
+    holds, held = picking.occupation(state, name), holding(state, name)
+    if layout.works_unseen(crew, name):
+        return state.agents[name].status, f"it works on, and its lock file was deleted: {layout.AGAIN}"
     if left is not None:
         return "OFFLINE", f"its supervisor left: {left.reason}"
     if holds is None:
@@ -392,9 +401,9 @@ def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         trigger = planning.wake(state)
         return trigger if isinstance(trigger, str) else f"about to plan: {trigger.name}"
     if role == "code-reviewer":
-        review = choose.choose_review(state, name, evidence)
+        review = picking.choose_review(state, name, evidence)
         return f"about to review {review.task.id}" if isinstance(review, Pick) else review.why
-    picked = choose.choose(state, name, crew.clock.now(), evidence)
+    picked = picking.choose(state, name, crew.clock.now(), evidence)
     if isinstance(picked, Pick):
         return f"about to take {picked.task.id}"
     return f"{picked.task.id}: {picked.reason}" if isinstance(picked, Limit) else picked.why

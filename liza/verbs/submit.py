@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from liza.repo import brief_filter, merge_refs, symbolic
+from liza.crew.caller import run_caller, task_of
+from liza.crew.crew import Crew
+from liza.crew.result import Result, answer
+from liza.crew.run_end import said_last
+from liza.repo import symbolic_refs
+from liza.repo.hiding import brief_filter
+from liza.repo.merge import merge_refs
 from liza.repo.runner import Git
-from liza.rules import taking, working
 from liza.rules.errors import NotYours
 from liza.rules.model import Status, Task
 from liza.rules.paths import branch_of
-from liza.rules.working import Work
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import run_caller, task_of
-from liza.verbs.crew import Crew
-from liza.verbs.ends import said_last
+from liza.rules.tasks import claims, coding
+from liza.rules.tasks.coding import Work
 
 NEXT = "stop now: a reviewer takes it from here"
 BY_HAND = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
 
 
-def submit(crew: Crew) -> Answer:
+def submit(crew: Crew) -> Result:
     """What stands at HEAD of the run's worktree is to be reviewed. Raises Refused, NotYours."""
     caller = run_caller(crew)
     task_id = task_of(caller)
-    task = taking.find(crew.board.read(), task_id)
+    task = claims.find(crew.board.read(), task_id)
     if task.run != caller.run and not any(event.run == caller.run for event in task.history):
         raise NotYours(f"You no longer own this task: {caller.run} asks for {task_id}. Stop at once", "liza task list")
     work = (
@@ -31,8 +33,8 @@ def submit(crew: Crew) -> Answer:
         else Work(task.review_commit or "", True, branch_of(task_id))
     )
     with crew.change(caller.run, "submit", task_id) as tx:
-        tx.state = working.submit(tx.state, task_id, caller.run, work, crew.clock.now())
-    _keep_reviewed(crew, taking.find(tx.state, task_id))
+        tx.state = coding.submit(tx.state, task_id, caller.run, work, crew.clock.now())
+    _keep_reviewed(crew, claims.find(tx.state, task_id))
     said_last(crew, caller.run, "0")
     step = NEXT if crew.run_dir(caller.run).exists() else BY_HAND.format(task=task_id)
     return answer(tx.before, tx.state, task_id, step, commit=work.head)
@@ -51,7 +53,7 @@ def look(crew: Crew, task: Task) -> Work:
     """The worktree as `submit` must know it. Raises NoCrew, GitFailed."""
     slot = crew.slot_of(task)
     git = crew.worktrees.slot_git(slot.name)
-    symbolic.refuse(git, f"refs/heads/{branch_of(task.id)}")
+    symbolic_refs.refuse(git, f"refs/heads/{branch_of(task.id)}")
     head = git.out("rev-parse", "HEAD")
     assert task.worktree is not None
     return Work(

@@ -6,16 +6,18 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from liza.board.lock import Lock
-from liza.repo import merge_refs, merges
-from liza.rules import merging
+from liza.crew.caller import human_or
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.drift.drift import Moved
+from liza.crew.merging import candidate, merge_marks
+from liza.crew.merging.dead_mergers import settle_dead_merger
+from liza.crew.project import proof_again
+from liza.crew.result import Result
+from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import MergeConflict, Refused, UnknownId
-from liza.verbs import candidate, merge_marks, proof_again, tampering
-from liza.verbs.answer import Answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import Crew
-from liza.verbs.dead_mergers import settle_dead_merger
-from liza.verbs.tampering import Moved
+from liza.rules.merging import merge_rules
+from liza.system.file_lock import Lock
 
 _CANDIDATE = "main.sync"
 """No task can have this name: ids have no dots."""
@@ -33,7 +35,7 @@ class _Wish:
     said: str
 
 
-def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -> Answer:
+def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -> Result:
     """Merge ``branch``, by default the one that is checked out, into integration once its tests pass on the merge.
 
     Where others have moved integration that is accepted, and told; where merged tasks are lost by it, only with
@@ -42,7 +44,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
     by = human_or(crew, planner=False)
     state = crew.board.read()
     into = state.config.integration_branch
-    tampering.need_integration(crew, state)
+    drift.need_integration(crew, state)
     source = branch or _checked_out(crew, into)
     said = " ".join(["liza sync", *([branch] if branch else [])])
     commit = merges.tip(crew.git, source)
@@ -59,7 +61,7 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
         lock.release()
     # What was told of integration is accepted now, and `status` need not wait for a supervisor to look again.
     with suppress(*merge_marks.FAILURES):
-        tampering.now(crew, crew.board.read())
+        drift.now(crew, crew.board.read())
     freed, failed = merge_marks.reconsidered(crew, "the merge")
     return replace(done, told="\n".join((done.told, *freed, *failed)), more={**done.more, "freed": list(freed)})
 
@@ -68,18 +70,18 @@ def _checked_out(crew: Crew, into: str) -> str:
     if not crew.git.ok("symbolic-ref", "-q", "HEAD"):
         raise Refused("your checkout is at no branch", "liza sync main")
     found = crew.git.out("symbolic-ref", "--short", "HEAD")
-    if found == into and tampering.moved(crew) is None:
+    if found == into and drift.moved(crew) is None:
         raise Refused(f"{into} itself is checked out", "liza sync main")
     return found
 
 
-def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
+def _merged(crew: Crew, wish: _Wish, by: str) -> Result:
     source, commit, into = wish.source, wish.commit, wish.into
-    for _ in range(merging.MOST_ROUNDS):
+    for _ in range(merge_rules.MOST_ROUNDS):
         moved = _accepted(crew, wish)
-        expected = moved.tip if moved else tampering.need_integration(crew, crew.board.read())
+        expected = moved.tip if moved else drift.need_integration(crew, crew.board.read())
         if merges.contains(crew.git, into, commit):
-            tampering.note_left(crew, expected)
+            drift.note_left(crew, expected)
             return _had_it(crew, wish, moved, by)
         try:
             made = merges.candidate(crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE)
@@ -90,7 +92,7 @@ def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
             tested = _test(crew, wish, made, expected, by)
             done = merges.advance(crew.git, into, made, expected)
             if done.outcome == "moved":
-                tampering.note_left(crew, made)
+                drift.note_left(crew, made)
         finally:
             merges.drop_candidate(crew.git, _CANDIDATE)
         if done.outcome == "waiting":
@@ -100,15 +102,15 @@ def _merged(crew: Crew, wish: _Wish, by: str) -> Answer:
             more = {"branch": source, "merge_commit": made, "tested": tested}
             how = "its tests pass" if tested else "untested"
             told = f"{source} is in {into} as {made[:10]}, {how}"
-            return _told(crew, Answer("changed", None, None, f"git log --first-parent {into}", more, told), moved, by)
-    raise Refused(f"{into} moved {merging.MOST_ROUNDS} times while the tests of the merge ran", wish.said)
+            return _told(crew, Result("changed", None, None, f"git log --first-parent {into}", more, told), moved, by)
+    raise Refused(f"{into} moved {merge_rules.MOST_ROUNDS} times while the tests of the merge ran", wish.said)
 
 
-def _had_it(crew: Crew, wish: _Wish, moved: Moved | None, by: str) -> Answer:
+def _had_it(crew: Crew, wish: _Wish, moved: Moved | None, by: str) -> Result:
     more = {"branch": wish.source, "merge_commit": None, "tested": None}
     stands = "" if moved else f"{wish.into} stands where liza left it"
     told = stands if wish.source == wish.into else f"{wish.into} has all of {wish.source} already"
-    return _told(crew, Answer("changed" if moved else "unchanged", None, None, "liza status", more, told), moved, by)
+    return _told(crew, Result("changed" if moved else "unchanged", None, None, "liza status", more, told), moved, by)
 
 
 def _accepted(crew: Crew, wish: _Wish) -> Moved | None:
@@ -116,16 +118,16 @@ def _accepted(crew: Crew, wish: _Wish) -> Moved | None:
 
     Raises Refused where merged tasks are lost by it and nobody has said that they may be.
     """
-    moved = tampering.moved(crew)
+    moved = drift.moved(crew)
     if moved is None:
         return None
-    rest = tampering.with_commit(crew, moved, wish.commit)
+    rest = drift.with_commit(crew, moved, wish.commit)
     if rest.lost and not wish.accept_moved:
-        raise Refused(moved.told, tampering.ways(crew, moved, wish.said))
+        raise Refused(moved.told, drift.ways(crew, moved, wish.said))
     return rest
 
 
-def _told(crew: Crew, done: Answer, moved: Moved | None, by: str) -> Answer:
+def _told(crew: Crew, done: Result, moved: Moved | None, by: str) -> Result:
     """The answer, with what was accepted, which is also written down."""
     if moved is None:
         return replace(done, more={**done.more, "accepted": None})

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from liza.board.task_file import load_tasks
-from liza.programs import processes, session
-from liza.repo.salvage import salvage
-from liza.rules import reviewing, shaping, taking
+from liza.crew import draft_specs
+from liza.crew.caller import human_or
+from liza.crew.crew import PERSON, Crew
+from liza.crew.result import Result, answer
+from liza.crew.spec_files import existing
+from liza.programs.session import session_process
+from liza.repo.slots.salvage import salvage
 from liza.rules.errors import Usage
 from liza.rules.model import State, Status
-from liza.rules.shaping import Asked, Wanted
-from liza.rules.starting import starting
+from liza.rules.reports.up_command import starting
+from liza.rules.tasks import backlog, claims, reviews
+from liza.rules.tasks.backlog import TaskRequest, Wanted
 from liza.rules.transitions import Said
-from liza.verbs import drafts
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import human_or
-from liza.verbs.crew import PERSON, Crew
-from liza.verbs.specs import existing
+from liza.system import processes
 
 _NAMES = {
     "desc": "description",
@@ -28,14 +29,14 @@ _NAMES = {
 }
 
 
-def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
+def add(crew: Crew, wanted: Sequence[Wanted]) -> Result:
     """Put tasks on the board, all or none. Raises Refused, Usage."""
     if not wanted:
         raise Usage("no task was given", "liza task add --help")
     by = human_or(crew, planner=True)
     specs = existing(crew, [one.spec_ref for one in wanted if one.spec_ref])
     with crew.change(by, "add", wanted[0].id if len(wanted) == 1 else None) as tx:
-        tx.state = shaping.add(tx.state, wanted, _asked(crew, by, specs))
+        tx.state = backlog.add(tx.state, wanted, _asked(crew, by, specs))
     ids = [one.id for one in wanted]
     missing = {task_id: lacks for task_id in ids if (lacks := _lacking(tx.state, task_id, specs)) is not None}
     step = _after_draft(crew, by, tx.state, next(iter(missing)), specs) if missing else _after_adding(crew, by)
@@ -44,13 +45,13 @@ def add(crew: Crew, wanted: Sequence[Wanted]) -> Answer:
 
 def _lacking(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
     """What a DRAFT lacks; None of a task that is none."""
-    task = taking.find(state, task_id)
-    return list(shaping.lacking(state, task, specs)) if task.status is Status.DRAFT else None
+    task = claims.find(state, task_id)
+    return list(backlog.lacking(state, task, specs)) if task.status is Status.DRAFT else None
 
 
 def _after_draft(crew: Crew, by: str, state: State, task_id: str, specs: frozenset[str]) -> str:
     """Documents come onto integration by a person's commit and `sync`; what else is missing, by an edit."""
-    lack = drafts.lack(crew, state, taking.find(state, task_id), specs)
+    lack = draft_specs.lack(crew, state, claims.find(state, task_id), specs)
     return lack.next if lack.missing and by.startswith(PERSON) else f"liza task edit {task_id} …"
 
 
@@ -106,13 +107,13 @@ def _number(number: int, name: str, value: object) -> int:
     return int(str(value))
 
 
-def edit(crew: Crew, wanted: Wanted) -> Answer:
+def edit(crew: Crew, wanted: Wanted) -> Result:
     """Change the text of a task that nobody holds. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
-    known = taking.find(crew.board.read(), wanted.id)
+    known = claims.find(crew.board.read(), wanted.id)
     specs = existing(crew, [wanted.spec_ref or known.spec_ref])
     with crew.change(by, "edit", wanted.id) as tx:
-        tx.state = shaping.edit(tx.state, wanted, _asked(crew, by, specs))
+        tx.state = backlog.edit(tx.state, wanted, _asked(crew, by, specs))
     missing = _lacking(tx.state, wanted.id, specs)
     if missing is None:
         return answer(tx.before, tx.state, wanted.id, f"liza task show {wanted.id}", missing=[])
@@ -122,11 +123,11 @@ def edit(crew: Crew, wanted: Wanted) -> Answer:
     return replace(said, told=told)
 
 
-def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Answer:
+def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     """Answer what a BLOCKED task asks. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
     with crew.change(by, "unblock", task_id) as tx:
-        tx.state = shaping.unblock(tx.state, task_id, answers, Said(now=crew.clock.now(), by=by))
+        tx.state = backlog.unblock(tx.state, task_id, answers, Said(now=crew.clock.now(), by=by))
     return answer(tx.before, tx.state, task_id, "a coder takes it up; liza status")
 
 
@@ -138,46 +139,46 @@ class Successors:
     existing: tuple[str, ...] = ()
 
 
-def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> Answer:
+def supersede(crew: Crew, task_id: str, by_tasks: Successors, because: str) -> Result:
     """Other tasks take the place of this one. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
     specs = existing(crew, [one.spec_ref for one in by_tasks.new if one.spec_ref])
-    asked = Asked(Said(now=crew.clock.now(), by=by, detail=because), specs)
+    asked = TaskRequest(Said(now=crew.clock.now(), by=by, detail=because), specs)
     with crew.change(by, "supersede", task_id) as tx:
-        tx.state = shaping.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, asked)
+        tx.state = backlog.supersede(tx.state, task_id, by_tasks.new, by_tasks.existing, asked)
     end_work(crew, tx.before, task_id)
     return answer(tx.before, tx.state, task_id, "liza status")
 
 
-def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Answer:
+def drop(crew: Crew, task_id: str, why: str, dependants: str | None) -> Result:
     """A task is not wanted any more; its work is saved. Raises Refused, Usage."""
     by = human_or(crew, planner=True)
     with crew.change(by, "drop", task_id) as tx:
         said = Said(now=crew.clock.now(), by=by, detail=why or None)
-        tx.state = shaping.drop(tx.state, task_id, said, dependants)
+        tx.state = backlog.drop(tx.state, task_id, said, dependants)
     end_work(crew, tx.before, task_id)
     return answer(tx.before, tx.state, task_id, "liza status")
 
 
-def release(crew: Crew, task_id: str) -> Answer:
+def release(crew: Crew, task_id: str) -> Result:
     """Take a task away from its coder: fence, end the session, save the work, then UNCLAIMED. Raises Refused."""
     by = human_or(crew, planner=False)
-    if taking.find(crew.board.read(), task_id).reviewing_by is not None:
+    if claims.find(crew.board.read(), task_id).reviewing_by is not None:
         return _release_review(crew, by, task_id)
     with crew.change(by, "fence", task_id) as tx:
-        tx.state = taking.fence(tx.state, task_id, crew.clock.now())
+        tx.state = claims.fence(tx.state, task_id, crew.clock.now())
     end_work(crew, tx.before, task_id)
     with crew.change(by, "release", task_id) as done:
-        done.state = taking.release(done.state, task_id, crew.clock.now(), by)
+        done.state = claims.release(done.state, task_id, crew.clock.now(), by)
     return answer(tx.before, done.state, task_id, f"liza task show {task_id}")
 
 
-def _release_review(crew: Crew, by: str, task_id: str) -> Answer:
+def _release_review(crew: Crew, by: str, task_id: str) -> Result:
     """Take a review away from its reviewer: any other may take it."""
     before = crew.board.read()
-    run = taking.find(before, task_id).review_run or ""
+    run = claims.find(before, task_id).review_run or ""
     with crew.change(by, "release review", task_id) as tx:
-        tx.state = reviewing.release_review(tx.state, task_id, run, crew.clock.now(), f"released by {by}")
+        tx.state = reviews.release_review(tx.state, task_id, run, crew.clock.now(), f"released by {by}")
     _end_session(crew, run)
     return answer(before, tx.state, task_id, f"liza task show {task_id}")
 
@@ -198,9 +199,9 @@ def _end_session(crew: Crew, run: str) -> None:
     directory = crew.run_dir(run)
     if directory.exists():
         directory.note_stop(crew.clock.now(), "fenced")
-        session.stop(directory.path, run, crew.paths.root, grace=2.0)
+        session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
     processes.kill_run(run, crew.paths.root)
 
 
-def _asked(crew: Crew, by: str, specs: frozenset[str]) -> Asked:
-    return Asked(Said(now=crew.clock.now(), by=by), specs)
+def _asked(crew: Crew, by: str, specs: frozenset[str]) -> TaskRequest:
+    return TaskRequest(Said(now=crew.clock.now(), by=by), specs)

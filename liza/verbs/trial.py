@@ -20,16 +20,16 @@ from typing import Any
 import msgspec
 
 from liza.board import events
-from liza.programs import rundir
-from liza.programs.preset import Preset
+from liza.crew.crew import Crew, crew_at
+from liza.crew.liza_path import liza_path
+from liza.programs.presets.preset import Preset
+from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules import toml_text
 from liza.rules.model import Status, Task
-from liza.rules.taking import TOLD_ONLY
+from liza.rules.tasks.claims import TOLD_ONLY
 from liza.verbs import init, task
-from liza.verbs.crew import Crew, crew_at
 from liza.verbs.down import end_sessions
-from liza.verbs.liza_path import liza_path
 
 LIMIT = 300.0
 """Seconds for a program to do what a person does in ten."""
@@ -196,7 +196,7 @@ def _task(crew: Crew) -> Task:
 
 def _judged(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
     done = _task(crew)
-    heard = [one.evidence for run in rundir.runs_of(crew.paths, AGENT) if (one := crew.run_dir(run).ready())]
+    heard = [one.evidence for run in run_directory.runs_of(crew.paths, AGENT) if (one := crew.run_dir(run).ready())]
     ahead = crew.git.run("rev-list", "--count", f"refs/heads/task/{TASK}", "^HEAD", codes=(0, 128)).stdout.strip()
     submitted = done.status is Status.READY_FOR_REVIEW
     committed = ahead not in (b"", b"0")
@@ -209,7 +209,7 @@ def _judged(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
 
 
 def _why(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
-    left = rundir.left(crew.paths, AGENT)
+    left = run_directory.left(crew.paths, AGENT)
     last = _last_said(log)
     if not in_time:
         return f"not done within {seconds:.0f} s; the last: {last}"

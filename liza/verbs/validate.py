@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from liza.board import document, files, parse, values
-from liza.board.splitter import TABLES
+from liza.board.text import document, parse, values
+from liza.board.text.splitter import TABLES
+from liza.crew.crew import find_crew
 from liza.rules import invariants, settings
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, Usage
 from liza.rules.model import State
-from liza.verbs.crew import find_crew
+from liza.system import files
 
 
 def validate(path: Path | None) -> dict[str, Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from liza.rules import reviewing, taking
+from liza.crew.caller import human_or, run_caller, task_of
+from liza.crew.crew import Crew
+from liza.crew.result import Result, answer
+from liza.crew.run_end import said_last
 from liza.rules.errors import Refused, Usage
 from liza.rules.paths import role_of
-from liza.verbs.answer import Answer, answer
-from liza.verbs.caller import human_or, run_caller, task_of
-from liza.verbs.crew import Crew
-from liza.verbs.ends import said_last
+from liza.rules.tasks import claims, reviews
 
 
-def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Answer:
+def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Result:
     """A reviewer's run judges the commit of its brief; a person names the task. Raises Refused, NotYours, Usage."""
     if word not in ("approve", "reject"):
         raise Usage(f"{word!r} is no verdict: approve or reject", 'liza verdict approve "what you ran and saw"')
@@ -24,7 +24,7 @@ def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, c
     return _by_run(crew, word, reason, task_id)
 
 
-def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
+def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
     caller = run_caller(crew)
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is no code-reviewer: nobody judges their own work", "liza ready")
@@ -34,7 +34,7 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Answer:
     record = crew.run_dir(caller.run).record()
     commit = record.commit if record and record.commit else crew.worktrees.head(caller.agent)
     with crew.change(caller.run, word, task) as tx:
-        judge = reviewing.approve if word == "approve" else reviewing.reject
+        judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
     said_last(crew, caller.run, "0")
     by_hand = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
@@ -50,13 +50,13 @@ def _whole(crew: Crew, commit: str) -> str:
     return found.stdout.decode().strip()
 
 
-def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Answer:
+def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
     by = human_or(crew, planner=False)
-    seen = commit or taking.find(crew.board.read(), task_id).review_commit or ""
+    seen = commit or claims.find(crew.board.read(), task_id).review_commit or ""
     full = _whole(crew, seen) if seen else ""
     with crew.change(by, word, task_id) as tx:
-        judge = reviewing.approve if word == "approve" else reviewing.reject
+        judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)
-    coder = taking.find(tx.state, task_id).assigned_to
+    coder = claims.find(tx.state, task_id).assigned_to
     step = f"liza merge {task_id}" if word == "approve" else f"liza claim {task_id} --agent {coder}"
     return answer(tx.before, tx.state, task_id, step)

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
+from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, NoCrew
-from liza.rules.merge_alarms import Alarm
-from liza.verbs.crew import Crew
+from liza.rules.merging.merge_alarms import Alarm
 from liza.verbs.following import changes
 from liza.verbs.status import found_alarms
 

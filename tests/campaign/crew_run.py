@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from liza.crew.crew import find_crew
 from liza.rules.errors import LizaError
 from liza.rules.model import FINAL, State, Status
-from liza.verbs.crew import find_crew
 from tests.campaign.scripts import AGENT, CHECK, CLOCK
 from tests.conftest import git
 from tests.journeys.crews import BIN, Crew, processes_of

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from liza import faults
 from liza.rules.errors import LizaError
+from liza.system import crash_points
 
 BROKEN = 99
 """The exit code of a fork whose work raised what is no LizaError; its traceback is on stderr."""
@@ -24,7 +24,7 @@ BROKEN = 99
 
 def arm(fault: str = "", trace: Path | None = None) -> None:
     """Set the fault points of this very process, as ``LIZA_FAULT`` and ``LIZA_FAULT_TRACE`` would."""
-    points: Any = faults
+    points: Any = crash_points
     where, _, points._KIND = fault.partition(":")
     points._NAME, _, points._COUNT = where.partition("#")
     points._FAULT, points._TRACE = fault, str(trace or "")

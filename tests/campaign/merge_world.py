@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.board.lock import Lock
-from liza.repo import merge_refs
+from liza.crew.crew import find_crew
+from liza.crew.recovery.recover import recover
+from liza.repo.merge import merge_refs
 from liza.rules.errors import Refused
 from liza.rules.model import Status
+from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
-from liza.verbs.crew import find_crew
 from liza.verbs.merge import merge
-from liza.verbs.recover import recover
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.verdict import verdict

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from liza.board import seal
+from liza.board import write_intent
 from tests.campaign.crew_run import SIZE, World
 from tests.journeys.crews import BIN, processes_of
 
@@ -87,7 +87,7 @@ def _keep_a_copy(world: World) -> None:
         return
     with suppress(OSError):
         data = world.crew.paths.state.read_bytes()
-        if (sealed := seal.read(world.crew.paths.seal)) is not None and sealed.after == seal.sha(data):
+        if (sealed := write_intent.read(world.crew.paths.seal)) is not None and sealed.after == write_intent.sha(data):
             world.copies.append(data)
 
 

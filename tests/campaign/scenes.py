@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from liza.crew.crew import Crew as Verbs
+from liza.crew.crew import SystemClock, crew_at
 from liza.rules.model import State
-from liza.rules.shaping import Wanted
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs import claim, task
-from liza.verbs.crew import Crew as Verbs
-from liza.verbs.crew import SystemClock, crew_at
 from liza.verbs.review import claim_review
 from tests.conftest import git
 from tests.journeys.crews import Crew

@@ -67,7 +67,7 @@ OFFSET = Path(__file__).with_name("offset")
 
 class Stepped(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "liza.verbs.crew":
+        if name != "liza.crew.crew":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

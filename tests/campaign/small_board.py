@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from liza import faults
-from liza.board import seal
+from liza.board import write_intent
 from liza.board.store import Board
-from liza.repo import history
-from liza.repo.pins import Pins
+from liza.crew.crew import Crew, SystemClock
+from liza.crew.recovery import recorder as recorder
+from liza.repo import board_history
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.model import HumanNote, State
 from liza.rules.paths import Paths
-from liza.verbs import record as recorder
-from liza.verbs.crew import Crew, SystemClock
+from liza.system import crash_points
 from tests.conftest import git
 
 FIRST = """\
@@ -124,7 +124,7 @@ def _arm(fault: str, trace: Path | None) -> None:
         "_ARMED": bool(fault or trace),
         "_passed": 0,
     }.items():
-        setattr(faults, attribute, value)
+        setattr(crash_points, attribute, value)
 
 
 def passed(work: Callable[[], object], trace: Path) -> list[str]:
@@ -173,10 +173,10 @@ def check(root: Path) -> State:
     paths = Paths(root)
     state = opened(root).read()
     shas = journal_of(paths)
-    sealed = seal.read(paths.seal)
+    sealed = write_intent.read(paths.seal)
     data = paths.state.read_bytes()
     assert sealed is not None
-    assert seal.sha(data) == sealed.after
+    assert write_intent.sha(data) == sealed.after
     assert max(shas) == state.revision
     board = opened(root)
     waiting = board.spool.revisions()
@@ -185,7 +185,7 @@ def check(root: Path) -> State:
     expected = {number for number in shas if base is None or number >= base[0]}
     assert kept.keys() == expected, f"spool has {sorted(kept)}, journal {sorted(expected)}"
     assert set(waiting) <= expected
-    assert {number: seal.sha(text.encode()) for number, text in kept.items()} == {
+    assert {number: write_intent.sha(text.encode()) for number, text in kept.items()} == {
         number: shas[number] for number in expected
     }
     return state
@@ -202,8 +202,8 @@ def recorded(root: Path) -> dict[int, str]:
 def history_of(root: Path) -> dict[int, str]:
     """Each recorded revision with the sha of its text, by one git process."""
     crew = crew_of(root)
-    entries = history.log(crew.git, None, 1 << 20)
-    asked = "".join(f"{entry.commit}:{history.FILE}\n" for entry in entries)
+    entries = board_history.log(crew.git, None, 1 << 20)
+    asked = "".join(f"{entry.commit}:{board_history.FILE}\n" for entry in entries)
     done = subprocess.run(
         ["git", "cat-file", "--batch"], cwd=root, input=asked.encode(), capture_output=True, check=True
     ).stdout
@@ -212,7 +212,7 @@ def history_of(root: Path) -> dict[int, str]:
     for entry in entries:
         end = done.index(b"\n", place)
         size = int(done[place:end].split()[2])
-        found[entry.revision] = seal.sha(done[end + 1 : end + 1 + size])
+        found[entry.revision] = write_intent.sha(done[end + 1 : end + 1 + size])
         place = end + size + 2
     numbers = [entry.revision for entry in entries]
     assert numbers == sorted(set(numbers), reverse=True), f"history is out of order: {numbers}"

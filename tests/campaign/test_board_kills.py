@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from liza.board.store import Board
+from liza.crew.recovery import recorder as recorder
 from liza.rules.paths import Paths
-from liza.verbs import record as recorder
 from tests.campaign.small_board import (
     FIRST,
     beat,

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import journal, seal
+from liza.board import revision_journal, write_intent
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from tests.campaign.small_board import (
@@ -59,8 +59,8 @@ def ended(pid: int) -> int:
 
 def is_settled(paths: Paths) -> bool:
     """Whether nothing that was done outside waits to be taken up."""
-    sealed = seal.read(paths.seal)
-    return sealed is not None and sealed.after == seal.sha(paths.state.read_bytes())
+    sealed = write_intent.read(paths.seal)
+    return sealed is not None and sealed.after == write_intent.sha(paths.state.read_bytes())
 
 
 # ── all of them under the lock ───────────────────────────────────────────────────────────────────────────────────────
@@ -138,7 +138,7 @@ def test_many_writers_beside_editors_under_flock_lose_no_update_and_the_journal_
         own = [text for text in said if text.startswith(f"w{number} ")]
         assert own == [f"w{number} {step}" for step in range(count)]
     assert (state.tasks[0].scope, state.config.grace) == (f"edit {edits}", 100 + edits)
-    outside = [one for one in journal.newest(paths.journal) if one.event == "external_edit"]
+    outside = [one for one in revision_journal.newest(paths.journal) if one.event == "external_edit"]
     assert 1 <= len(outside) <= 2 * edits
     assert state.revision == 1 + writers * count + len(outside)
     assert all(not one.alerts and not one.overwrote for one in outside)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import processes
+from liza.system import processes
 from liza.verbs import claim, task
 from liza.verbs.doctor import doctor
 from tests.campaign import forks

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import processes
+from liza.crew.recovery.recorder import record
+from liza.crew.recovery.recover import recover
+from liza.system import processes
 from liza.verbs import claim
 from liza.verbs.doctor import doctor
-from liza.verbs.record import record
-from liza.verbs.recover import recover
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.scenes import SCENES, TASK, add, fresh, lapsed, new_slot, used_slot

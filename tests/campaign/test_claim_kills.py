@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.recovery.recorder import record
 from liza.rules.paths import Paths
 from liza.verbs.doctor import doctor
-from liza.verbs.record import record
 from tests.campaign import forks
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.scenes import SCENES, TASK, Scene, fresh

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.recovery.recorder import record
 from liza.rules.model import State
 from liza.verbs import claim, task
-from liza.verbs.record import record
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.scenes import add, fresh

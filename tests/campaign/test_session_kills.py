@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import session
+from liza.crew.crew import find_crew
+from liza.programs.session import session_process
 from liza.supervisor.main import supervise
-from liza.verbs.crew import find_crew
 from tests.campaign import forks
 from tests.campaign.consistency import problems
 from tests.campaign.worlds import World
@@ -72,7 +72,7 @@ class Lives:
 
         def first() -> None:
             if shim is not None:
-                session.SHIM = shim  # type: ignore[misc]
+                session_process.SHIM = shim  # type: ignore[misc]
             self._supervise()
 
         pid = forks.fork(first, fault, trace, self.world.said)
@@ -251,7 +251,7 @@ def test_a_shim_killed_at_each_of_its_files_takes_its_program_along_and_the_work
     lives = _lives(tmp_path, tracked=True)
     mark, shim = tmp_path / "armed", tmp_path / "shim.py"
     mark.touch()
-    shim.write_text(SHIM.format(real=str(session.SHIM), name=name, when=when, mark=str(mark)))
+    shim.write_text(SHIM.format(real=str(session_process.SHIM), name=name, when=when, mark=str(mark)))
     try:
         lives.live(shim=shim)
         lives.judge(f"{name}, {when}", tuple(f"coder-1.{number}" for number in range(1, runs + 1)))

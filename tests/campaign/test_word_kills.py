@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.rundir import Record
-from liza.rules.planning import claim_planning
+from liza.crew.crew import find_crew
+from liza.crew.recovery.recover import recover
+from liza.programs.session.run_directory import RunRecord
+from liza.rules.tasks.planning import claim_planning
 from liza.verbs.block import block
 from liza.verbs.claim import claim
-from liza.verbs.crew import find_crew
 from liza.verbs.handoff import Note, handoff
-from liza.verbs.recover import recover
 from liza.verbs.submit import submit
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
@@ -75,7 +75,7 @@ def _hold(world: World, word: Word) -> None:
         claim(crew, agent, task)
         kind, slot = "review", agent
     place = crew.paths.slot(slot)
-    record = Record(
+    record = RunRecord(
         agent=agent,
         run=word.run,
         kind=kind,

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
-from liza.repo import brief_filter
+from liza.crew.crew import Crew, find_crew
+from liza.crew.recovery.recorder import record
+from liza.repo.hiding import brief_filter
 from liza.rules.errors import LizaError
-from liza.rules.shaping import Wanted
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.down import purge
 from liza.verbs.history import history
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
-from liza.verbs.record import record
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import add, release

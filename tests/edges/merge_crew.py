@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import LizaError
 from liza.rules.model import Task
-from liza.rules.shaping import Wanted
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.status import found_alarms

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import files, seal
+from liza.board import write_intent
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
+from liza.system import files
 from tests.campaign.small_board import FIRST, messages, opened, repository, say
 
 MEMORY = 2 << 30
@@ -176,7 +177,7 @@ def aged(place: Path) -> None:
 def seen(place: Path) -> object:
     """What stands there, without reading endlessly."""
     found = place.lstat()
-    inside = seal.sha(place.read_bytes()) if place.is_file() and found.st_size < 100 << 20 else None
+    inside = write_intent.sha(place.read_bytes()) if place.is_file() and found.st_size < 100 << 20 else None
     return found.st_mode, found.st_ino, found.st_size, inside
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import journal, seal
+from liza.board import revision_journal, write_intent
 from liza.board.store import Board
 from liza.rules.paths import Paths
 from tests.campaign.small_board import FIRST, check, history_of, messages, opened, recorded, repository, say
@@ -118,11 +118,11 @@ def test_a_board_that_is_on_the_disk_while_its_seal_is_the_one_before_is_no_edit
     assert messages(fresh.read()) == ["one", "two"]
     assert fresh.read().revision == 3
     assert fresh.alerts() == []
-    assert {record.event for record in journal.newest(paths.journal)} == {"init", "note"}
+    assert {record.event for record in revision_journal.newest(paths.journal)} == {"init", "note"}
     say(fresh, "three")
     say(fresh, "four")
     assert messages(opened(root).read()) == ["one", "two", "three", "four"]
-    shas = {record.revision: record.sha256 for record in journal.newest(paths.journal)}
+    shas = {record.revision: record.sha256 for record in revision_journal.newest(paths.journal)}
     # What was lost with the power is one revision of the history, and not all that come behind it.
     assert recorded(root) == {number: sha for number, sha in shas.items() if number != 3}
 
@@ -151,7 +151,7 @@ def test_the_old_board_beside_a_seal_and_a_spool_that_are_a_revision_ahead_is_as
     old = paths.state.read_bytes()
     stood = paths.state.stat()
     say(board, "two")
-    sealed = seal.read(paths.seal)
+    sealed = write_intent.read(paths.seal)
     assert sealed is not None
     paths.state.write_bytes(old)
     os.utime(paths.state, ns=(stood.st_atime_ns, stood.st_mtime_ns))

@@ -15,12 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.board import journal, lock, seal, steps
-from liza.board.lock import Lock
+from liza.board import commit_steps, revision_journal, write_intent
 from liza.board.store import Board, Transaction
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LockTimeout, NoCrew, Refused
 from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
+from liza.system import file_lock
+from liza.system.file_lock import Lock
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 
@@ -67,8 +68,8 @@ def test_a_transaction_leaves_board_journal_seal_and_spool_that_agree(board: Boa
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
-    digest = seal.sha(paths.state.read_bytes())
-    last = journal.last(paths.journal)
+    digest = write_intent.sha(paths.state.read_bytes())
+    last = revision_journal.last(paths.journal)
     assert last is not None
     assert (last.revision, last.task, last.from_, last.to, last.sha256) == (2, "t1", "UNCLAIMED", "BLOCKED", digest)
     assert [(item.revision, item.subject) for item in board.spool.items()] == [
@@ -99,7 +100,7 @@ def test_nothing_changed_is_nothing_written(board: Board, paths: Paths) -> None:
     with board.transaction("human", "note") as tx:
         tx.state = replace(tx.state)
     assert tx.revision is None
-    assert (paths.state.stat().st_ino, journal.highest(paths.journal)) == (stat.st_ino, 1)
+    assert (paths.state.stat().st_ino, revision_journal.highest(paths.journal)) == (stat.st_ino, 1)
 
 
 def test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way(
@@ -126,7 +127,7 @@ def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(
     with board.renewal("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
     assert board.read().revision == 2
-    assert (journal.highest(paths.journal), board.spool.revisions()) == (2, [1, 2])
+    assert (revision_journal.highest(paths.journal), board.spool.revisions()) == (2, [1, 2])
     assert Board(paths, FakeClock()).read().agents["coder-1"].heartbeat == NOW
     with board.transaction("human", "prio", task="t1") as tx:
         priority(tx, 1)
@@ -168,7 +169,7 @@ def test_an_edit_from_outside_gets_its_own_revision_with_its_diff_and_is_told(bo
     paths.state.write_text(board.raw().replace("The first", "The first, by hand"))
     other = Board(paths, FakeClock())
     assert other.read().tasks[0].description == "The first, by hand"
-    last = journal.last(paths.journal)
+    last = revision_journal.last(paths.journal)
     assert last is not None
     assert (last.revision, last.event) == (2, "external_edit")
     assert last.diff is not None
@@ -286,7 +287,7 @@ def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_
         other.read()
     assert other.restore("human", other.last_good)
     assert messages(other.read()) == ["one"]
-    kept = sorted(record.revision for record in journal.newest(paths.journal))
+    kept = sorted(record.revision for record in revision_journal.newest(paths.journal))
     assert kept == [1, 2, 4]
     assert other.spool.revisions() == kept
     assert [revision for revision, _ in other.spool.texts()] == kept
@@ -299,7 +300,7 @@ def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(
     other = Board(paths, FakeClock())
     assert other.restore("human", other.last_good)
     assert messages(other.read()) == ["one"]
-    assert sorted(record.revision for record in journal.newest(paths.journal)) == [1, 2, 4]
+    assert sorted(record.revision for record in revision_journal.newest(paths.journal)) == [1, 2, 4]
 
 
 def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
@@ -333,7 +334,7 @@ def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(boa
     assert [task.description for task in state.tasks[:2]] == ["The first, by hand", "The second, by hand"]
     assert (state.agents["coder-1"].runs, messages(state), state.revision) == (5, ["a note"], 4)
     assert any("2, 3" in alert.message for alert in board.alerts())
-    last = journal.last(paths.journal)
+    last = revision_journal.last(paths.journal)
     assert last is not None
     assert last.overwrote == (2, 3)
 
@@ -406,7 +407,7 @@ def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(b
     other = Board(paths, FakeClock())
     assert other.read().tasks[0].status is Status.BLOCKED
     assert any("overwrote revision 2" in alert.message for alert in other.alerts())
-    assert [record.void for record in journal.newest(paths.journal) if record.void] == []
+    assert [record.void for record in revision_journal.newest(paths.journal) if record.void] == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
@@ -434,7 +435,7 @@ def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) 
     other = Board(paths, FakeClock())
     assert other.read().revision == 2
     assert other.alerts() == []
-    assert seal.read(paths.seal) is not None
+    assert write_intent.read(paths.seal) is not None
 
 
 def test_a_board_laid_down_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:
@@ -455,14 +456,14 @@ def killed(work: Callable[[], object], step: str, after: bool) -> None:
     """Does the work in a child that is killed just before or after a step."""
     pid = os.fork()
     if pid == 0:
-        real = getattr(steps, step)
+        real = getattr(commit_steps, step)
 
         def deadly(*words: object) -> object:
             if after:
                 real(*words)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        setattr(steps, step, deadly)
+        setattr(commit_steps, step, deadly)
         try:
             work()
         finally:
@@ -486,9 +487,9 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
     say(other, "after")
     assert messages(other.read()) == [*expected, "after"]
     assert other.alerts() == []
-    kept = {record.revision for record in journal.newest(paths.journal)}
+    kept = {record.revision for record in revision_journal.newest(paths.journal)}
     assert kept == set(other.spool.revisions())
-    assert next(journal.newest(paths.journal)).event == "note"
+    assert next(revision_journal.newest(paths.journal)).event == "note"
     assert list(other.spool.texts())[-1] == (other.read().revision, other.raw())
     assert len(list(other.spool.texts())) == len(kept)
 
@@ -510,7 +511,7 @@ def test_a_heartbeat_killed_at_any_step_voids_no_revision(
     killed(lambda: beat(50), step, after)
     say(board, "after")
     assert messages(board.read()) == ["first", "after"]
-    assert [record.revision for record in journal.newest(paths.journal)] == [3, 2, 1]
+    assert [record.revision for record in revision_journal.newest(paths.journal)] == [3, 2, 1]
     assert list(board.spool.texts())[-1] == (3, board.raw())
     assert board.alerts() == []
 
@@ -528,7 +529,7 @@ def test_a_first_board_is_numbered_above_the_history_that_is_there(paths: Paths,
     board = Board(paths, clock)
     board.create(FIRST, above=41)
     say(board, "on")
-    assert [record.revision for record in journal.newest(paths.journal)] == [43, 42]
+    assert [record.revision for record in revision_journal.newest(paths.journal)] == [43, 42]
     assert [revision for revision, _ in board.spool.texts()] == [42, 43]
     assert board.last_good() == board.raw()
 
@@ -538,17 +539,20 @@ def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, p
         file.write('- {"revision": 2, "time": "2026')
     say(board, "after")
     assert "# torn: - {" in paths.journal.read_text()
-    assert [record.revision for record in journal.newest(paths.journal)] == [2, 1]
+    assert [record.revision for record in revision_journal.newest(paths.journal)] == [2, 1]
 
 
 def test_the_tail_of_a_long_journal_is_read_across_its_blocks(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
-    records = [journal.Record(number, actor="x" * (number * 37 % 20000), sha256="é") for number in range(1, 60)]
-    path.write_bytes(b"# a head\n" + b"".join(map(journal.line, records)))
-    assert [record.revision for record in journal.newest(path)] == list(range(59, 0, -1))
-    journal.append(path, journal.Record(void=59))
-    assert journal.last(path) == records[-2]
-    assert journal.highest(path) == 59
+    records = [
+        revision_journal.RevisionRecord(number, actor="x" * (number * 37 % 20000), sha256="é")
+        for number in range(1, 60)
+    ]
+    path.write_bytes(b"# a head\n" + b"".join(map(revision_journal.line, records)))
+    assert [record.revision for record in revision_journal.newest(path)] == list(range(59, 0, -1))
+    revision_journal.append(path, revision_journal.RevisionRecord(void=59))
+    assert revision_journal.last(path) == records[-2]
+    assert revision_journal.highest(path) == 59
 
 
 # ── neighbours ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -604,12 +608,12 @@ def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths
         assert own == [f"w{writer} {number}" for number in range(50)]
     assert state.tasks[0].scope == "edit 7"
     assert state.config.grace == (22 if shutil.which("yq") else 20)
-    records = list(journal.newest(paths.journal))
+    records = list(revision_journal.newest(paths.journal))
     assert [record.revision for record in records] == list(range(state.revision, 0, -1))
     assert {record.event for record in records} == {"init", "note", "external_edit"}
     texts = list(board.spool.texts())
     assert len(texts) == state.revision
-    assert [seal.sha(text.encode()) for _, text in texts] == [record.sha256 for record in records[::-1]]
+    assert [write_intent.sha(text.encode()) for _, text in texts] == [record.sha256 for record in records[::-1]]
 
 
 def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths: Paths) -> None:
@@ -665,8 +669,8 @@ def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_nam
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.touch()
     with theirs.open("w") as file:
-        assert lock._may_have_open(os.getpid(), os.fstat(file.fileno()))
-        assert not lock._may_have_open(os.getpid(), ours.stat())
+        assert file_lock._may_have_open(os.getpid(), os.fstat(file.fileno()))
+        assert not file_lock._may_have_open(os.getpid(), ours.stat())
 
 
 def test_the_holder_that_died_leaves_no_lock(board: Board, paths: Paths) -> None:

@@ -13,23 +13,24 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from liza.board.lock import Lock
-from liza.cli import render
-from liza.cli.columns import harmless
-from liza.programs import ledger, processes
-from liza.programs.preset import Preset, Usage
-from liza.programs.rundir import Gauge, Record
-from liza.programs.session import Living
-from liza.rules import actions
+from liza.cli.render import render_crew
+from liza.cli.render.columns import harmless
+from liza.crew.crew import Crew
+from liza.programs.presets.preset import Preset, UsageFormat
+from liza.programs.session.run_directory import Gauge, RunRecord
+from liza.programs.session.session_process import Living
+from liza.programs.usage import ledger
 from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
-from liza.rules.spending import Spent, Used
+from liza.rules.sessions import actions
+from liza.rules.sessions.spending import Spent, Used
+from liza.supervisor.carry_out import Steps
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import TELL_AT, Metering
 from liza.supervisor.situation import Spending, spending_now
-from liza.supervisor.steps import Steps
-from liza.verbs.crew import Crew
+from liza.system import processes
+from liza.system.file_lock import Lock
 from liza.verbs.edit import edit
 from liza.verbs.pause import pause
 from liza.verbs.resume import resume
@@ -111,7 +112,7 @@ def test_a_misspelt_limit_is_a_warning_of_validate_and_stands_in_status_until_it
         "config.budget.money_per_spirnt is no setting and limits nothing",
         "config.budget.dollars is no setting and limits nothing",
     ]
-    assert f"! {FIRST_OF_TWO}" in render.status(status(crew), colour=False)
+    assert f"! {FIRST_OF_TWO}" in render_crew.status(status(crew), colour=False)
 
 
 def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_have(
@@ -128,9 +129,9 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
 ) -> None:
     hold(crew)
     directory = crew.run_dir("coder-1.1")
-    record = Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
+    record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
     directory.create(record)
-    metering = Metering(crew, Preset(name="x", usage=Usage(input=("tokens",))), directory, record, {})
+    metering = Metering(crew, Preset(name="x", usage=UsageFormat(input=("tokens",))), directory, record, {})
     if wrong == "no file":
         directory.output.symlink_to(directory.output.name)
     else:
@@ -159,12 +160,12 @@ def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, c
     hold(crew)
     allow(crew, Budget(seconds_per_task=8, tokens_per_task=100))
     directory = crew.run_dir("coder-1.1")
-    record = Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
+    record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
     directory.create(record)
     began = clock.monotonic()
     memory = Memory(wall=clock.now(), steady=began)
     memory.session = SessionMemory("coder-1.1", started=began, moved=began, beat=began, looked=began)
-    told = Preset(name="x", usage=Usage(input=("tokens",)))
+    told = Preset(name="x", usage=UsageFormat(input=("tokens",)))
     memory.session.metering = Metering(crew, told, directory, record, {})
 
     def now() -> Spending:
@@ -190,7 +191,7 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
     crew: Crew, clock: FakeClock
 ) -> None:
     def shown() -> list[str]:
-        text = render.status(status(crew), colour=False)
+        text = render_crew.status(status(crew), colour=False)
         return [harmless(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
 
     launcher: Any = SimpleNamespace(crew=crew, preset=None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.verbs import commands
+from liza.crew.project import commands
 from tests.conftest import until
 
 
@@ -59,7 +59,7 @@ def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, esca
 def test_a_command_whose_caller_was_killed_is_ended_by_its_guard(tmp_path: Path) -> None:
     words = f"""
 from pathlib import Path
-from liza.verbs import commands
+from liza.crew.project import commands
 from tests.conftest import until
 here = Path({str(tmp_path)!r})
 commands.run("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP}'", here, here / "log", 60, here)

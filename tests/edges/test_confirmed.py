@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from liza.repo.pins import Pins
+from liza.crew.crew import find_crew
+from liza.crew.drift import confirmed_settings
+from liza.crew.drift.accept import accept
+from liza.repo.config_pins import Pins
 from liza.rules.errors import Missing
-from liza.verbs import confirmed
-from liza.verbs.accept import accept
-from liza.verbs.crew import find_crew
 from liza.verbs.doctor import doctor
 from liza.verbs.status import status
 from tests.edges.test_slots_place import begun
@@ -53,7 +53,7 @@ def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirm
     assert wrong.value.hint == "liza doctor --fix"
     doctor(repo, fix=True)
     found = find_crew(repo)
-    assert confirmed.unconfirmed(found.paths, found.board.as_written()) == ()
+    assert confirmed_settings.unconfirmed(found.paths, found.board.as_written()) == ()
     assert found.board.read().config.permissions == "bypass"
 
 
@@ -61,14 +61,14 @@ def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: 
     crew = begun(repo, permissions="bypass")
     crew.paths.pins.write_text(json.dumps({"config": {}, "hooks": {}}))
     config = crew.board.as_written().config
-    confirmed.confirm_kept(crew.paths, b'{"integration_command": 5}', config)
+    confirmed_settings.confirm_kept(crew.paths, b'{"integration_command": 5}', config)
     assert Pins.load(crew.paths.pins).settings is not None
-    assert confirmed.unconfirmed(crew.paths, crew.board.as_written()) == ()
+    assert confirmed_settings.unconfirmed(crew.paths, crew.board.as_written()) == ()
 
 
 def test_what_is_confirmed_at_the_same_time_counts_all_of_it(repo: Path) -> None:
     crew = begun(repo)
     refs = [f"refs/heads/{number}" for number in range(60)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda ref: confirmed.review(crew.paths, ref, crew.clock.now()), refs))
+        list(pool.map(lambda ref: confirmed_settings.review(crew.paths, ref, crew.clock.now()), refs))
     assert set(refs) <= json.loads(crew.paths.pins.read_text())["reviewed"].keys()

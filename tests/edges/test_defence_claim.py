@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import processes
+from liza.system import processes
 from tests.journeys.crews import BIN, Crew, started
 
 

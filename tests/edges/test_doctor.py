@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.board.lock import Lock
-from liza.programs import inbox
-from liza.programs.rundir import Record
-from liza.repo.moves import Move
+from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings
+from liza.crew.recovery.findings import Finding
+from liza.programs.messages import inbox
+from liza.programs.session.run_directory import RunRecord
+from liza.repo.merge.branch_moves import Move
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Agent
-from liza.rules.shaping import Wanted
-from liza.verbs import confirmed
+from liza.rules.tasks.backlog import Wanted
+from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew
 from liza.verbs.doctor import doctor
-from liza.verbs.findings import Finding
 from liza.verbs.init import InitOptions, init
 from liza.verbs.task import add
 from tests.conftest import FakeClock, git
@@ -153,7 +153,7 @@ def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: 
     there.paths.state.write_text(
         text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
     )
-    confirmed.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
+    confirmed_settings.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
     report = doctor(there.paths.root)
     assert "broken, the first: " in next(one.text for one in report.findings if one.about == "board")
     assert told(there, "tests")[0].text.startswith("make test (config.integration_command")
@@ -200,7 +200,7 @@ def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and
     claimed(there)
     assert told(there, "coder-1") == []
     run = "coder-1.3"
-    there.run_dir(run).create(Record(agent="coder-1", run=run, kind="work", started=clock.now(), task="c"))
+    there.run_dir(run).create(RunRecord(agent="coder-1", run=run, kind="work", started=clock.now(), task="c"))
     (found,) = told(there, "coder-1")
     assert (found.text, found.hint) == ("it holds c, and no supervisor runs", f"liza up --program {HERE}")
     with Lock(there.paths.supervisor_lock("coder-1")):
@@ -214,7 +214,7 @@ def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> 
 
 @pytest.mark.parametrize("damage", [{"settings": {"integration_timeout": "soon"}}, {"reviewed": 5}, {"hooks": 5}])
 def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, damage: dict[str, object]) -> None:
-    confirmed.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
+    confirmed_settings.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
     words = json.loads(there.paths.pins.read_text()) | damage
     there.paths.pins.write_text(json.dumps(words))
     there.board.read()
@@ -226,7 +226,7 @@ def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, 
         "is kept as pins.json.broken: what the repository's own configuration names will not run"
     )
     assert json.loads(there.paths.pins.with_name("pins.json.broken").read_text()) == words
-    assert isinstance(confirmed.written(there.paths), bytes)
+    assert isinstance(confirmed_settings.written(there.paths), bytes)
     assert told(there, "branch")[0].ok
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PASSES = """
-from liza import faults
+from liza.system import crash_points as faults
 for number in range(3):
     faults.point("board", "renamed")
     print(number, flush=True)

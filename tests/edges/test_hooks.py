@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.cli import hooked
-from liza.programs import inbox
-from liza.programs.hooks.install import Installed, install, take_away
-from liza.programs.hooks.joined import without_comments
-from liza.programs.hooks.table import providers, template
-from liza.programs.meter import Meter
-from liza.programs.preset import Hooks, Preset
-from liza.programs.rundir import HOOK_CALLS, Record, RunDir
-from liza.programs.wording import BEGIN, END
-from liza.repo import _filter
-from liza.rules.delivering import Message
+from liza.cli.commands import hooked
+from liza.programs.brief.quoting import BEGIN, END
+from liza.programs.hooks.hook_install import Installed, install, take_away
+from liza.programs.hooks.hook_templates import providers, template
+from liza.programs.hooks.settings_section import without_comments
+from liza.programs.messages import inbox
+from liza.programs.presets.preset import Hooks, Preset
+from liza.programs.session.run_directory import HOOK_CALLS, RunDir, RunRecord
+from liza.programs.usage.meter import Meter
+from liza.repo.hiding import _filter
 from liza.rules.paths import Paths
+from liza.rules.sessions.message_rules import Message
 from liza.verbs.hook import MOST_CALLS, Hook
 from tests.conftest import FakeClock
 
@@ -45,7 +45,7 @@ class Place:
 
     def started(self, run: str) -> RunDir:
         made = RunDir(self.paths, run)
-        made.create(Record(agent=made.agent, run=run, kind="work", started=NOW))
+        made.create(RunRecord(agent=made.agent, run=run, kind="work", started=NOW))
         block = f"{BEGIN.format(run=run)}\nthe brief\n{END.format(run=run)}\n"
         made.write_brief("all of it", {}, "where it lies", block)
         return made
@@ -155,7 +155,7 @@ def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
     theirs.write_text('{\n// all of us\n"ui": {"theme": "x"}, "hooks": {"Stop": [{"hooks": []}]}}')
     found = template("qwen")
     files = (replace(found.files[0], inherits=(str(place.root / "no-such-file"), str(theirs))),)
-    monkeypatch.setattr("liza.programs.hooks.install.template", lambda name: replace(found, files=files))
+    monkeypatch.setattr("liza.programs.hooks.hook_install.template", lambda name: replace(found, files=files))
     got = json.loads(Path(place.install("qwen").env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]).read_text())
     assert got["ui"] == {"theme": "x"}
     assert got["hooks"]["Stop"][0] == {"hooks": []}
@@ -264,7 +264,7 @@ def test_hooks_that_were_half_laid_in_when_their_supervisor_was_killed_are_taken
     if project is not None:
         place.settings(project)
     before = place.files()
-    monkeypatch.setattr("liza.faults.point", kill)
+    monkeypatch.setattr("liza.system.crash_points.point", kill)
     with pytest.raises(Killed):
         place.install("gemini")
     monkeypatch.undo()

@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import instructions, presets
-from liza.programs.rundir import Record, RunDir
-from liza.repo import _filter, marked, slots
-from liza.repo.pins import Pins
+from liza.crew.crew import find_crew
+from liza.programs.brief import instructions_file
+from liza.programs.presets import preset_table
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.repo.config_pins import Pins
+from liza.repo.hiding import _filter, marked_sections
 from liza.repo.runner import Git
-from liza.repo.salvage import salvage
+from liza.repo.slots import slot_records
+from liza.repo.slots.salvage import salvage
 from liza.rules.errors import GitFailed, LizaError
 from liza.rules.paths import Paths
-from liza.verbs.crew import find_crew
 from tests.conftest import git
 from tests.edges import hostile
 from tests.edges.hostile import Place, copied, fingerprint, sweep
@@ -189,38 +191,38 @@ def test_an_instructions_file_that_cannot_bear_a_brief_gets_none_and_the_prompt_
     there.mkdir()
     paths = Paths(tmp_path)
     directory = RunDir(paths, "coder-1.1")
-    directory.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=NOW))
+    directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW))
     plant(there / "AGENTS.md", tmp_path)
-    preset = presets.load(paths, home=tmp_path).named("codex")
-    written = instructions.write(there, preset, directory, "block\n")
+    preset = preset_table.load(paths, home=tmp_path).named("codex")
+    written = instructions_file.write(there, preset, directory, "block\n")
     assert written.file is None
     assert written.reason
-    assert instructions.take_away(there, directory) is None
+    assert instructions_file.take_away(there, directory) is None
     assert (tmp_path / "canary").read_text() == "sings\n"
 
 
 def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp_path: Path) -> None:
-    from liza.programs import wording
+    from liza.programs.brief import quoting
 
     begins = b"".join(b"<!-- liza:begin run=coder-%d.1 -->\n" % n for n in range(100_000))
-    assert _filter.strip_blocks(begins) == begins == wording.strip_blocks(begins)
+    assert _filter.strip_blocks(begins) == begins == quoting.strip_blocks(begins)
     text = "".join(f"# liza:begin run=coder-{n}.1\n" for n in range(100_000))
     (tmp_path / "exclude").write_text(text)
-    assert marked.sections(tmp_path / "exclude") == {}
-    marked.put(tmp_path / "exclude", "mine", ("/x",))
-    assert marked.sections(tmp_path / "exclude") == {"mine": ("/x",)}
-    marked.take_out(tmp_path / "exclude", "mine")
+    assert marked_sections.sections(tmp_path / "exclude") == {}
+    marked_sections.put(tmp_path / "exclude", "mine", ("/x",))
+    assert marked_sections.sections(tmp_path / "exclude") == {"mine": ("/x",)}
+    marked_sections.take_out(tmp_path / "exclude", "mine")
     assert (tmp_path / "exclude").read_text() == text
     os.truncate(tmp_path / "exclude", 1 << 30)
     with pytest.raises(GitFailed, match="no file of a sensible size"):
-        marked.sections(tmp_path / "exclude")
+        marked_sections.sections(tmp_path / "exclude")
 
 
 def test_a_run_directory_that_is_a_link_is_refused(place: Place) -> None:
     crew = find_crew(place.root)
     (crew.paths.runs / "coder-9").symlink_to(place.elsewhere)
     with pytest.raises(LizaError, match="is a link"):
-        crew.run_dir("coder-9.1").create(Record(agent="coder-9", run="coder-9.1", kind="work", started=NOW))
+        crew.run_dir("coder-9.1").create(RunRecord(agent="coder-9", run="coder-9.1", kind="work", started=NOW))
     assert not (place.elsewhere / "coder-9.1").exists()
 
 
@@ -256,12 +258,12 @@ def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Pa
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_an_owner_that_is_no_file_is_told_by_the_branch_and_is_written_anew(tmp_path: Path, kind: str) -> None:
     (tmp_path / "HEAD").write_text("ref: refs/heads/task/task-1\n")
-    for owner in (slots.Owner("task-1", "coder-1.1", done=True), None):
+    for owner in (slot_records.Owner("task-1", "coder-1.1", done=True), None):
         NO_FILES[kind](tmp_path / "liza")
         with pytest.raises(GitFailed, match="cannot be read") as caught:
-            slots.read_owner(tmp_path)
+            slot_records.read_owner(tmp_path)
         assert caught.value.hint == "liza doctor --fix"
-        assert slots.known_owner(tmp_path) == slots.Owner("task-1", "unknown", done=True)
-        slots.write_owner(tmp_path, owner)
-        assert slots.read_owner(tmp_path) == owner
+        assert slot_records.known_owner(tmp_path) == slot_records.Owner("task-1", "unknown", done=True)
+        slot_records.write_owner(tmp_path, owner)
+        assert slot_records.read_owner(tmp_path) == owner
         (tmp_path / "liza").unlink(missing_ok=True)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import inbox
-from liza.rules.delivering import Stage
+from liza.crew.crew import Crew
+from liza.crew.usage_summary import deliveries
+from liza.programs.messages import inbox
 from liza.rules.errors import LizaError, Usage
 from liza.rules.model import Agent
 from liza.rules.paths import Paths
-from liza.verbs.crew import Crew
+from liza.rules.sessions.message_rules import Stage
 from liza.verbs.note import note_now
-from liza.verbs.spent import deliveries
 from tests.campaign import forks
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -46,7 +46,7 @@ def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -
 def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
     one = inbox.put(paths, "coder-1", "a", "human", NOW)
     said = (
-        "from pathlib import Path; from datetime import datetime, UTC; from liza.programs import inbox;"
+        "from pathlib import Path; from datetime import datetime, UTC; from liza.programs.messages import inbox;"
         "from liza.rules.paths import Paths;"
         f"inbox.acknowledge(Paths(Path({str(paths.root)!r})), 'coder-1', ({one.id!r},), 'coder-1.1', 'hook',"
         " datetime(2026, 1, 1, 12, tzinfo=UTC))"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import processes
-from liza.repo.flock import locked
+from liza.crew.project.commands import MARK
 from liza.rules.errors import Refused, Usage
-from liza.verbs.commands import MARK
+from liza.system import processes
+from liza.system.flock import locked
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git
 from tests.journeys.crews import BIN

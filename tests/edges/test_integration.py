@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.rules.alarms import Repository
+from liza.crew.crew import Crew, find_crew
+from liza.crew.drift import drift
+from liza.crew.recovery.recover import recover
 from liza.rules.errors import Missing, Refused
-from liza.rules.shaping import Wanted
-from liza.verbs import tampering
+from liza.rules.reports.alarms import Repository
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.diff import diff
 from liza.verbs.merge import merge
-from liza.verbs.recover import recover
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import add
@@ -63,7 +63,7 @@ def crew(made: Path, tmp_path: Path) -> Crew:
 
 
 def looked(crew: Crew) -> Repository:
-    return tampering.now(crew, crew.board.read())
+    return drift.now(crew, crew.board.read())
 
 
 def tip(crew: Crew, name: str = "integration") -> str:
@@ -199,12 +199,12 @@ def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way
         lambda: merge(crew),
         lambda: diff(crew, "c"),
         lambda: recover(crew, "doctor"),
-        lambda: tampering.need_integration(crew, crew.board.read()),
+        lambda: drift.need_integration(crew, crew.board.read()),
     ):
         with pytest.raises(Missing, match="the branch integration is gone") as gone:
             step()
         assert gone.value.hint == f"git branch integration {before[:12]}"
-    git(crew.paths.root, "update-ref", "-d", tampering.LEFT)
+    git(crew.paths.root, "update-ref", "-d", drift.LEFT)
     assert looked(crew).ways == f"git branch integration {before[:12]}"
     typed(crew, looked(crew).ways)
     assert looked(crew) == Repository()
@@ -217,12 +217,12 @@ def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_dis
     commit = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")
     with monkeypatch.context() as patch:
-        patch.setattr("liza.verbs.last_look.write", _full)
+        patch.setattr("liza.crew.drift.drift_file.write", _full)
         assert looked(crew).lost == ("a", "b")
     first = looked(crew)
     with monkeypatch.context() as patch:
         patch.setattr("liza.repo.runner.Git.run", _no_git)
-        assert tampering.now(find_crew(crew.paths.root), crew.board.read()) == first
+        assert drift.now(find_crew(crew.paths.root), crew.board.read()) == first
     git(crew.paths.root, "branch", "-f", "integration", commit)
     assert looked(crew) == Repository()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ledger
+from liza.programs.usage import ledger
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
-from liza.rules.spending import Spent, Used
+from liza.rules.sessions.spending import Spent, Used
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from liza.cli import render_task
-from liza.repo import merge_refs, merges
+from liza.cli.render import render_task
+from liza.crew import draft_specs
+from liza.crew.merging import candidate
+from liza.crew.recovery.recover import recover
+from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, LockTimeout, Refused, SystemRefused
-from liza.verbs import candidate, drafts, show
+from liza.verbs import show
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
-from liza.verbs.recover import recover
 from liza.verbs.sync import sync
 from tests.campaign import forks
 from tests.conftest import git
@@ -126,7 +128,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     git(crew.root, "config", "filter.slow.smudge", smudge)
     git(crew.root, "config", "filter.slow.clean", "cat")
     git(crew.root, "config", "filter.slow.required", "true")
-    from liza.repo.pins import Pins
+    from liza.repo.config_pins import Pins
 
     pins = Pins.load(crew.crew.paths.pins)
     for key in ("smudge", "clean", "required"):
@@ -480,7 +482,7 @@ def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_th
 def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_candidates(crew: Merges) -> None:
     from dataclasses import replace
 
-    from liza.repo.pins import Pins
+    from liza.repo.config_pins import Pins
 
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
@@ -514,7 +516,7 @@ def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
 
 
 def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
-    from liza.rules.shaping import Wanted
+    from liza.rules.tasks.backlog import Wanted
     from liza.verbs.claim import claim
     from liza.verbs.task import add
 
@@ -676,7 +678,7 @@ def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_sa
         raise LockTimeout("the board is busy", "liza status")
 
     crew.approved("a")
-    monkeypatch.setattr(drafts, "reconsider", busy)
+    monkeypatch.setattr(draft_specs, "reconsider", busy)
     assert "the board is busy" in merge(crew.crew, "a").told
     assert crew.status("a") == "MERGED"
     (crew.root / "more.txt").write_text("more\n")

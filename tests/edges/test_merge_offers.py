@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from liza.crew.crew import find_crew
 from liza.rules.model import Merging
-from liza.verbs.crew import find_crew
 from liza.verbs.merge import merge
 from tests.campaign import forks
 from tests.conftest import git

@@ -11,14 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs import aside, ledger, preset_files, presets, usage
-from liza.programs.preset import Usage as Form
-from liza.programs.rundir import Record, RunDir
-from liza.programs.session import Ended
+from liza.programs.presets import preset_files, preset_table
+from liza.programs.presets.preset import UsageFormat as Form
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import Ended
+from liza.programs.usage import ledger, usage_report
 from liza.rules.errors import LizaError, NoFile, Usage
 from liza.rules.paths import Paths
-from liza.rules.spending import Spent
-from liza.supervisor.settle import settle
+from liza.rules.sessions.spending import Spent
+from liza.supervisor.conclude import settle
+from liza.system import atomic
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -63,7 +65,7 @@ def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor
 ) -> None:
     lay(paths.root / name)
     with pytest.raises(NoFile, match=f"{name} is no file") as caught:
-        presets.load(paths, paths.root)
+        preset_table.load(paths, paths.root)
     assert caught.value.hint == f"ls -lL {paths.root / name}"
 
 
@@ -102,7 +104,7 @@ def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
     assert told is not None
     assert told.startswith(f"{run.output} cannot be read: ")
     assert (run.tail(), run.last_said()) == ("", "")
-    assert usage.used(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output) is None
+    assert usage_report.used(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output) is None
     run.moved()
     run.output.rename(run.screen)
     assert run.last_said() == ""
@@ -117,10 +119,10 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
     crew = begun(repo)
     drafted(crew)
     run = crew.run_dir("coder-1.1")
-    run.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="first"))
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="first"))
     lay(run.output)
     (run.path / "exit.json").write_bytes(msgspec.json.encode(Ended(time=NOW, code=3)))
-    came = settle(crew, run, presets.load(crew.paths).named("claude"), {})
+    came = settle(crew, run, preset_table.load(crew.paths).named("claude"), {})
     assert run.is_settled()
     assert came.kind == "crashed"
     assert f"{run.output} cannot be read: " in came.why
@@ -129,10 +131,10 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
 
 def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:
     place = paths.root / "fact"
-    assert aside.read(place) is None
-    assert aside.read(place / "below") is None
+    assert atomic.read(place) is None
+    assert atomic.read(place / "below") is None
     place.write_bytes(b"x" * 10)
-    assert aside.read(place, 10) == b"x" * 10
-    assert aside.read(place / "below") is None
+    assert atomic.read(place, 10) == b"x" * 10
+    assert atomic.read(place / "below") is None
     with pytest.raises(NoFile):
-        aside.read(place, 9)
+        atomic.read(place, 9)

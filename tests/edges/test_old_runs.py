@@ -10,16 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs import archive, processes
-from liza.programs.rundir import Record, RunDir
-from liza.programs.session import Living
-from liza.rules import keeping
+from liza.crew.crew import Crew
+from liza.crew.recovery.run_cleanup import tidy
+from liza.programs.session import run_archive
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import Living
 from liza.rules.errors import Refused
+from liza.rules.sessions import retention
+from liza.system import processes
 from liza.verbs import all_logs
-from liza.verbs.crew import Crew
 from liza.verbs.doctor import doctor
 from liza.verbs.logs import logs
-from liza.verbs.tidy import tidy
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,7 +28,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def ran(crew: Crew, number: int, settled: bool = True) -> RunDir:
     directory = crew.run_dir(f"coder-1.{number}")
-    directory.create(Record(agent="coder-1", run=directory.run, kind="work", started=NOW))
+    directory.create(RunRecord(agent="coder-1", run=directory.run, kind="work", started=NOW))
     directory.output.write_text(f"said by {directory.run}\n")
     if settled:
         directory.note_settled("finished: done")
@@ -42,7 +43,7 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     crew = begun(repo)
     # Its claim is coder-1.1.
     drafted(crew)
-    last = keeping.NEWEST + 7
+    last = retention.NEWEST + 7
     for number in range(1, last + 1):
         ran(crew, number, settled=number != 3)
     this = processes.identity()
@@ -60,19 +61,19 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
         all_logs.recent(crew, ["coder-1.99"], 10, None)
     shown = subprocess.run(["sh", "-c", refused.value.hint], capture_output=True, text=True, check=True)
     assert shown.stdout == "said by coder-1.2\n"
-    assert archive.place(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
+    assert run_archive.place(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
     assert tidy(crew, "coder-1") == ()
 
 
 def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:
     crew = begun(repo)
     directory = ran(crew, 1)
-    archive.archive(directory)
+    run_archive.archive(directory)
     # As a kill between the archive and the last of the removals leaves it.
     ran(crew, 1).output.unlink()
-    archive.archive(directory)
+    run_archive.archive(directory)
     assert not directory.exists()
-    with tarfile.open(archive.place(crew.paths, directory.run)) as tar:
+    with tarfile.open(run_archive.place(crew.paths, directory.run)) as tar:
         assert sorted(tar.getnames()) == [directory.run, *(f"{directory.run}/{one}" for one in FILES)]
 
 
@@ -85,7 +86,7 @@ def test_a_link_in_a_run_directory_is_kept_as_a_link_and_what_it_leads_to_stays(
     secret.mkdir()
     (secret / "key").write_text("key\n")
     (directory.path / "link").symlink_to(secret)
-    archive.archive(directory)
+    run_archive.archive(directory)
     assert (secret / "key").exists()
-    with tarfile.open(archive.place(crew.paths, directory.run)) as tar:
+    with tarfile.open(run_archive.place(crew.paths, directory.run)) as tar:
         assert tar.getmember(f"{directory.run}/link").issym()

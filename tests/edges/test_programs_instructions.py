@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.instructions import take_away, write
-from liza.programs.preset import Preset
-from liza.programs.rundir import Record, RunDir
-from liza.programs.wording import BEGIN, END
+from liza.programs.brief.instructions_file import take_away, write
+from liza.programs.brief.quoting import BEGIN, END
+from liza.programs.presets.preset import Preset
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.paths import Paths
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ class Place:
 
     def run(self, run: str = "coder-1.1") -> RunDir:
         made = RunDir(Paths(self.root), run)
-        made.create(Record(agent=made.agent, run=run, kind="work", started=NOW))
+        made.create(RunRecord(agent=made.agent, run=run, kind="work", started=NOW))
         return made
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:

@@ -14,18 +14,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import processes, rundir
-from liza.programs.rundir import GONE_ON, BriefFile, Halt, Record, RunDir, Sentinel, runs_of
+from liza.programs.session import run_directory
+from liza.programs.session.run_directory import GONE_ON, BriefFile, Halt, RunDir, RunRecord, Sentinel, runs_of
 from liza.rules.errors import LizaError, Refused, Usage
-from liza.rules.model import Identity, Left
+from liza.rules.model import Identity, SupervisorExit
 from liza.rules.paths import Paths
+from liza.system import processes
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def made(root: Path, run: str = "coder-1.1") -> RunDir:
     directory = RunDir(Paths(root), run)
-    directory.create(Record(agent=directory.agent, run=run, kind="review", started=NOW, task="task-1", commit="a" * 40))
+    directory.create(
+        RunRecord(agent=directory.agent, run=run, kind="review", started=NOW, task="task-1", commit="a" * 40)
+    )
     return directory
 
 
@@ -34,7 +37,7 @@ def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_pa
     for directory in (run.path, run.path.parent, run.path.parent.parent):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == 0o600
-    assert run.record() == Record(
+    assert run.record() == RunRecord(
         agent="coder-1", run="coder-1.1", kind="review", started=NOW, task="task-1", commit="a" * 40
     )
     run.write_brief("assignment", {"beacon": "b"}, "prompt", "block")
@@ -129,19 +132,19 @@ def test_what_a_run_could_not_say_is_kept_in_no_directory_of_another_and_through
         RunDir(Paths(tmp_path), "coder-1.2").note_held_up(NOW, "submit", "full")
     (Paths(tmp_path).runs / "coder-2").symlink_to(outside)
     with pytest.raises(Refused, match="is a link"):
-        rundir.note_left(Paths(tmp_path), "coder-2", Left(time=NOW, reason="why"))
+        run_directory.note_left(Paths(tmp_path), "coder-2", SupervisorExit(time=NOW, reason="why"))
     assert list(outside.iterdir()) == []
 
 
 def test_why_a_supervisor_left_stands_beside_its_agents_runs_also_where_there_is_none(tmp_path: Path) -> None:
-    paths, left = Paths(tmp_path), Left(time=NOW, reason="3 sessions crashed")
-    assert rundir.left(paths, "coder-1") is None
-    rundir.note_left(paths, "coder-1", left)
-    assert rundir.left(paths, "coder-1") == left
+    paths, left = Paths(tmp_path), SupervisorExit(time=NOW, reason="3 sessions crashed")
+    assert run_directory.left(paths, "coder-1") is None
+    run_directory.note_left(paths, "coder-1", left)
+    assert run_directory.left(paths, "coder-1") == left
     assert runs_of(paths, "coder-1") == ()
-    rundir.forget_left(paths, "coder-1")
-    rundir.forget_left(paths, "coder-1")
-    assert rundir.left(paths, "coder-1") is None
+    run_directory.forget_left(paths, "coder-1")
+    run_directory.forget_left(paths, "coder-1")
+    assert run_directory.left(paths, "coder-1") is None
 
 
 def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:

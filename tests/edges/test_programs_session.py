@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ancestors, processes, session
-from liza.programs.rundir import Record, RunDir
-from liza.programs.session import Ended, Living, Never, NotStarted, Starting, Vanished
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import Ended, Living, Never, NotStarted, ShimStarting, Vanished
 from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import Paths
+from liza.system import ancestors, processes
 from tests.conftest import LONG, until
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -33,7 +34,7 @@ class Crew:
 
     def run(self, name: str = "coder-1.1") -> RunDir:
         run = RunDir(self.paths, name)
-        run.create(Record(agent=run.agent, run=name, kind="work", started=NOW, task="task-1"))
+        run.create(RunRecord(agent=run.agent, run=name, kind="work", started=NOW, task="task-1"))
         self.made.append(run)
         return run
 
@@ -41,7 +42,9 @@ class Crew:
         return {"PATH": os.environ["PATH"], "LIZA_RUN": run.run, "LIZA_ROOT": str(self.root), **more}
 
     def start(self, run: RunDir, script: str, stdin: str | None = None) -> Living:
-        started = session.start(run.path, ["sh", "-c", textwrap.dedent(script)], self.root, self.env(run), stdin)
+        started = session_process.start(
+            run.path, ["sh", "-c", textwrap.dedent(script)], self.root, self.env(run), stdin
+        )
         assert isinstance(started, Living), started
         return started
 
@@ -51,26 +54,26 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     crew = Crew(tmp_path.resolve())
     yield crew
     for run in crew.made:
-        session.stop(run.path, run.run, crew.root, grace=0)
+        session_process.stop(run.path, run.run, crew.root, grace=0)
         assert processes.with_run(run.run, crew.root) == ()
 
 
 def test_a_program_that_ends_leaves_its_code_its_words_and_no_stray(crew: Crew) -> None:
     run = crew.run()
-    assert session.look(run.path) == Never()
+    assert session_process.look(run.path) == Never()
     started = crew.start(run, "echo out; echo err >&2; exit 3")
     assert started.child.pid != started.shim.pid
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert (end.code, end.signal, end.error, end.strays) == (3, None, None, 0)
     assert sorted(run.tail().split()) == ["err", "out"]
-    assert session.ended(run.path) == end
+    assert session_process.ended(run.path) == end
 
 
 def test_session_json_is_there_before_the_programs_first_instruction(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, f"test -s {run.path}/session.json")
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert end.code == 0
 
@@ -78,10 +81,10 @@ def test_session_json_is_there_before_the_programs_first_instruction(crew: Crew)
 def test_a_signal_is_told_from_a_code(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "kill -9 $$")
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert (end.code, end.signal) == (None, signal.SIGKILL)
-    assert session.described(end) == "ended by SIGKILL"
+    assert session_process.described(end) == "ended by SIGKILL"
 
 
 @pytest.mark.parametrize(
@@ -96,10 +99,10 @@ def test_a_program_that_cannot_be_started_is_told_from_one_that_failed(
     crew: Crew, make: Callable[[Path], str], says: str
 ) -> None:
     run = crew.run()
-    started = session.start(run.path, [make(crew.root)], crew.root, crew.env(run))
+    started = session_process.start(run.path, [make(crew.root)], crew.root, crew.env(run))
     assert isinstance(started, NotStarted)
     assert says in started.reason
-    end = session.look(run.path)
+    end = session_process.look(run.path)
     assert isinstance(end, Ended)
     assert end.code is None
     assert end.error == started.reason
@@ -110,14 +113,14 @@ def test_a_text_file_without_a_first_line_for_the_kernel_says_so(crew: Crew) -> 
     script.write_text("echo hi\n")
     script.chmod(0o755)
     run = crew.run()
-    started = session.start(run.path, [str(script)], crew.root, crew.env(run))
+    started = session_process.start(run.path, [str(script)], crew.root, crew.env(run))
     assert isinstance(started, NotStarted)
     assert "#!" in started.reason
 
 
 def test_a_directory_that_is_gone_is_named_and_not_the_program(crew: Crew) -> None:
     run = crew.run()
-    started = session.start(run.path, ["true"], crew.root / "gone", crew.env(run))
+    started = session_process.start(run.path, ["true"], crew.root / "gone", crew.env(run))
     assert isinstance(started, NotStarted)
     assert str(crew.root / "gone") in started.reason
 
@@ -127,7 +130,7 @@ def test_a_run_directory_never_holds_two_sessions(crew: Crew) -> None:
     crew.start(run, "exec sleep 60")
     with pytest.raises(Refused, match="has a session already"):
         crew.start(run, "true")
-    session.stop(run.path, run.run, crew.root, grace=LONG)
+    session_process.stop(run.path, run.run, crew.root, grace=LONG)
     with pytest.raises(Refused, match="has a session already"):
         crew.start(run, "true")
 
@@ -137,7 +140,7 @@ def test_of_many_starters_of_one_run_at_once_one_wins(crew: Crew) -> None:
     code = """
         import sys
         from pathlib import Path
-        from liza.programs import session
+        from liza.programs.session import session_process as session
         from liza.rules.errors import Refused
         try:
             started = session.start(Path(sys.argv[1]), ["sleep", "60"], Path("/"), {"PATH": sys.argv[2]})
@@ -149,7 +152,7 @@ def test_of_many_starters_of_one_run_at_once_one_wins(crew: Crew) -> None:
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = [racer.communicate(timeout=LONG)[0].strip() for racer in racers]
     assert sorted(racer.returncode for racer in racers) == [0, 7, 7, 7]
-    living = session.look(run.path)
+    living = session_process.look(run.path)
     assert isinstance(living, Living)
     assert [word for word in said if word] == [str(living.child.pid)]
 
@@ -159,8 +162,8 @@ def test_stdin_is_the_text_or_nothing_at_all(crew: Crew) -> None:
     told, silent = crew.run(), crew.run("coder-1.2")
     crew.start(told, "wc -c", stdin=text)
     crew.start(silent, "wc -c")
-    assert isinstance(session.wait(told.path, LONG), Ended)
-    assert isinstance(session.wait(silent.path, LONG), Ended)
+    assert isinstance(session_process.wait(told.path, LONG), Ended)
+    assert isinstance(session_process.wait(silent.path, LONG), Ended)
     assert int(told.tail()) == len(text)
     assert int(silent.tail()) == 0
 
@@ -172,8 +175,8 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
     code = f"""
         import os
         from pathlib import Path
-        from liza.programs import session
-        from liza.programs.processes import identity
+        from liza.programs.session import session_process as session
+        from liza.system.processes import identity
         go = {str(crew.root / "go")!r}
         env = {{"PATH": os.environ["PATH"]}}
         session.start(Path({str(run.path)!r}), ["sh", "-c", f"read x < {{go}}; exit 5"], Path("/"), env)
@@ -182,11 +185,11 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
     os.mkfifo(crew.root / "go")
     starter = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, start_new_session=True)
     assert starter.returncode == -signal.SIGKILL
-    living = session.look(run.path)
+    living = session_process.look(run.path)
     assert isinstance(living, Living)
-    handle = session.wait_fd(living)
+    handle = session_process.wait_fd(living)
     (crew.root / "go").write_text("now\n")
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert end.code == 5
     if handle is not None:
@@ -198,7 +201,7 @@ def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_
     code = """
         import os, sys, threading
         from pathlib import Path
-        from liza.programs import session
+        from liza.programs.session import session_process as session
         threading.Timer(float(sys.argv[2]), lambda: os.kill(os.getpid(), 9)).start()
         session.start(Path(sys.argv[1]), ["sleep", "60"], Path("/"), {"PATH": os.environ["PATH"]})
     """
@@ -206,8 +209,11 @@ def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_
         run = crew.run(f"coder-1.{number}")
         words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(number * 0.006)]
         subprocess.run(words, check=False, start_new_session=True)
-        until(lambda run=run: not isinstance(session.look(run.path), Starting), "the shim neither started nor died")
-        found = session.look(run.path)
+        until(
+            lambda run=run: not isinstance(session_process.look(run.path), ShimStarting),
+            "the shim neither started nor died",
+        )
+        found = session_process.look(run.path)
         assert isinstance(found, Living | Never), found
         if isinstance(found, Living):
             assert processes.proved_dead(found.child) is False
@@ -217,7 +223,7 @@ def test_the_child_dies_with_a_shim_that_is_killed_and_the_session_has_vanished(
     run = crew.run()
     started = crew.start(run, "exec sleep 60")
     os.kill(started.shim.pid, signal.SIGKILL)
-    found = session.wait(run.path, LONG)
+    found = session_process.wait(run.path, LONG)
     assert found == Vanished(shim=started.shim, child=started.child)
 
 
@@ -229,9 +235,9 @@ def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environ
     tool = processes.identity_of(int(mark.read_text()))
     assert tool is not None
     os.kill(started.shim.pid, signal.SIGKILL)
-    assert isinstance(session.wait(run.path, LONG), Vanished)
+    assert isinstance(session_process.wait(run.path, LONG), Vanished)
     assert processes.proved_dead(tool) is False
-    assert isinstance(session.stop(run.path, run.run, crew.root, grace=LONG), Vanished)
+    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=LONG), Vanished)
     assert processes.proved_dead(tool) is True
 
 
@@ -239,7 +245,7 @@ def test_stop_asks_first_and_a_program_that_listens_says_its_own_code(crew: Crew
     run = crew.run()
     crew.start(run, "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
     until(lambda: "ready" in run.tail(), "it never got ready")
-    end = session.stop(run.path, run.run, crew.root, grace=LONG)
+    end = session_process.stop(run.path, run.run, crew.root, grace=LONG)
     assert isinstance(end, Ended)
     assert end.code == 9
     assert "bye" in run.tail()
@@ -257,7 +263,7 @@ def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) ->
     )
     until(lambda: "one" in run.tail(), "the tool never ran")
     assert len(processes.with_run(run.run, crew.root)) >= 2
-    end = session.stop(run.path, run.run, crew.root, grace=0.1)
+    end = session_process.stop(run.path, run.run, crew.root, grace=0.1)
     assert isinstance(end, Ended)
     assert end.signal == signal.SIGKILL
     assert processes.with_run(run.run, crew.root) == ()
@@ -276,7 +282,7 @@ def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: 
     until(lambda: mark.exists() and mark.read_text().strip(), "the tool never ran")
     tool = processes.identity_of(int(mark.read_text()))
     assert tool is not None
-    session.stop(run.path, run.run, crew.root, grace=0.1)
+    session_process.stop(run.path, run.run, crew.root, grace=0.1)
     assert processes.proved_dead(tool) is True
 
 
@@ -285,7 +291,7 @@ def test_what_a_program_leaves_running_is_ended_with_it_and_counted(crew: Crew) 
     mark = crew.root / "tool.pid"
     script = f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do sleep 0.02; done; exit 0"
     crew.start(run, script)
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert (end.code, end.strays) == (0, 1)
     assert processes.identity_of(int(mark.read_text())) is None
@@ -297,18 +303,18 @@ def test_stop_leaves_another_crews_run_of_the_same_name_alone(crew: Crew, tmp_pa
     mine, theirs = crew.run(), other.run()
     crew.start(mine, "exec sleep 60")
     neighbour = other.start(theirs, "exec sleep 60")
-    session.stop(mine.path, mine.run, crew.root, grace=LONG)
+    session_process.stop(mine.path, mine.run, crew.root, grace=LONG)
     assert processes.proved_dead(neighbour.child) is False
-    session.stop(theirs.path, theirs.run, other.root, grace=0)
+    session_process.stop(theirs.path, theirs.run, other.root, grace=0)
 
 
 def test_stop_of_what_is_over_changes_nothing_and_is_repeatable(crew: Crew) -> None:
     run = crew.run()
-    assert session.stop(run.path, run.run, crew.root, grace=0) == Never()
+    assert session_process.stop(run.path, run.run, crew.root, grace=0) == Never()
     crew.start(run, "exit 0")
-    end = session.wait(run.path, LONG)
-    assert session.stop(run.path, run.run, crew.root, grace=0) == end
-    assert session.stop(run.path, run.run, crew.root, grace=0) == end
+    end = session_process.wait(run.path, LONG)
+    assert session_process.stop(run.path, run.run, crew.root, grace=0) == end
+    assert session_process.stop(run.path, run.run, crew.root, grace=0) == end
 
 
 def test_stop_wakes_a_program_that_stands_still(crew: Crew) -> None:
@@ -316,7 +322,7 @@ def test_stop_wakes_a_program_that_stands_still(crew: Crew) -> None:
     started = crew.start(run, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
     until(lambda: "ready" in run.tail(), "it never got ready")
     os.kill(started.child.pid, signal.SIGSTOP)
-    end = session.stop(run.path, run.run, crew.root, grace=LONG)
+    end = session_process.stop(run.path, run.run, crew.root, grace=LONG)
     assert isinstance(end, Ended)
     assert end.code == 4
 
@@ -326,7 +332,7 @@ def test_term_to_the_shim_reaches_the_program(crew: Crew) -> None:
     started = crew.start(run, "trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done")
     until(lambda: "ready" in run.tail(), "it never got ready")
     os.kill(started.shim.pid, signal.SIGTERM)
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert end.code == 6
 
@@ -337,7 +343,7 @@ def test_hangup_and_interrupt_do_not_end_the_shim(crew: Crew) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         os.kill(started.shim.pid, number)
     os.kill(started.child.pid, signal.SIGKILL)
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert end.signal == signal.SIGKILL
 
@@ -345,9 +351,9 @@ def test_hangup_and_interrupt_do_not_end_the_shim(crew: Crew) -> None:
 def test_no_value_of_the_environment_is_left_on_disk(crew: Crew) -> None:
     run = crew.run()
     env = crew.env(run, SECRET_KEY="sk-very-secret")
-    started = session.start(run.path, ["sh", "-c", "test ${#SECRET_KEY} = 14"], crew.root, env)
+    started = session_process.start(run.path, ["sh", "-c", "test ${#SECRET_KEY} = 14"], crew.root, env)
     assert isinstance(started, Living)
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert end.code == 0
     for file in run.path.iterdir():
@@ -362,7 +368,7 @@ def test_a_tool_without_environment_and_parent_is_still_known_to_be_inside_the_s
     code = f"""
         import json, os, time
         from pathlib import Path
-        from liza.programs.ancestors import environs
+        from liza.system.ancestors import environs
         shim = json.loads(Path({str(run.path / "session.json")!r}).read_text())["shim"]["pid"]
         while os.getppid() != shim:
             time.sleep(0.01)
@@ -371,7 +377,7 @@ def test_a_tool_without_environment_and_parent_is_still_known_to_be_inside_the_s
     tool.write_text(textwrap.dedent(code))
     orphan = f"(env -i PYTHONPATH={Path.cwd()} setsid {sys.executable} {tool} &)"
     crew.start(run, f"{orphan}; while ! test -s {out}; do sleep 0.02; done")
-    assert isinstance(session.wait(run.path, LONG), Ended)
+    assert isinstance(session_process.wait(run.path, LONG), Ended)
     assert run.run in out.read_text()
     assert run.run not in [env.get("LIZA_RUN") for env in ancestors.environs()]
 
@@ -380,14 +386,14 @@ def test_an_unreadable_end_is_an_error_and_not_an_end(crew: Crew) -> None:
     run = crew.run()
     (run.path / "exit.json").write_text("{")
     with pytest.raises(LizaError, match=r"exit\.json cannot be read"):
-        session.look(run.path)
+        session_process.look(run.path)
     (run.path / "exit.json").unlink()
 
 
 def test_a_program_that_writes_a_lot_is_not_slowed_by_anybody_who_does_not_read(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "head -c 5000000 /dev/zero | tr '\\0' x; exit 0")
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended)
     assert run.output.stat().st_size == 5_000_000
     assert len(run.tail(100)) == 100

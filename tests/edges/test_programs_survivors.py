@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import processes, session, tmux
-from liza.programs.session import Ended, Living, Vanished
+from liza.programs.session import session_process
+from liza.programs.session.session_process import Ended, Living, Vanished
+from liza.programs.terminal import tmux
+from liza.system import processes
 from tests.edges.test_programs_session import Crew, until
 
 TOOL = "setsid sleep 300 & tool=$!; echo $tool > {mark}; "
@@ -44,7 +46,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     crew = Crew(tmp_path.resolve())
     yield crew
     for run in crew.made:
-        session.stop(run.path, run.run, crew.root, grace=0)
+        session_process.stop(run.path, run.run, crew.root, grace=0)
     tmux.close_all(crew.root)
     shutil.rmtree(sockets)
 
@@ -59,7 +61,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def started(crew: Crew, kind: str, tree: str) -> tuple[Living, int]:
     """A program of that kind, and the pid of its tool."""
     run, mark = crew.run(), crew.root / "tool"
-    start = session.start if kind == "plain" else tmux.start
+    start = session_process.start if kind == "plain" else tmux.start
     words = ["sh", "-c", TREES[tree][0].replace("{mark}", str(mark))]
     living = start(run.path, words, crew.root, crew.env(run))
     assert isinstance(living, Living), living
@@ -76,7 +78,7 @@ def is_gone(pid: int) -> bool:
 def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: str) -> None:
     _, tool = started(crew, kind, tree)
     run = crew.made[0]
-    end = session.stop(run.path, run.run, crew.root, grace=1.0)
+    end = session_process.stop(run.path, run.run, crew.root, grace=1.0)
     assert isinstance(end, Ended)
     assert (end.code if end.signal is None else -end.signal) == TREES[tree][1]
     assert is_gone(tool)
@@ -87,7 +89,7 @@ def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: st
 def test_a_program_that_is_killed_with_its_group_leaves_no_tool(crew: Crew, kind: str) -> None:
     living, tool = started(crew, kind, "goes and leaves its tool")
     os.killpg(living.child.pid, signal.SIGKILL)
-    end = session.wait(crew.made[0].path, 30.0)
+    end = session_process.wait(crew.made[0].path, 30.0)
     assert isinstance(end, Ended)
     assert (end.signal, end.strays) == (signal.SIGKILL, 1)
     assert is_gone(tool)
@@ -98,6 +100,6 @@ def test_a_shim_that_is_killed_takes_the_program_along_and_a_stop_ends_the_tool(
     living, tool = started(crew, kind, "goes and leaves its tool")
     run = crew.made[0]
     os.kill(living.shim.pid, signal.SIGKILL)
-    until(lambda: isinstance(session.look(run.path), Vanished), "both are gone")
-    assert isinstance(session.stop(run.path, run.run, crew.root, grace=0), Vanished)
+    until(lambda: isinstance(session_process.look(run.path), Vanished), "both are gone")
+    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=0), Vanished)
     assert is_gone(tool)

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.repo import sandbox
+from liza.crew.crew import Crew, find_crew
+from liza.crew.project import environments
+from liza.crew.recovery.findings import Finding
+from liza.crew.result import Result
 from liza.repo.runner import Git
-from liza.rules import merging
+from liza.repo.slots import slot_setup
 from liza.rules.errors import Missing, Refused
+from liza.rules.merging import merge_rules
 from liza.rules.model import Status
-from liza.rules.shaping import Wanted
-from liza.verbs import environments
-from liza.verbs.answer import Answer
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.doctor import doctor
-from liza.verbs.findings import Finding
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.status import status
@@ -65,7 +65,7 @@ def commit(root: Path) -> None:
     git(root, "commit", "-q", "-m", "files")
 
 
-def begun(root: Path, test: str, **more: object) -> tuple[Answer, dict[str, str]]:
+def begun(root: Path, test: str, **more: object) -> tuple[Result, dict[str, str]]:
     facts: dict[str, str] = {}
     options = InitOptions(goal="g", test=test, **more)  # type: ignore[arg-type]
     return init(root, options, lambda name, text: facts.__setitem__(name, text)), facts
@@ -383,11 +383,11 @@ def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path:
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(sub), "vendor/sub")
     commit(repo)
     files = (".gitmodules", "vendor/sub")
-    sandbox.mark_setup_done(Git(repo), "fetch", files)
-    assert not sandbox.setup_due(Git(repo), "fetch", files)
+    slot_setup.mark_setup_done(Git(repo), "fetch", files)
+    assert not slot_setup.setup_due(Git(repo), "fetch", files)
     git(repo / "vendor" / "sub", "checkout", "-q", "HEAD~1")
     commit(repo)
-    assert sandbox.setup_due(Git(repo), "fetch", files)
+    assert slot_setup.setup_due(Git(repo), "fetch", files)
 
 
 def approved(crew: Crew, task: str) -> None:
@@ -420,7 +420,7 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
         merge(crew, "a")
     state = crew.board.read()
     assert (proof(crew)[0], git(package, "rev-parse", "integration")) == ("elsewhere", before)
-    assert merging.next_to_merge(state, crew.clock.now()) is None
+    assert merge_rules.next_to_merge(state, crew.clock.now()) is None
     assert state.task("a").status is Status.APPROVED  # type: ignore[union-attr]
     (alarm,) = [one for one in status(crew)["alerts"] if one["kind"] == "tests_elsewhere"]
     assert alarm["message"].startswith("nothing is merged: ")

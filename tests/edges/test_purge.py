@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.board.lock import Lock
+from liza.crew.crew import Crew
+from liza.crew.drift import drift
+from liza.crew.recovery import saved_specs
 from liza.rules.errors import Refused
-from liza.verbs import kept_specs, tampering
+from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew
 from liza.verbs.down import Purged, purge
 from liza.verbs.task import release
 from tests.conftest import git
@@ -74,9 +75,9 @@ def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew
     before = git(crew.paths.root, "rev-parse", "integration")
     git(crew.paths.root, "branch", "-D", "integration")
     done: Purged = purge(crew)
-    assert tampering.LEFT in done.kept
-    assert git(crew.paths.root, "rev-parse", tampering.LEFT) == before
-    assert git(crew.paths.root, "show", f"{tampering.LEFT}:b.txt") == "x"
+    assert drift.LEFT in done.kept
+    assert git(crew.paths.root, "rev-parse", drift.LEFT) == before
+    assert git(crew.paths.root, "show", f"{drift.LEFT}:b.txt") == "x"
 
 
 def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link_and_reads_no_pipe(
@@ -149,7 +150,7 @@ def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew
 def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: Crew) -> None:  # noqa: F811
     table = crew.paths.liza / "programs.toml"
     with table.open("wb") as file:
-        file.truncate(kept_specs.LARGEST + 1)
+        file.truncate(saved_specs.LARGEST + 1)
     with pytest.raises(Refused, match=r"programs\.toml cannot be saved"):
         purge(crew)
     assert table.exists()
@@ -159,9 +160,9 @@ def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: C
 def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not_mix(crew: Crew) -> None:  # noqa: F811
     root, notes = crew.paths.root, crew.paths.specs / "notes.txt"
     notes.write_text("first\n")
-    kept_specs.keep(crew)
+    saved_specs.keep(crew)
     first = git(root, "rev-parse", "refs/liza/specs")
-    kept_specs.keep(crew)
+    saved_specs.keep(crew)
     assert git(root, "rev-parse", "refs/liza/specs") == first
     notes.rename(notes.with_name("other.txt"))
     purge(crew)
@@ -171,7 +172,7 @@ def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("huge.bin", kept_specs.LARGEST + 1), (".git/config", 3)], ids=["too large", "no name for git"]
+    ("name", "size"), [("huge.bin", saved_specs.LARGEST + 1), (".git/config", 3)], ids=["too large", "no name for git"]
 )
 def test_a_spec_that_cannot_be_saved_stops_the_purge_by_name_before_anything_is_removed(
     crew: Crew,  # noqa: F811

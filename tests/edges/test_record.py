@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import journal
-from liza.board.lock import Lock
-from liza.repo import history
-from liza.repo.pins import Pins
+from liza.board import revision_journal
+from liza.crew.crew import Crew, find_crew
+from liza.crew.recovery import recorder
+from liza.repo import board_history
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, NoCrew, Refused
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
-from liza.verbs import record
-from liza.verbs.crew import Crew, find_crew
+from liza.system.file_lock import Lock
 from liza.verbs.down import purge
 from liza.verbs.history import history as shown
 from liza.verbs.init import InitOptions, init
@@ -34,11 +34,11 @@ def signed(crew: Crew, agent: str) -> None:
     """A revision, recorded."""
     with crew.change("human:ann", f"hire {agent}") as tx:
         tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE"))
-    record.record(crew)
+    recorder.record(crew)
 
 
 def recorded(repo: Path) -> list[tuple[int, str]]:
-    return [(one.revision, one.subject) for one in history.log(Git(repo), None, 99)]
+    return [(one.revision, one.subject) for one in board_history.log(Git(repo), None, 99)]
 
 
 def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervisor_lives(
@@ -49,10 +49,10 @@ def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervi
         tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
     supervisor = Lock(crew.paths.supervisor_lock("coder-1"))
     with supervisor.acquire():
-        record.record_if_alone(crew)
+        recorder.record_if_alone(crew)
         assert crew.board.spool.revisions() == [2]
-        monkeypatch.setattr(record, "LARGEST_SPOOL", 10)
-        record.record_if_alone(crew)
+        monkeypatch.setattr(recorder, "LARGEST_SPOOL", 10)
+        recorder.record_if_alone(crew)
     assert crew.board.spool.revisions() == []
     assert crew.git.out("rev-list", "--count", "liza/blackboard") == "2"
 
@@ -63,7 +63,7 @@ def test_history_is_read_although_nothing_can_be_recorded(repo: Path, clock: Fak
         tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
     (repo / ".git" / "refs" / "liza" / "blackboard.lock").mkdir()
     with pytest.raises(GitFailed):
-        record.record(crew)
+        recorder.record(crew)
     assert [one["revision"] for one in shown(crew, None, 10)] == [2, 1]
 
 
@@ -91,7 +91,7 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
         (2, "hire coder-1 (human:ann)"),
         (1, "init (human)"),
     ]
-    assert [one.revision for one in journal.newest(second.paths.journal)] == [5, 4]
+    assert [one.revision for one in revision_journal.newest(second.paths.journal)] == [5, 4]
 
     shutil.rmtree(second.paths.tx)
     second.paths.state.write_text("")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import _filter, brief_filter, exclude, marked
+from liza.repo.hiding import _filter, brief_filter, exclude, marked_sections
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from tests.conftest import git
@@ -174,16 +174,16 @@ def test_lizas_own_directories_are_kept_out_and_let_in_again(repo: Path) -> None
 def test_a_section_cut_short_by_hand_is_left_to_the_person(tmp_path: Path) -> None:
     path = tmp_path / "attributes"
     path.write_text("# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n")
-    marked.put(path, "run=coder-1.2", ["/B filter=liza-brief"])
-    assert list(marked.sections(path)) == ["run=coder-1.2"]
-    marked.take_out(path, "run=coder-1.2")
-    marked.take_out(path, "run=coder-1.1")
+    marked_sections.put(path, "run=coder-1.2", ["/B filter=liza-brief"])
+    assert list(marked_sections.sections(path)) == ["run=coder-1.2"]
+    marked_sections.take_out(path, "run=coder-1.2")
+    marked_sections.take_out(path, "run=coder-1.1")
     assert path.read_text() == "# liza:begin run=coder-1.1\n/A filter=liza-brief\n*.png binary\n"
 
 
 def test_a_persons_link_to_their_own_exclude_file_is_kept_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("*.o\n")
     (tmp_path / "exclude").symlink_to("real")
-    marked.put(tmp_path / "exclude", "crew", ["/.liza"])
+    marked_sections.put(tmp_path / "exclude", "crew", ["/.liza"])
     assert (tmp_path / "exclude").is_symlink()
-    assert marked.sections(tmp_path / "real") == {"crew": ("/.liza",)}
+    assert marked_sections.sections(tmp_path / "real") == {"crew": ("/.liza",)}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import merge_refs, merges, symbolic
-from liza.repo.merges import Advance
+from liza.repo import symbolic_refs
+from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.merges import Advance
 from liza.repo.runner import Done, Git
 from liza.rules.errors import GitFailed, MergeConflict
 from tests.conftest import git
@@ -204,7 +205,7 @@ def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tu
         git(repo, "update-ref", ref, commit)
     assert merges.candidates(Git(repo)) == {name: commit}
     assert {change.name for change in merge_refs.changes(Git(repo), before, tip)} == set(refs)
-    assert symbolic.found(Git(repo), "integration") == {}
+    assert symbolic_refs.found(Git(repo), "integration") == {}
     merges.settle(Git(repo), "integration")
 
 

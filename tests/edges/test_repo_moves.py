@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import left_locks, merges, moves
+from liza.repo import stale_locks
+from liza.repo.merge import branch_moves, merges
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
 from tests.campaign import forks
@@ -175,11 +176,11 @@ def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_
     long_ago = time.time() - 60
     os.utime(lock, (long_ago, long_ago))
     living = subprocess.Popen(["git", "cat-file", "--batch"], cwd=repo, stdin=subprocess.PIPE)
-    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == ()
+    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == ()
     assert living.stdin is not None
     living.stdin.close()
     living.wait()
-    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
     assert not lock.exists()
 
 
@@ -189,7 +190,7 @@ def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: 
     lock.touch()
     future = time.time() + 10 * 365 * 86400
     os.utime(lock, (future, future))
-    assert left_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
 
 
 @pytest.mark.parametrize("record", ["liza-left", "liza-move"])
@@ -200,7 +201,7 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
     git(merge.repo, "worktree", "add", "-q", str(place), "integration")
     (admin,) = (merge.repo / ".git" / "worktrees").iterdir()
     option = f"--output={precious}"
-    move = json.dumps(asdict(moves.Move("integration", option, git(merge.repo, "rev-parse", "integration"))))
+    move = json.dumps(asdict(branch_moves.Move("integration", option, git(merge.repo, "rev-parse", "integration"))))
     (admin / record).write_text(option if record == "liza-left" else move)
     if record == "liza-left":
         assert merge.settle() == merge.expected
@@ -221,7 +222,7 @@ def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
         return merges.put_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
 
     assert forks.run(put_back, point) == -signal.SIGKILL
-    moves.settle(Git(merge.repo))
+    branch_moves.settle(Git(merge.repo))
     assert git(merge.repo, "rev-parse", "integration") == (merge.expected if back else merge.candidate)
     assert git(merge.repo, "status", "--porcelain") == ""
     assert merge.left() == []

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import brief_filter, merges
-from liza.repo.pins import Pins
+from liza.repo.config_pins import Pins
+from liza.repo.hiding import brief_filter
+from liza.repo.merge import merges
 from liza.repo.runner import Git
 from liza.repo.survey import changed
 from liza.rules.errors import GitFailed, Missing

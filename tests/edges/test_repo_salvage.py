@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.layback import lay_back, newest, note_laid_back, unfinished
-from liza.repo.pins import Pins
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.repo.salvage import IGNORED_LIMIT, salvage, save
+from liza.repo.slots.salvage import IGNORED_LIMIT, salvage, save
+from liza.repo.slots.unsalvage import lay_back, newest, note_laid_back, unfinished
 from liza.rules.errors import GitFailed
 from tests.conftest import git
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import brief_filter, exclude, reset, salvage, slots, sweep
-from liza.repo.layback import lay_back
-from liza.repo.pins import Pins
+from liza.repo.config_pins import Pins
+from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
-from liza.repo.worktrees import Prepared, Worktrees
+from liza.repo.slots import leftovers, reset, salvage, slot_records
+from liza.repo.slots.pool import Prepared, Worktrees
+from liza.repo.slots.unsalvage import lay_back
 from liza.rules.errors import GitFailed, NotYours, Refused
 from liza.rules.paths import Paths
 from tests.conftest import git
@@ -168,7 +169,7 @@ def _killed_at(trees: Worktrees, run: str, step: str) -> int | None:
 
 
 def _finish_until(trees: Worktrees, run: str, step: str) -> None:
-    from liza.repo import worktrees
+    from liza.repo.slots import pool
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -178,9 +179,9 @@ def _finish_until(trees: Worktrees, run: str, step: str) -> None:
     elif step == "switch":
         Worktrees._checkout = die  # type: ignore[assignment]
     elif step == "lay_back":
-        worktrees.lay_back = die  # type: ignore[assignment]
+        pool.lay_back = die  # type: ignore[assignment]
     else:
-        worktrees.note_laid_back = die
+        pool.note_laid_back = die
     trees.finish("s1", "one", run)
 
 
@@ -257,8 +258,8 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    from liza.repo.flock import locked
     from liza.rules.errors import LockTimeout
+    from liza.system.flock import locked
 
     with pytest.raises(LockTimeout), locked(trees.paths.worktree_lock, timeout=0.05):
         pass
@@ -468,7 +469,10 @@ def test_slots_are_found_when_a_directory_of_the_same_name_is_known_to_git_alrea
     git(trees.paths.root, "worktree", "add", "-q", "--detach", str(tmp_path / "s1"))
     claim(trees, "s1", "one", "coder-1.1")
     assert trees.owner("s1") == ("one", "coder-1.1")
-    assert slots.admin_of(trees.paths.slot("s1"), trees.paths.root / ".git") != trees.paths.root / ".git/worktrees/s1"
+    assert (
+        slot_records.admin_of(trees.paths.slot("s1"), trees.paths.root / ".git")
+        != trees.paths.root / ".git/worktrees/s1"
+    )
 
 
 def test_a_crew_below_a_linked_directory_works(trees: Worktrees, tmp_path: Path) -> None:
@@ -547,7 +551,7 @@ def test_a_pipe_in_the_place_of_the_record_of_a_worktree_is_not_read(trees: Work
     place = trees.paths.root / ".git" / "worktrees" / "a-pipe"
     place.mkdir(parents=True)
     os.mkfifo(place / "gitdir")
-    assert (slots.points_to(place), trees.recorded()) == (None, ())
+    assert (slot_records.points_to(place), trees.recorded()) == (None, ())
 
 
 def test_a_commondir_of_odd_bytes_is_put_right(trees: Worktrees) -> None:
@@ -562,7 +566,7 @@ def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> Non
     claim(trees, "s1", "one", "coder-1.1")
     odd = trees.paths.root / ".git" / "worktrees" / "s1" / f"liza.{'9' * 40}"
     odd.touch()
-    assert sweep.asides(trees.paths, trees.git) == ()
+    assert leftovers.asides(trees.paths, trees.git) == ()
     assert odd.exists()
 
 

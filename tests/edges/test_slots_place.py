@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import places
-from liza.repo.worktrees import Worktrees
+from liza.crew.crew import Crew, find_crew
+from liza.repo.slots import slots_directory
+from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Refused
-from liza.rules.placing import MARK
-from liza.rules.shaping import Wanted
+from liza.rules.project.slots_location import MARK
+from liza.rules.tasks.backlog import Wanted
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.doctor import doctor
 from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
@@ -161,7 +161,7 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
 ) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
-    from liza.verbs.record import record
+    from liza.crew.recovery.recorder import record
 
     record(crew)
     git(repo, "clean", "-q", "-fdx")
@@ -183,7 +183,7 @@ def test_slots_of_an_earlier_version_stay_in_the_repository_and_a_lost_record_is
     crew.paths.placed.unlink()
     (there.parent / MARK).unlink()
     assert find_crew(repo).paths.slots == there.parent
-    assert places.read(crew.paths) is not None
+    assert slots_directory.read(crew.paths) is not None
     with chdir(there):
         assert find_crew().paths.root == repo
     assert any(one.about == "worktrees" and "inside the repository" in one.text for one in doctor(repo).findings)
@@ -194,7 +194,7 @@ def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Pa
     planted = tmp_path / "planted"
     planted.mkdir()
     (planted / MARK).write_text(json.dumps({"root": str(repo), "id": "another"}))
-    assert places.root_of(planted) is None
+    assert slots_directory.root_of(planted) is None
 
 
 def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(repo: Path) -> None:
@@ -304,9 +304,9 @@ def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_th
     crew.paths.slots.mkdir()
     unfinished = crew.paths.slots / f".{MARK}.4321"
     unfinished.touch()
-    assert places.not_ours(crew.paths, repo / ".git") is None
-    assert places.facts(crew.paths.slots).empty
+    assert slots_directory.not_ours(crew.paths, repo / ".git") is None
+    assert slots_directory.facts(crew.paths.slots).empty
     assert drafted(crew).is_dir()
     shutil.rmtree(crew.paths.slots / "s1")
-    places.remove(crew.paths)
+    slots_directory.remove(crew.paths)
     assert not crew.paths.slots.exists()

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from liza.board.lock import Lock
-from liza.programs import rundir, setup_note
-from liza.programs.processes import identity
-from liza.programs.rundir import Record, Waits
-from liza.programs.session import Living
-from liza.rules import taking
-from liza.rules.model import Left, State, Status
+from liza.crew.crew import Crew
+from liza.programs.session import run_directory, setup_note
+from liza.programs.session.run_directory import RunRecord, Waits
+from liza.programs.session.session_process import Living
+from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
-from liza.rules.spending import Used
+from liza.rules.sessions.spending import Used
+from liza.rules.tasks import claims
+from liza.system.file_lock import Lock
+from liza.system.processes import identity
 from liza.verbs.agents import agents
-from liza.verbs.crew import Crew
 from liza.verbs.status import NEWS, status
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST
@@ -77,18 +77,18 @@ def row(crew: Crew) -> tuple[str, str | None]:
 def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_is_there_again(crew: Crew) -> None:
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
     why = "3 sessions crashed within 5 minutes"
-    rundir.note_left(crew.paths, "coder-1", Left(time=crew.clock.now(), reason=why))
+    run_directory.note_left(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason=why))
     # While it still holds its lock it is about to go.
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
     assert alerts(crew) == [("supervisor_left", "liza logs coder-1; liza up")]
     assert next(watch(crew))["kind"] == "supervisor_left"
-    rundir.forget_left(crew.paths, "coder-1")
+    run_directory.forget_left(crew.paths, "coder-1")
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
 
 
 def test_a_reason_that_cannot_be_read_is_told_as_that_and_hides_nothing_else(crew: Crew) -> None:
-    rundir.note_left(crew.paths, "coder-1", Left(time=crew.clock.now(), reason="x"))
+    run_directory.note_left(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason="x"))
     (crew.paths.runs / "coder-1" / "left.json").write_text("nonsense")
     assert "left.json cannot be read" in str(row(crew)[1])
     assert alerts(crew)[0][0] == "supervisor_left"
@@ -100,7 +100,7 @@ def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and
     assert (by_hand[0], alerts(crew)) == ("WORKING", [])
     assert "t1 by hand" in str(by_hand[1])
     begun = crew.run_dir("coder-1.1")
-    begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1"))
+    begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1"))
     assert row(crew) == ("OFFLINE", "it holds t1, and no supervisor runs: liza up")
     assert alerts(crew) == [("supervisor_gone", "liza up")]
     with Lock(crew.paths.supervisor_lock("coder-1")):
@@ -110,10 +110,10 @@ def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and
 def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> None:
     claim(crew)
     begun, now = crew.run_dir("coder-1.1"), crew.clock.now()
-    begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
+    begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
 
     def waits(until: datetime) -> str:
-        rundir.note_waits(crew.paths, "coder-1", Waits(reason="a limit", until=until))
+        run_directory.note_waits(crew.paths, "coder-1", Waits(reason="a limit", until=until))
         return str(row(crew)[0])
 
     soon, never = now + timedelta(hours=2), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
@@ -138,7 +138,7 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
         assert does() == ("set-up", 40)
         setup_note.forget(crew.paths, "coder-1")
         begun = crew.run_dir("coder-1.1")
-        begun.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+        begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
         assert does() == (None, None)
         living = Living(shim=identity(), child=identity(), time=clock.now())
         (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
@@ -157,7 +157,7 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
 
 def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first(crew: Crew) -> None:
     for name in ("code-reviewer-1", "coder-10", "planner-1", "coder-2"):
-        change(crew, lambda state, name=name: taking.register(state, name))
+        change(crew, lambda state, name=name: claims.register(state, name))
     ids = [one["id"] for one in status(crew)["agents"]]
     assert ids == ["planner-1", "coder-1", "coder-2", "coder-10", "code-reviewer-1"]
     assert [one["id"] for one in agents(crew)] == ids
@@ -216,8 +216,8 @@ def test_who_watches_is_told_once_of_a_board_that_cannot_be_read_and_then_that_i
 def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobody_else(crew: Crew, name: str) -> None:
     claim(crew)
     directory = crew.run_dir("coder-1.1")
-    directory.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
-    directory.note_gauge(rundir.Gauge(calls=3, used=Used(input=5)))
+    directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
+    directory.note_gauge(run_directory.Gauge(calls=3, used=Used(input=5)))
     (directory.path / name).write_text("{no")
     state = crew.board.read()
     assert crew.evidence(state).dead == frozenset()

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from liza.programs import rundir
-from liza.programs._shim import LARGEST
-from liza.programs.session import NotStarted
-from liza.repo.pins import Pins
+from liza.crew.crew import Crew
+from liza.programs.session import run_directory
+from liza.programs.session._shim import LARGEST
+from liza.programs.session.session_process import NotStarted
+from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.rules import actions
 from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing
 from liza.rules.paths import Paths
-from liza.supervisor import jobs, steps
+from liza.rules.sessions import actions
+from liza.supervisor import carry_out, jobs
+from liza.supervisor.carry_out import Steps
+from liza.supervisor.conclude import Came
 from liza.supervisor.launch import SetUpDue
 from liza.supervisor.memory import Memory
-from liza.supervisor.settle import Came
-from liza.supervisor.steps import Steps
-from liza.verbs.crew import Crew
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock, git, until
 
@@ -43,7 +43,7 @@ def made(tmp_path: Path, clock: FakeClock) -> Steps:
 def rest_after(made: Steps, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds to rest after a session that ended so."""
     made.memory.rest_until = 0.0
-    monkeypatch.setattr(steps, "settle", lambda *_: Came(RUN, kind, "why"))
+    monkeypatch.setattr(carry_out, "settle", lambda *_: Came(RUN, kind, "why"))
     made.carry_out(actions.Settle(RUN))
     return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
 
@@ -138,7 +138,7 @@ def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_sta
     made.settle_job()
     limit = "the limit of config.integration_timeout"
     assert limit in said[-1]
-    waits = rundir.waits(crew.paths, "coder-1")
+    waits = run_directory.waits(crew.paths, "coder-1")
     assert waits is not None
     assert limit in waits.reason
 

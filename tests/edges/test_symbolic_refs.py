@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo import merge_refs, symbolic
-from liza.rules.alarms import Alarm
+from liza.crew.crew import Crew, find_crew
+from liza.crew.recovery import findings
+from liza.crew.recovery.recover import recover
+from liza.repo import symbolic_refs
+from liza.repo.merge import merge_refs
 from liza.rules.errors import LizaError, Missing, Refused
-from liza.verbs import findings
+from liza.rules.reports.alarms import Alarm
 from liza.verbs.claim import claim
-from liza.verbs.crew import Crew, find_crew
 from liza.verbs.down import purge
 from liza.verbs.merge import merge
-from liza.verbs.recover import recover
 from liza.verbs.status import found_alarms
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
@@ -84,7 +85,7 @@ def through_own(crew: Crew) -> None:  # noqa: F811
     refs = [f"refs/liza/{kind}/c" for kind in ("review", "candidates", "tested", "laid-back")]
     plant(crew, *refs, "refs/liza/salvage/c/coder-1.1")
     approved(crew)
-    assert symbolic.target(crew.git, refs[0]) is None, "submit wrote the ref itself"
+    assert symbolic_refs.target(crew.git, refs[0]) is None, "submit wrote the ref itself"
     plant(crew, *refs, "refs/liza/integration")
     assert merge_refs.tested(crew.git) == {}, "a symbolic ref is no record"
     recover(crew, "doctor")

@@ -26,18 +26,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs import asking, ends, keyboard, processes, readiness, session, sockets, tmux, witnesses
-from liza.programs.keyboard import NotSent, Sent
-from liza.programs.pane import Pane, Place
-from liza.programs.preset import Dialog, Preset
-from liza.programs.readiness import Kind, NotReady, Ready, Starting
-from liza.programs.rundir import Record, RunDir
-from liza.programs.session import Ended, Living, NotStarted
-from liza.programs.sockets import Silent
+from liza.crew import crew as verbs
+from liza.programs.presets.preset import Dialog, Preset
+from liza.programs.session import outcomes, session_process
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import Ended, Living, NotStarted
+from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_client, tmux_socket
+from liza.programs.terminal.keyboard import NotSent, Sent
+from liza.programs.terminal.pane import Pane, PaneAddress
+from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, StillStarting
+from liza.programs.terminal.tmux_socket import Silent
 from liza.rules.errors import Missing, Refused
 from liza.rules.paths import Paths
-from liza.supervisor.up import UpOptions, up
-from liza.verbs import crew as verbs
+from liza.system import processes
+from liza.up.start import UpOptions, up
 from liza.verbs import down
 from liza.verbs.attach import attach
 from tests.campaign.small_board import FIRST
@@ -94,7 +96,7 @@ class Crew:
 
     def run(self, name: str = "coder-1.1") -> RunDir:
         run = RunDir(self.paths, name)
-        run.create(Record(agent=run.agent, run=name, kind="work", started=NOW, task="task-1"))
+        run.create(RunRecord(agent=run.agent, run=name, kind="work", started=NOW, task="task-1"))
         self.made.append(run)
         return run
 
@@ -132,7 +134,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     crew = Crew(root)
     yield crew
     for run in crew.made:
-        session.stop(run.path, run.run, crew.root, grace=0)
+        session_process.stop(run.path, run.run, crew.root, grace=0)
         assert processes.with_run(run.run, crew.root) == ()
     tmux.close_all(crew.root)
     assert not list(sockets.glob("*/liza-*")), "a tmux server was left"
@@ -140,7 +142,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
 
 
 def ended(run: RunDir) -> Ended:
-    end = session.wait(run.path, LONG)
+    end = session_process.wait(run.path, LONG)
     assert isinstance(end, Ended), end
     return end
 
@@ -179,7 +181,7 @@ def test_a_program_that_cannot_be_started_says_why_as_without_a_terminal(crew: C
     run = crew.run()
     started = tmux.start(run.path, ["a-program-that-nobody-has"], crew.root, crew.env(run))
     assert started == NotStarted(reason="a-program-that-nobody-has: No such file or directory")
-    assert session.look(run.path) == ended(run)
+    assert session_process.look(run.path) == ended(run)
 
 
 def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +190,7 @@ def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypa
     started = tmux.start(run.path, ["true"], crew.root, crew.env(run))
     assert isinstance(started, NotStarted)
     assert "tmux is not installed" in started.reason
-    assert session.look(run.path) == session.Never()
+    assert session_process.look(run.path) == session_process.Never()
 
 
 def test_without_tmux_a_crew_with_terminals_is_refused_before_anybody_starts(
@@ -201,7 +203,7 @@ def test_without_tmux_a_crew_with_terminals_is_refused_before_anybody_starts(
 
 def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> None:
     run, _ = crew.start(["sleep", "60"])
-    for start in (tmux.start, session.start):
+    for start in (tmux.start, session_process.start):
         with pytest.raises(Refused, match="has a session already"):
             start(run.path, ["true"], crew.root, crew.env(run))
     with pytest.raises(Refused, match="lives"):
@@ -219,7 +221,7 @@ def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the
         patched.setattr(tmux, "_hand_over", killed)
         with pytest.raises(KeyboardInterrupt):
             tmux.start(run.path, ["true"], crew.root, crew.env(run))
-    assert session.look(run.path) == session.Never()
+    assert session_process.look(run.path) == session_process.Never()
     assert isinstance(tmux.start(run.path, ["sh", "-c", "exit 7"], crew.root, crew.env(run)), Living)
     assert ended(run).code == 7
 
@@ -229,14 +231,14 @@ def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_grou
     code = """
         import os, sys
         from pathlib import Path
-        from liza.programs import tmux
+        from liza.programs.terminal import tmux
         env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": sys.argv[2]}
         tmux.start(Path(sys.argv[1]), ["sh", "-c", "read line; exit 5"], Path("/"), env)
         os.killpg(0, 9)
     """
     words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(crew.root)]
     assert subprocess.run(words, check=False, start_new_session=True).returncode == -signal.SIGKILL
-    assert isinstance(session.look(run.path), Living)
+    assert isinstance(session_process.look(run.path), Living)
     pane = tmux.pane(crew.root, run.run)
     assert pane is not None
     pane.enter()
@@ -269,10 +271,10 @@ def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_
     os.kill(pane.place.server, signal.SIGKILL)
     end = ended(run)
     assert (end.code, end.signal, end.unplugged) == (0, None, True)
-    assert ends.outcome(end, None, {}, moved=False) == ends.Crashed("its terminal's server is gone (exit 0)")
-    not_begun = ends.outcome(end, None, {}, moved=False, begun=False)
-    assert not_begun == ends.NotBegun("its terminal's server is gone (exit 0)")
-    assert ends.outcome(end, "42", {}, moved=False) == ends.HandedOff(idle=False)
+    assert outcomes.outcome(end, None, {}, moved=False) == outcomes.Crashed("its terminal's server is gone (exit 0)")
+    not_begun = outcomes.outcome(end, None, {}, moved=False, begun=False)
+    assert not_begun == outcomes.NotBegun("its terminal's server is gone (exit 0)")
+    assert outcomes.outcome(end, "42", {}, moved=False) == outcomes.HandedOff(idle=False)
     other, _ = crew.start(["true"], "coder-2.1")
     assert ended(other).unplugged is False
 
@@ -291,7 +293,7 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.place.server, signal.SIGSTOP)
     try:
-        until(lambda: witnesses.is_stopped(pane.place.server), "it stands still")
+        until(lambda: idle_detection.is_stopped(pane.place.server), "it stands still")
         with pytest.raises(Refused, match="stands still"):
             pane.capture()
         assert tmux.standing_still(crew.root, "coder-1.1") == pane.place.server
@@ -303,13 +305,13 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
 def planted(crew: Crew, name: str, socket_path: Path, server: int) -> None:
     """What an agent can write into any run's directory."""
     run = crew.run(name)
-    run.path.joinpath("pane.json").write_bytes(msgspec.json.encode(Place(socket=str(socket_path), server=server)))
+    run.path.joinpath("pane.json").write_bytes(msgspec.json.encode(PaneAddress(socket=str(socket_path), server=server)))
 
 
 def own_socket(crew: Crew) -> Path:
     directory = Path(os.environ["TMUX_TMPDIR"]) / f"tmux-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    return directory / sockets.server_name(crew.root)
+    return directory / tmux_socket.server_name(crew.root)
 
 
 def test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away(crew: Crew, tmp_path: Path) -> None:
@@ -366,13 +368,13 @@ def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Cre
     planted(crew, "coder-1.3", Path("/a\0b"), -1)
     assert [tmux.pane(crew.root, name) for name in ("coder-1.2", "coder-1.3")] == [None, None]
     with pytest.raises(Refused, match="is gone"):
-        Pane(crew.root, run.run, Place(socket=pane.place.socket, server=os.getpid())).capture()
+        Pane(crew.root, run.run, PaneAddress(socket=pane.place.socket, server=os.getpid())).capture()
 
 
 def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LIMIT", 0.5)
+    monkeypatch.setattr(tmux_client, "LIMIT", 0.5)
     path = own_socket(crew)
     for number in range(4):
         planted(crew, f"coder-1.{number}", path, os.getpid())
@@ -383,23 +385,23 @@ def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_al
             tmux.pane(crew.root, "coder-1.1")
         with pytest.raises(Silent, match="has not answered yet"):
             tmux.pane(crew.root, "coder-1.2")
-        monkeypatch.setattr(asking, "LIMIT", LONG)
+        monkeypatch.setattr(tmux_client, "LIMIT", LONG)
         tmux.close_all(crew.root)
     path.unlink()
 
 
 def test_a_server_that_is_stopped_while_it_is_asked_is_given_up(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     _, pane = crew.start(["sleep", "60"])
-    monkeypatch.setattr(asking, "LIMIT", 0.5)
+    monkeypatch.setattr(tmux_client, "LIMIT", 0.5)
     # It was looked at a moment before.
-    monkeypatch.setattr(witnesses, "is_stopped", lambda _: False)
+    monkeypatch.setattr(idle_detection, "is_stopped", lambda _: False)
     os.kill(pane.place.server, signal.SIGSTOP)
     try:
         with pytest.raises(Silent, match="did not answer"):
             pane.capture()
     finally:
         os.kill(pane.place.server, signal.SIGCONT)
-    monkeypatch.setattr(asking, "LIMIT", LONG)
+    monkeypatch.setattr(tmux_client, "LIMIT", LONG)
     until(lambda: _answers(pane), "it answers again")
 
 
@@ -466,7 +468,7 @@ def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) ->
     until(lambda: "trust" in pane.capture(), "the dialog is there")
     said = "the program shows its trust dialog: 'Do you trust the files'"
     assert keyboard.send(pane, "hello", TUI, Clock) == NotSent(said)
-    until(lambda: look(run, TUI, pane) == NotReady(Kind.DIALOG, said), "it stands there")
+    until(lambda: look(run, TUI, pane) == NotReady(NotReadyReason.DIALOG, said), "it stands there")
     assert crew.heard() == []
 
 
@@ -544,9 +546,9 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 
 
 def said_by_kernel(run: RunDir) -> float | None:
-    living = session.look(run.path)
+    living = session_process.look(run.path)
     assert isinstance(living, Living)
-    found = witnesses.of_program(living)
+    found = idle_detection.of_program(living)
     return None if not found else 0.0 if found[0].against else found[0].confidence
 
 
@@ -564,7 +566,7 @@ def test_a_program_that_waits_for_something_else_is_not_ready_however_long_it_is
     until(lambda: "done" in pane.capture(), "it came up")
     os.utime(run.output, (time.time() - 60, time.time() - 60))
     until(lambda: said_by_kernel(run) == 0.0, f"{how} is seen")
-    assert look(run, LINES, pane) == Starting("no sign of readiness yet")
+    assert look(run, LINES, pane) == StillStarting("no sign of readiness yet")
 
 
 @needs_proc
@@ -580,7 +582,7 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
     """)
     until(lambda: said_by_kernel(run) == 0.6, "it waits for both")
     os.utime(run.output, (time.time() + 60, time.time() + 60))
-    assert look(run, LINES, pane) == Starting("no sign of readiness yet")
+    assert look(run, LINES, pane) == StillStarting("no sign of readiness yet")
     os.utime(run.output, (time.time() - 60, time.time() - 60))
     assert look(run, LINES, pane) == Ready("waits for input (process, silence, 90%)")
 
@@ -589,9 +591,9 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
 def test_without_a_terminal_a_program_that_waits_does_not_wait_for_us(crew: Crew) -> None:
     alone = crew.run("coder-3.1")
     os.mkfifo(crew.root / "fifo")
-    session.start(alone.path, ["sh", "-c", f"read line < '{crew.root}/fifo'"], crew.root, crew.env(alone))
+    session_process.start(alone.path, ["sh", "-c", f"read line < '{crew.root}/fifo'"], crew.root, crew.env(alone))
     assert readiness.gather(alone, LINES, 1.0, 60.0).witnesses == ()
-    assert isinstance(look(alone, LINES, None), Starting)
+    assert isinstance(look(alone, LINES, None), StillStarting)
 
 
 def test_what_the_last_screen_of_a_dead_program_said_is_in_the_reason(crew: Crew) -> None:
@@ -599,7 +601,7 @@ def test_what_the_last_screen_of_a_dead_program_said_is_in_the_reason(crew: Crew
     ended(run)
     until(lambda: "settings" in pane.capture(), "the screen has it")
     said = "exit 1 before it had read its brief: no key in the settings"
-    assert look(run, LINES, pane) == NotReady(Kind.DEAD, said)
+    assert look(run, LINES, pane) == NotReady(NotReadyReason.DEAD, said)
 
 
 # Attaching
@@ -637,14 +639,14 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
     os.close(hand)
-    assert isinstance(session.look(run.path), Living)
+    assert isinstance(session_process.look(run.path), Living)
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
     assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
 
 
 def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board: verbs.Crew) -> None:
     run = crew.run()
-    session.start(run.path, ["true"], crew.root, crew.env(run))
+    session_process.start(run.path, ["true"], crew.root, crew.env(run))
     with pytest.raises(Refused, match=r"coder-1\.1 has no terminal") as refused:
         attach(board, "coder-1")
     assert refused.value.hint == "liza logs coder-1 -f"
@@ -654,7 +656,7 @@ def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board
 def test_down_closes_the_terminals_of_what_it_ended(crew: Crew, board: verbs.Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     down.down(board)
-    assert isinstance(session.look(run.path), Ended)
+    assert isinstance(session_process.look(run.path), Ended)
     assert tmux.pane(crew.root, run.run) is None
     until(lambda: processes.identity_of(pane.place.server) is None, "the server has gone")
 
@@ -718,7 +720,7 @@ def watched(crew: Crew) -> Iterator[Watched]:
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(hand)
-    assert isinstance(session.look(other.path), Living), "the other agent lost its terminal"
+    assert isinstance(session_process.look(other.path), Living), "the other agent lost its terminal"
 
 
 def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one(
@@ -730,7 +732,7 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
     until(lambda: "the next one" in "".join(watched.seen), "the person sees it")
     assert not pane.screen(0.0).visited, "who was taken along has typed nothing"
     assert pane.place.server == watched.pane.place.server
-    assert isinstance(session.look(later.path), Living)
+    assert isinstance(session_process.look(later.path), Living)
     assert tmux.pane(crew.root, "coder-1.1") is None
     os.write(watched.hand, b"\x02d")
 
@@ -745,7 +747,7 @@ def test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobo
 
 def killed(run: RunDir, *, shim: bool = False) -> None:
     """End the program of a run at once, its shim before it if that is wanted."""
-    living = session.look(run.path)
+    living = session_process.look(run.path)
     assert isinstance(living, Living)
     for who in (living.shim, living.child) if shim else (living.child,):
         with suppress(ProcessLookupError):

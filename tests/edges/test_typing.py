@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from liza.programs import keyboard
-from liza.programs.keyboard import NotSent, Sent
+from liza.programs.terminal import keyboard
+from liza.programs.terminal.keyboard import NotSent, Sent
 from tests.conftest import until
 from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 

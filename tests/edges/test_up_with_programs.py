@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from liza.programs.preset import Permissions, Preset
-from liza.supervisor.feed import Feed
-from liza.supervisor.foreground import LEFT, STOP, USELESS, _until_all_left, stay
-from liza.supervisor.options import UpOptions
-from liza.supervisor.up import _say_who_is_free
+from liza.programs.presets.preset import Permissions, Preset
+from liza.up.crew_options import UpOptions
+from liza.up.feed import Feed
+from liza.up.foreground import LEFT, STOP, USELESS, _until_all_left, stay
+from liza.up.start import _say_who_is_free
 from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")

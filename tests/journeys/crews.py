@@ -19,10 +19,10 @@ from typing import Any
 
 from liza.board import events
 from liza.board.store import Board
-from liza.repo import places
+from liza.crew.crew import SystemClock, find_crew
+from liza.repo.slots import slots_directory
 from liza.rules.model import State, Task
 from liza.rules.paths import Paths
-from liza.verbs.crew import SystemClock, find_crew
 from tests.conftest import git
 
 BIN = Path(sys.executable).parent
@@ -55,7 +55,7 @@ class Crew:
     @property
     def paths(self) -> Paths:
         """With the directory of the slots that the record names by now."""
-        placed = places.read(Paths(self.root))
+        placed = slots_directory.read(Paths(self.root))
         return Paths(self.root, placed.place if placed is not None else None)
 
     def run(self, *words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

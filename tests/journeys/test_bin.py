@@ -273,5 +273,5 @@ def test_a_wheel_carries_the_contracts_the_specs_and_the_presets(tmp_path: Path)
         "specs/protocols/task-lifecycle.md",
     ):
         assert f"liza/_texts/{path}" in names
-    assert "liza/programs/presets.toml" in names
+    assert "liza/programs/presets/presets.toml" in names
     assert not [name for name in names if name.startswith(("tests/", ".liza-venv/"))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from liza.board import journal
+from liza.board import revision_journal
 from liza.cli import app
 from tests.ablation import switches
 from tests.journeys.crews import BIN, Crew
@@ -78,9 +78,9 @@ WORDS_OF_REFUSAL = (
 
 ASK = """
 import importlib, json, os, sys
-from liza.cli import app, door, supervise, table
+from liza.cli import app, door, command_table as table; from liza.cli.commands import supervise
 for name in {*table.MODULES.values()}:
-    importlib.import_module("liza.cli." + name)
+    importlib.import_module("liza.cli.commands." + name)
 app.root()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()
@@ -156,7 +156,7 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
         if not right:
             wrong.append((verb, kind, code, said))
     assert not wrong
-    since = [one for one in journal.newest(crew.paths.journal) if one.revision > before.revision]
+    since = [one for one in revision_journal.newest(crew.paths.journal) if one.revision > before.revision]
     assert {one.actor for one in since} == {"coder-1.1"}, [(one.actor, one.event) for one in since]
     reports = crew.state().anomalies
     assert {one.reporter for one in reports} == {"coder-1.1"}

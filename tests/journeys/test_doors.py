@@ -20,10 +20,10 @@ import pytest
 
 from liza.cli import door
 from liza.cli.reference import text as reference
-from liza.programs.rundir import Record, RunDir
+from liza.crew.liza_path import liza_path
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LockTimeout, Missing, Refused
 from liza.rules.paths import Paths
-from liza.verbs.liza_path import liza_path
 from tests.conftest import git
 
 HERE = Path(__file__).parents[2]
@@ -682,7 +682,7 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     run = RunDir(Paths(tmp_path), "coder-1.1")
-    run.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
     said: list[Exception] = [error]
 
     def refused(words: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.verbs.liza_path import liza_words
+from liza.crew.liza_path import liza_words
 from tests.journeys.crews import Crew
 
 PATHS = {

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from liza.supervisor.watching import recorded
-from liza.verbs import crew as verbs
-from liza.verbs.crew import SystemClock
+from liza.crew import crew as verbs
+from liza.crew.crew import SystemClock
+from liza.supervisor.observe import recorded
 from tests.journeys.crews import Crew
 
 HIDES = {

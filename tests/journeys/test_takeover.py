@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import processes
-from liza.rules import taking
-from liza.rules.choose import Evidence
+from liza.crew.crew import find_crew
 from liza.rules.model import State
-from liza.verbs.crew import find_crew
+from liza.rules.tasks import claims
+from liza.rules.tasks.picking import Evidence
+from liza.system import processes
 from tests.journeys.crews import WORK, Crew, started
 
 CODER = """\
@@ -122,10 +122,10 @@ def test_a_reservation_that_a_living_supervisor_does_not_know_of_or_that_the_dea
         assert lives is not None
         with find_crew(crew.root).change("human:x", "edit") as tx:
             for agent, task, start in (("coder-1", "task-1", lives.start), ("coder-2", "task-2", "1")):
-                gone = taking.Taker(agent, replace(lives, start=start))
-                state = taking.register(tx.state, agent)
+                gone = claims.Taker(agent, replace(lives, start=start))
+                state = claims.register(tx.state, agent)
                 now = datetime.now(UTC).replace(microsecond=0)
-                tx.state, _ = taking.reserve(state, task, gone, task.replace("task-", "s"), now, Evidence())
+                tx.state, _ = claims.reserve(state, task, gone, task.replace("task-", "s"), now, Evidence())
         crew.wait(lambda state: not any(task.reservation for task in state.tasks), "both taken back")
         crew.liza("resume")
         for task in ("task-1", "task-2"):

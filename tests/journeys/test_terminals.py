@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import inbox, processes, tmux
+from liza.programs.messages import inbox
+from liza.programs.terminal import tmux
+from liza.system import processes
 from tests.journeys.crews import WORK, Crew, started
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed here")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.processes import below, identity_of
+from liza.system.processes import below, identity_of
 from tests.journeys.crews import BIN, LIMIT, Crew
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.verbs.crew import find_crew
+from liza.crew.crew import find_crew
 from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew, begun, git, started
 
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ledger
+from liza.programs.usage import ledger
 from liza.rules.model import State
-from liza.rules.spending import Spent
+from liza.rules.sessions.spending import Spent
 from tests.journeys.crews import Crew, Supervisor, started
 from tests.real import rigs
 from tests.real.model import Fault, Model, Script, serving

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from liza.programs import presets
+from liza.programs.presets import preset_table
 from liza.rules.paths import Paths
 from tests.journeys.crews import BIN
 from tests.real.conftest import Begin, Scene
@@ -45,7 +45,7 @@ def submitted(scene: Scene, program: str, agent: str = "coder-1") -> None:
 def counted(scene: Scene, program: str) -> None:
     """What the ledger says is what the model says of its answers, where the program tells it."""
     (spent,) = scene.spent()
-    form = presets.load(Paths(scene.crew.root)).named(program).usage
+    form = preset_table.load(Paths(scene.crew.root)).named(program).usage
     if not (form.input or form.pattern):
         assert spent.used is None
         return

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liza.programs import inbox
-from liza.programs.hooks.table import template
+from liza.crew.liza_path import liza_path
+from liza.programs.hooks.hook_templates import template
+from liza.programs.messages import inbox
 from liza.rules.paths import Paths
-from liza.verbs.liza_path import liza_path
 from tests.real.conftest import Begin, Scene
 from tests.real.model import Asked, Say, Script, Shell, Turn
 

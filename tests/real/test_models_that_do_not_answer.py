@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from liza.crew.crew import find_crew
 from liza.verbs import status
-from liza.verbs.crew import find_crew
 from tests.real.conftest import Begin, Scene
 from tests.real.model import Fault
 from tests.real.test_headless import WORK, edits

@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import composer, environment, keyboard, presets, readiness, session, startup, tmux
-from liza.programs.composer import Line
-from liza.programs.keyboard import NotSent, Sent
-from liza.programs.pane import Pane
-from liza.programs.preset import Preset
-from liza.programs.readiness import Kind, NotReady, Ready
-from liza.programs.rundir import Record, RunDir
-from liza.programs.session import Living
+from liza.crew.liza_path import liza_path
+from liza.programs.presets import command_line, preset_table, session_environment
+from liza.programs.presets.preset import Preset
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import RunDir, RunRecord
+from liza.programs.session.session_process import Living
+from liza.programs.terminal import input_line, keyboard, readiness, tmux
+from liza.programs.terminal.input_line import InputLine
+from liza.programs.terminal.keyboard import NotSent, Sent
+from liza.programs.terminal.pane import Pane
+from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
 from liza.rules.paths import Paths
-from liza.verbs.liza_path import liza_path
 from tests.conftest import git, until
 from tests.edges.test_tmux import seated
 from tests.real import rigs
@@ -57,13 +59,13 @@ class Seen:
         self.root = root
         self.model = model
         self.run = RunDir(Paths(root), "coder-1.1")
-        self.run.create(Record(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
+        self.run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=datetime.now(UTC)))
         more = rig.settle(Path.home(), model.port)
         for place, text in ONCE.get(name, {}).items():
             (Path.home() / place).write_text(text)
         path = f"{rig.path.parent}{os.pathsep}{os.environ['PATH']}"
-        self.preset: Preset = presets.load(Paths(root)).named(name)
-        self.env = environment.compose(
+        self.preset: Preset = preset_table.load(Paths(root)).named(name)
+        self.env = session_environment.compose(
             self.preset,
             {**os.environ, **more, "PATH": path},
             run="coder-1.1",
@@ -71,10 +73,10 @@ class Seen:
             root=root,
             liza=liza_path(),
         )
-        how = replace(startup.mode(self.preset, interactive=True), prompt="none")
+        how = replace(command_line.mode(self.preset, interactive=True), prompt="none")
         places = (root / ".liza", root / ".git")
-        ground = startup.Ground("confined", cwd=root, run=self.run.path, writes=places, liza=liza_path())
-        command = startup.command(self.preset, how, "", ground)
+        ground = command_line.SessionScope("confined", cwd=root, run=self.run.path, writes=places, liza=liza_path())
+        command = command_line.command(self.preset, how, "", ground)
         self.env |= command.env
         self.words = [str(rig.path), *command.argv[1:]]
 
@@ -107,7 +109,7 @@ def seen(request: pytest.FixtureRequest, repo: Path, monkeypatch: pytest.MonkeyP
         with serving(lambda asked: Say("Hello to you too. All is done.")) as model:
             made = Seen(request.param, repo, model)
             yield made
-            session.stop(made.run.path, "coder-1.1", repo, grace=3.0)
+            session_process.stop(made.run.path, "coder-1.1", repo, grace=3.0)
             tmux.close_all(repo)
 
 
@@ -117,7 +119,7 @@ def past_the_dialogs(seen: Seen, pane: Pane) -> None:
         stands = seen.stands(pane)
         if isinstance(stands, Ready):
             return
-        assert stands.kind is Kind.DIALOG, (stands, pane.capture())
+        assert stands.kind is NotReadyReason.DIALOG, (stands, pane.capture())
         refused = keyboard.send(pane, "hello", seen.preset, Clock)
         assert isinstance(refused, NotSent)
         assert refused.reason == stands.reason
@@ -150,9 +152,9 @@ def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_a
     past_the_dialogs(seen, pane)
     pid, hand = seated(pane.words)
     try:
-        until(lambda: composer.stands(pane.screen(0.0), seen.preset) is Line.EMPTY, "an empty line")
+        until(lambda: input_line.stands(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
         os.write(hand, b"HALFLINE")
-        until(lambda: composer.stands(pane.screen(0.0), seen.preset) is Line.BEGUN, "a line that was begun")
+        until(lambda: input_line.stands(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun")
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

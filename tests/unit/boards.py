@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from liza.rules import taking
-from liza.rules.choose import Evidence
 from liza.rules.model import Agent, Goal, Identity, State, Status, Task
-from liza.rules.working import Work
+from liza.rules.tasks import claims
+from liza.rules.tasks.coding import Work
+from liza.rules.tasks.picking import Evidence
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 BASE = "b" * 40
@@ -47,22 +47,22 @@ def agents(*names: str, runs: int = 0) -> dict[str, Agent]:
 def claimed(state: State, task_id: str = "task-1", agent: str = "coder-1", now: datetime = NOW) -> tuple[State, str]:
     """The board after a whole claim."""
     slot = task_id.replace("task-", "s")
-    state, run = taking.reserve(state, task_id, taking.Taker(agent, HERE), slot, now, Evidence())
-    return taking.confirm(state, task_id, run, BASE, now, Evidence()), run
+    state, run = claims.reserve(state, task_id, claims.Taker(agent, HERE), slot, now, Evidence())
+    return claims.confirm(state, task_id, run, BASE, now, Evidence()), run
 
 
 def submitted(state: State, task_id: str = "task-1", agent: str = "coder-1", head: str = HEAD) -> tuple[State, str]:
-    from liza.rules import working
+    from liza.rules.tasks import coding
 
     state, run = claimed(state, task_id, agent)
-    return working.submit(state, task_id, run, Work(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
+    return coding.submit(state, task_id, run, Work(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
 
 
 def under_review(state: State, reviewer: str = "code-reviewer-1") -> tuple[State, str, str]:
-    from liza.rules import reviewing
+    from liza.rules.tasks import reviews
 
     state, run = submitted(state)
-    state, review = reviewing.claim_review(state, "task-1", reviewer, NOW, Evidence(dead=frozenset({run})))
+    state, review = reviews.claim_review(state, "task-1", reviewer, NOW, Evidence(dead=frozenset({run})))
     return state, run, review
 
 

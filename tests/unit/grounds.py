@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from liza.programs import startup
+from liza.programs.presets import command_line
 
 
-def ground(permissions: str, **more: Any) -> startup.Ground:
+def ground(permissions: str, **more: Any) -> command_line.SessionScope:
     """Some place to work at, of which a test says what it is about."""
     where = {"cwd": Path("/r/w"), "run": Path("/r/.liza/run/x"), "writes": [], "liza": Path("/b/liza"), **more}
-    return startup.Ground(permissions=permissions, **where)
+    return command_line.SessionScope(permissions=permissions, **where)

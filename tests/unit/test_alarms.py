@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from liza.rules.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms
-from liza.rules.choose import Evidence
-from liza.rules.drafts import Lack
-from liza.rules.hopeless import never_claimable
 from liza.rules.model import (
     Agent,
     Config,
     Discovery,
     Event,
     Goal,
-    Left,
     Merging,
     Planning,
     State,
     Status,
+    SupervisorExit,
     Task,
 )
+from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms
+from liza.rules.tasks.drafts import Lack
+from liza.rules.tasks.picking import Evidence
+from liza.rules.tasks.unclaimable import never_claimable
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PAST, FUTURE = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)
@@ -255,7 +255,7 @@ def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() 
     hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
     assert kinds(board(task(), planning=hangs)) == ["expired_planning_lease"]
     stuck = board(task(status=Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
-    from liza.rules.planning import triggers
+    from liza.rules.tasks.planning import triggers
 
     circles = Planning(fingerprint=triggers(stuck)[0].fingerprint, count=2)
     from msgspec.structs import replace
@@ -282,7 +282,7 @@ def test_every_alarm_has_one_command_that_fits_on_a_line() -> None:
         assert len(one.message) < 500
 
 
-CRASHED = {"coder-1": Left(time=NOW, reason="3 sessions crashed within 5 minutes")}
+CRASHED = {"coder-1": SupervisorExit(time=NOW, reason="3 sessions crashed within 5 minutes")}
 
 
 def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_agent_that_up_alone_does_not_start() -> (
@@ -296,7 +296,9 @@ def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_a
 
 
 def test_a_supervisor_whose_program_waits_for_a_person_says_to_start_that_by_hand_before_it_is_started_again() -> None:
-    left = Left(time=NOW, reason="the program shows its trust dialog: 'Trust?'", by_hand="cd /shop && agent --x")
+    left = SupervisorExit(
+        time=NOW, reason="the program shows its trust dialog: 'Trust?'", by_hand="cd /shop && agent --x"
+    )
     found = only(board(task()), Seen(left={"coder-1": left}))
     assert found.next == "cd /shop && agent --x; liza up"
     assert found.message.endswith("'Trust?'; start it by hand once, and answer it or log in")

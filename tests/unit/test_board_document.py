@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.board import changes, document, parse, spool
-from liza.board.seal import sha
-from liza.board.splice import all_comments
-from liza.board.values import OPEN, TIMES, build, dump
+from liza.board import spool
+from liza.board.text import changes, document, parse
+from liza.board.text.splice import all_comments
+from liza.board.text.values import OPEN, TIMES, build, dump
+from liza.board.write_intent import sha
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import Agent, Anomaly, Discovery, Event, Handoff, Reservation, State, Status, Task
 

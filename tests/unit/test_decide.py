@@ -5,17 +5,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import actions, decide, taking, working
-from liza.rules.choose import Evidence
-from liza.rules.decide import SessionFacts, Situation, Standing
-from liza.rules.looping import Stuck
 from liza.rules.model import Discovery, Merging, State, Status, Task
-from liza.rules.planning import claim_planning, planning_held_up, planning_over, triggers, wake
-from liza.rules.working import Work
+from liza.rules.sessions import actions, decide
+from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
+from liza.rules.sessions.loop_detection import Stuck
+from liza.rules.tasks import claims, coding
+from liza.rules.tasks.coding import Work
+from liza.rules.tasks.picking import Evidence
+from liza.rules.tasks.planning import claim_planning, planning_held_up, planning_over, triggers, wake
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
 
 S = Status
-LIVING, OVER, NEVER = Standing.LIVING, Standing.OVER, Standing.NEVER
+LIVING, OVER, NEVER = SessionState.LIVING, SessionState.OVER, SessionState.NEVER
 
 
 def at(state: State, agent: str = "coder-1", **facts: Any) -> actions.Action:
@@ -70,7 +71,7 @@ def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_p
 def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
     state, run = claimed(board(task()))
     assert at(state, leaving=True) == actions.LetGo(run)
-    stopped = taking.stop(state, "task-1", run, NOW)
+    stopped = claims.stop(state, "task-1", run, NOW)
     assert at(stopped, leaving=True) == actions.Exit(0, "stopped")
     assert at(stopped, signals=("ABORT",)) == actions.Exit(0, "stopped")
     assert at(stopped) == actions.Resume("task-1", run)
@@ -80,13 +81,13 @@ def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_
 
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
     state, run = claimed(board(task()))
-    state, _ = taking.resume(state, "task-1", run, NOW)
+    state, _ = claims.resume(state, "task-1", run, NOW)
     assert at(state, session=living(run)) == actions.StopSession(run, "fenced")
 
 
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     state, run = claimed(board(task()))
-    state = working.submit(state, "task-1", run, Work(head=HEAD, ahead=True, branch="task/task-1"), NOW)
+    state = coding.submit(state, "task-1", run, Work(head=HEAD, ahead=True, branch="task/task-1"), NOW)
     waiting = at(state, session=living(run, since_word=5.0))
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
@@ -163,17 +164,17 @@ def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
 
 def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
-    assert isinstance(at(state), actions.Block)
-    assert at(taking.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
-    held_up = working.session_over(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
+    assert isinstance(at(state), actions.BlockTask)
+    assert at(claims.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
+    held_up = coding.session_over(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
     assert at(held_up) == actions.Resume("task-1", run)
 
 
 def _approved() -> State:
-    from liza.rules import reviewing
+    from liza.rules.tasks import reviews
 
     state, _, review = under_review(board(task()))
-    return reviewing.approve(state, "task-1", review, HEAD, NOW)
+    return reviews.approve(state, "task-1", review, HEAD, NOW)
 
 
 @pytest.mark.parametrize("agent", ["coder-1", "code-reviewer-1", "planner-1"])
@@ -241,7 +242,7 @@ def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
 def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
     state, run = claimed(board(task()))
     assert at(state, crashes=(1.0, 2.0, 3.0)) == actions.LetGo(run)
-    stopped = taking.stop(state, "task-1", run, NOW)
+    stopped = claims.stop(state, "task-1", run, NOW)
     assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), actions.Exit)
 
 

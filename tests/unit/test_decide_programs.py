@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import actions, decide, taking, working
-from liza.rules.answering import Unanswered
-from liza.rules.decide import SessionFacts, Situation, Standing
-from liza.rules.delivering import File, Later, Message, Type
 from liza.rules.model import State
+from liza.rules.sessions import actions, decide
+from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
+from liza.rules.sessions.message_rules import Later, Message, PutInBrief, Type
+from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.tasks import claims, coding
 from tests.unit.boards import NOW, board, claimed, task
 
 MESSAGE = Message(id="m", priority="urgent", text="t", sender="human", created=NOW)
@@ -24,40 +25,40 @@ def at(state: State, **facts: Any) -> actions.Action:
 
 
 def living(run: str, **facts: Any) -> SessionFacts:
-    return SessionFacts(run=run, standing=Standing.LIVING, **{"ready": True, **facts})
+    return SessionFacts(run=run, standing=SessionState.LIVING, **{"ready": True, **facts})
 
 
 def ended(state: State, run: str, event: str) -> State:
-    return working.session_over(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
+    return coding.session_over(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
 
 
 def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, "unusable")
     assert at(state, unusable="not logged in") == actions.LetGo(run)
-    assert at(taking.stop(state, "task-1", run, NOW), unusable="not logged in") == actions.Exit(5, "not logged in")
+    assert at(claims.stop(state, "task-1", run, NOW), unusable="not logged in") == actions.Exit(5, "not logged in")
     assert at(board(), unusable="not logged in") == actions.Exit(5, "not logged in")
 
 
-@pytest.mark.parametrize("event", taking.TOLD_ONLY)
+@pytest.mark.parametrize("event", claims.TOLD_ONLY)
 def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(event: str) -> None:
     state, run = claimed(board(task()))
     after = ended(state, run, event)
     found = after.task("task-1")
     assert found is not None
     assert (found.idle_sessions, found.failed_by) == (0, ())
-    resumed, _ = taking.resume(after, "task-1", run, NOW)
+    resumed, _ = claims.resume(after, "task-1", run, NOW)
     gone_on = resumed.task("task-1")
     assert gone_on is not None
     assert gone_on.iteration == 1
-    assert taking.goes_on(gone_on)
+    assert claims.goes_on(gone_on)
 
 
 def test_a_session_after_a_crash_does_not_go_on_with_the_conversation_that_crashed() -> None:
     state, run = claimed(board(task()))
     crashed = ended(ended(state, run, "quota"), run, "crash").task("task-1")
     assert crashed is not None
-    assert not taking.goes_on(crashed)
+    assert not claims.goes_on(crashed)
 
 
 def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:
@@ -82,25 +83,25 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
             ("the program shows its trust dialog", True),
         ),
         ({"never": "silent", "ready": False}, ("silent", False)),
-        ({"model": Unanswered("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
+        ({"model": ModelSilence("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
         (
-            {"model": Unanswered("server", 301.0, "500", retried=True)},
+            {"model": ModelSilence("server", 301.0, "500", retried=True)},
             ("its model answers with errors: 500", False, "server"),
         ),
         (
-            {"model": Unanswered("broken", 3.0, "cut", retried=True, times=10)},
+            {"model": ModelSilence("broken", 3.0, "cut", retried=True, times=10)},
             ("its model's answers break off: cut", False, "broken"),
         ),
         (
-            {"model": Unanswered("login", 6.0, "401", retried=True)},
+            {"model": ModelSilence("login", 6.0, "401", retried=True)},
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": Unanswered("login", 1.0, "401", retried=True, times=3)},
+            {"model": ModelSilence("login", 1.0, "401", retried=True, times=3)},
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": Unanswered("quota", 1.0, "429", until=NOW + timedelta(hours=1), retried=True)},
+            {"model": ModelSilence("quota", 1.0, "429", until=NOW + timedelta(hours=1), retried=True)},
             ("a limit of use is reached: 429", False, "quota"),
         ),
     ],
@@ -115,23 +116,23 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
 @pytest.mark.parametrize(
     ("model", "told", "seconds"),
     [
-        (Unanswered("silent", 10.0), None, 50.01),
-        (Unanswered("silent", 299.0), ("silent", ""), 1.01),
-        (Unanswered("login", 1.0, "401", retried=True), ("login", "401"), 4.01),
-        (Unanswered("quota", 10.0, "429", until=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
+        (ModelSilence("silent", 10.0), None, 50.01),
+        (ModelSilence("silent", 299.0), ("silent", ""), 1.01),
+        (ModelSilence("login", 1.0, "401", retried=True), ("login", "401"), 4.01),
+        (ModelSilence("quota", 10.0, "429", until=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
         (None, None, None),
     ],
 )
 def test_why_a_model_gives_no_answer_is_told_once_and_what_comes_next_is_waited_for(
-    model: Unanswered | None, told: tuple[str, str] | None, seconds: float | None
+    model: ModelSilence | None, told: tuple[str, str] | None, seconds: float | None
 ) -> None:
     state, run = claimed(board(task()))
     if told is not None:
-        assert at(state, session=living(run, model=model)) == actions.Tell(run, model)
+        assert at(state, session=living(run, model=model)) == actions.NoteModelSilence(run, model)
     waits = at(state, session=living(run, model=model, told=told))
     assert isinstance(waits, actions.Wait)
     assert waits.seconds == pytest.approx(seconds or state.config.heartbeat_interval)
-    assert at(state, session=living(run, told=("server", "500"))) == actions.Tell(run, None)
+    assert at(state, session=living(run, told=("server", "500"))) == actions.NoteModelSilence(run, None)
 
 
 def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:
@@ -153,7 +154,7 @@ def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session
 
 def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
     state, run = claimed(board(task()))
-    for step in (Type(MESSAGE), File(MESSAGE)):
+    for step in (Type(MESSAGE), PutInBrief(MESSAGE)):
         assert at(state, session=living(run), mail=step) == actions.Deliver(run, step)
     waits = at(state, session=living(run), mail=Later("busy", 0.5))
     assert isinstance(waits, actions.Wait)

@@ -8,8 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.rules.delivering import OFFERED, File, Later, Message, Reach, Stage, Tell, Type, in_order, next_step, typed
 from liza.rules.model import Delivery
+from liza.rules.sessions.message_rules import (
+    OFFERED,
+    Later,
+    Message,
+    PutInBrief,
+    Reach,
+    Stage,
+    TellPerson,
+    Type,
+    in_order,
+    next_step,
+    typed,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOW = Delivery()
@@ -39,7 +51,7 @@ def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_mome
 
 def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
     assert next_step([message()], HOOKED, NOW, HOW) == Later("its hook takes it at the end of the turn")
-    assert next_step([message()], DEAF, NOW, HOW) == File(message())
+    assert next_step([message()], DEAF, NOW, HOW) == PutInBrief(message())
 
 
 def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_answer() -> None:
@@ -49,15 +61,15 @@ def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_an
         assert next_step([tried], TERMINAL, later(pause), HOW) == Type(tried)
     arrived = message(attempts=1, tried=NOW, carried=True)
     assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), Later)
-    assert next_step([arrived], TERMINAL, later(5), HOW) == File(arrived)
+    assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief(arrived)
 
 
 def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
     tried = message(attempts=3, tried=NOW)
-    assert next_step([tried], TERMINAL, later(5), HOW) == File(tried)
+    assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief(tried)
     filed = replace(tried, stage=Stage.FILED)
     assert isinstance(next_step([filed], TERMINAL, later(29), HOW), Later)
-    assert next_step([filed], TERMINAL, later(30), HOW) == Tell(filed)
+    assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson(filed)
     quiet = replace(HOW, send_notification_on_failure=False)
     assert next_step([filed], TERMINAL, later(300), quiet) == Later("it stands in the brief")
     assert next_step([replace(filed, stage=Stage.TOLD)], TERMINAL, later(300), HOW) == Later("nothing waits")
@@ -95,9 +107,9 @@ def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_aft
                 if idle and answers:
                     one = replace(one, acknowledged=now)
                     break
-            case File():
+            case PutInBrief():
                 one = replace(one, stage=Stage.FILED, tried=now)
-            case Tell():
+            case TellPerson():
                 one = replace(one, stage=Stage.TOLD)
             case _:
                 assert step.seconds is None or step.seconds > 0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import environment
-from liza.programs.preset import Preset
-from liza.rules.environ import activated, cleaned
+from liza.programs.presets import session_environment
+from liza.programs.presets.preset import Preset
+from liza.rules.project.clean_environment import activated, cleaned
 
 ROOT = "/home/me/shop"
 
@@ -64,7 +64,7 @@ def test_an_environment_that_is_the_machine_itself_takes_no_programs_away() -> N
 def test_a_session_gets_the_clean_environment_and_the_directory_of_liza_first() -> None:
     row = Preset(name="x", env_allow=("VIRTUAL_*",))
     outside = {"PATH": f"{ROOT}/.venv/bin:/usr/bin", "VIRTUAL_ENV": f"{ROOT}/.venv"}
-    env = environment.compose(
+    env = session_environment.compose(
         row, outside, run="coder-1.1", task=None, root=Path(ROOT), liza=Path("/opt/liza/bin/liza")
     )
     assert env["PATH"] == "/opt/liza/bin:/usr/bin"

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.board import document, journal
-from liza.rules import derived, invariants, model, planning, shaping, transitions
+from liza.board import revision_journal
+from liza.board.text import document
+from liza.rules import derived, invariants, model, transitions
 from liza.rules.model import State, Status
+from liza.rules.tasks import backlog, planning
 
 EXAMPLE = Path(__file__).parent.parent.parent / ".liza.example"
 BOARD = EXAMPLE / "state.yaml"
@@ -59,7 +61,7 @@ def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
     drafts = [task for task in state.tasks if task.status is Status.DRAFT]
     assert drafts
     for task in drafts:
-        assert task.history[0].detail == "; ".join(shaping.lacking(state, task, frozenset({task.spec_ref})))
+        assert task.history[0].detail == "; ".join(backlog.lacking(state, task, frozenset({task.spec_ref})))
 
 
 def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:
@@ -67,14 +69,14 @@ def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:
 
 
 def test_the_journals_last_entry_is_about_this_very_board() -> None:
-    last = journal.last(EXAMPLE / "log.yaml")
+    last = revision_journal.last(EXAMPLE / "log.yaml")
     assert last is not None
     assert last.revision == document.load(BOARD.read_text(encoding="utf-8")).revision
     assert last.sha256 == hashlib.sha256(BOARD.read_bytes()).hexdigest()
 
 
 def test_the_journal_shows_an_edit_from_outside_and_a_revision_that_never_happened() -> None:
-    records = list(journal.newest(EXAMPLE / "log.yaml"))
+    records = list(revision_journal.newest(EXAMPLE / "log.yaml"))
     assert "external_edit" in [record.event for record in records]
     numbers = [record.revision for record in records]
     assert set(range(numbers[-1], numbers[0])) - set(numbers), "no revision is missing"

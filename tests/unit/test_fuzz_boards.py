@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from liza.board import changes, document, roundtrip
-from liza.board.document import Document
-from liza.board.values import build, dump
+from liza.board.text import changes, document, roundtrip
+from liza.board.text.document import Document
+from liza.board.text.values import build, dump
 from liza.rules.errors import BoardUnreadable, LizaError
 from liza.rules.model import Agent, HumanNote, State, Status, Task
 from tests.unit.test_board_document import NOW

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from liza.board import journal, seal
+from liza.board import revision_journal, write_intent
 from liza.board.store import Board
 from liza.rules.errors import LizaError, Usage
 from liza.rules.model import HumanNote
@@ -33,8 +33,11 @@ def _corpus(kind: str) -> list[Path]:
 LINES = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([path.read_bytes() for path in _corpus("journal")]),
-    st.builds(lambda number: journal.line(journal.Record(number, sha256="x")), st.integers(-3, 1 << 70)),
-    st.builds(lambda number: journal.line(journal.Record(void=number)), st.integers(-3, 9)),
+    st.builds(
+        lambda number: revision_journal.line(revision_journal.RevisionRecord(number, sha256="x")),
+        st.integers(-3, 1 << 70),
+    ),
+    st.builds(lambda number: revision_journal.line(revision_journal.RevisionRecord(void=number)), st.integers(-3, 9)),
     st.sampled_from([b"\n", b"# torn: ", b"- ", b"- {}\n", b"\r\n", b"- []\n", b'- {"revision": 1.5}\n']),
 )
 
@@ -50,14 +53,14 @@ def prove_journal(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.yaml"
         path.write_bytes(data)
-        before = list(journal.newest(path))
-        assert journal.highest(path) >= 0
-        fresh = journal.Record(journal.highest(path) + 1, actor="after", sha256="z")
-        journal.append(path, fresh)
-        assert journal.last(path) == fresh
-        assert list(journal.newest(path))[1:] == before
+        before = list(revision_journal.newest(path))
+        assert revision_journal.highest(path) >= 0
+        fresh = revision_journal.RevisionRecord(revision_journal.highest(path) + 1, actor="after", sha256="z")
+        revision_journal.append(path, fresh)
+        assert revision_journal.last(path) == fresh
+        assert list(revision_journal.newest(path))[1:] == before
         kept = path.read_bytes()
-        assert kept.endswith(journal.line(fresh))
+        assert kept.endswith(revision_journal.line(fresh))
         assert kept.startswith(data[: data.rfind(b"\n") + 1])
 
 
@@ -81,8 +84,8 @@ def test_journals_that_were_found_odd_once_are_read_for_ever(path: Path) -> None
 
 def test_a_long_line_that_a_lost_disk_left_is_passed_in_one_go(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
-    path.write_bytes(journal.line(journal.Record(1)) + b"\0" * (16 << 20))
-    assert [record.revision for record in journal.newest(path)] == [1]
+    path.write_bytes(revision_journal.line(revision_journal.RevisionRecord(1)) + b"\0" * (16 << 20))
+    assert [record.revision for record in revision_journal.newest(path)] == [1]
 
 
 # ── a board whose seal, spool and journal hold anything ──────────────────────────────────────────────────────────────
@@ -134,7 +137,7 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
             return
         fresh = Board(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
-        assert seal.read(paths.seal) is not None
+        assert write_intent.read(paths.seal) is not None
         list(fresh.spool.texts())
 
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from liza.programs import brief, wording
-from liza.programs.wording import cut, defused
-from liza.repo import _filter
-from liza.repo.brief_filter import add_block
+from liza.programs.brief import brief_writer, quoting
+from liza.programs.brief.quoting import cut, defused
+from liza.repo.hiding import _filter
+from liza.repo.hiding.brief_filter import add_block
 from liza.rules.errors import Usage
 from liza.rules.paths import agent_id, agent_of, branch_of, task_id
 from tests.unit.test_programs_brief import TASK, context
@@ -88,9 +88,9 @@ WORDS = st.one_of(st.text(max_size=40), st.lists(MARKS, max_size=10).map("".join
 
 def prove_brief(texts: tuple[str, str, str, str]) -> None:
     names = ("description", "done_when", "scope", "rejection_reason")
-    made = brief.compose(context(task=replace(TASK, **dict(zip(names, texts, strict=True)))))
+    made = brief_writer.compose(context(task=replace(TASK, **dict(zip(names, texts, strict=True)))))
     block = made.block.encode()
-    assert wording.strip_blocks(block) == b"" == _filter.strip_blocks(block)
+    assert quoting.strip_blocks(block) == b"" == _filter.strip_blocks(block)
     assert made.block.lower().count("<!-- liza:") == 2
     assert len(block) <= 4000 + 2 * 1000 + 500 + 300 + 6 * 1024
     assert "\x00" not in made.assignment
@@ -114,7 +114,7 @@ def test_no_texts_of_a_task_end_a_block_in_the_long_run(texts: tuple[str, str, s
 @given(WORDS, st.integers(0, 60))
 def test_any_text_is_defused_once_and_cut_at_a_whole_letter(text: str, limit: int) -> None:
     assert defused(defused(text)) == defused(text)
-    assert len(cut(text, limit).encode()) <= limit + len(wording.CUT.encode())
+    assert len(cut(text, limit).encode()) <= limit + len(quoting.CUT.encode())
 
 
 # ── the clean filter ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +136,7 @@ BYTES = st.one_of(
 def prove_filter(data: bytes) -> None:
     once = _filter.strip_blocks(data)
     assert _filter.strip_blocks(once) == once
-    assert wording.strip_blocks(data) == once
+    assert quoting.strip_blocks(data) == once
     assert _filter.strip_blocks(add_block(data, BLOCK)) == once
     if b"<!-- liza:end" not in data or b"<!-- liza:begin" not in data:
         assert once == data

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from liza.programs.hooks import guards, speak
-from liza.programs.hooks.install import laid_over
-from liza.programs.hooks.joined import without_comments
-from liza.programs.hooks.table import TEMPLATES, Event, Template, filled, providers, template
-from liza.programs.preset_files import BUILT_IN, read
-from liza.programs.rundir import Turn
-from liza.programs.wording import strip_block, strip_blocks
-from liza.repo import _filter
+from liza.programs.brief.quoting import strip_block, strip_blocks
+from liza.programs.hooks import hook_events, tool_guards
+from liza.programs.hooks.hook_install import laid_over
+from liza.programs.hooks.hook_templates import TEMPLATES, HookEvent, Template, filled, providers, template
+from liza.programs.hooks.settings_section import without_comments
+from liza.programs.presets.preset_files import BUILT_IN, read
+from liza.programs.session.run_directory import Turn
+from liza.repo.hiding import _filter
 from liza.rules.errors import Usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ALL = sorted(providers())
 
 
-def heard(provider: str, event: str, **said: Any) -> speak.Heard:
-    found = speak.heard(template(provider), event, said)
+def heard(provider: str, event: str, **said: Any) -> hook_events.Heard:
+    found = hook_events.heard(template(provider), event, said)
     assert found is not None
     return found
 
@@ -53,10 +53,10 @@ def test_an_answer_holds_the_text_as_it_is_whatever_stands_in_it(provider: str) 
     text = 'say "hi" \\ {event} {text}\nü <!-- -->'
     for name in template(provider).events:
         one = heard(provider, name)
-        for answer in (speak.context(one, text), speak.push(one, text)):
+        for answer in (hook_events.context(one, text), hook_events.push(one, text)):
             assert answer.code == 0
             assert not answer.out or json.dumps(text, ensure_ascii=False)[1:-1] in answer.out
-        told = speak.refusal(one, text)
+        told = hook_events.refusal(one, text)
         assert (told.code == 2 and told.err == text + "\n") or json.loads(told.out)
 
 
@@ -72,7 +72,7 @@ def test_hooks_that_nobody_knows_are_no_file_name() -> None:
 
 
 def test_an_event_that_the_template_does_not_know_means_nothing() -> None:
-    assert speak.heard(template("codex"), "Unheard", {}) is None
+    assert hook_events.heard(template("codex"), "Unheard", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -106,54 +106,56 @@ def turn(phase: str, session: str | None = None, **more: Any) -> Turn:
 def test_a_turn_goes_from_started_over_busy_to_idle_and_its_tools_are_counted() -> None:
     now: Turn | None = None
     for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PreToolUse", "Stop"):
-        now = speak.turned(now, heard("codex", event, session_id="a"), NOW)
+        now = hook_events.turned(now, heard("codex", event, session_id="a"), NOW)
     assert now == turn("idle", "a", tools=2)
-    assert speak.turned(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
+    assert hook_events.turned(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
 
 
 def test_the_same_program_started_as_a_tool_of_the_session_gets_nothing_that_is_meant_for_the_session() -> None:
     busy = turn("busy", "outer")
     for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
-        assert speak.turned(busy, heard("codex", event, session_id="inner"), NOW) is None
+        assert hook_events.turned(busy, heard("codex", event, session_id="inner"), NOW) is None
 
 
 def test_a_helper_of_the_program_itself_is_not_the_one_that_messages_are_for() -> None:
-    assert speak.turned(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
+    assert hook_events.turned(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
 
 
 def test_a_new_conversation_between_two_turns_is_the_runs_own() -> None:
-    after = speak.turned(turn("idle", "old"), heard("claude", "SessionStart", session_id="new"), NOW)
+    after = hook_events.turned(turn("idle", "old"), heard("claude", "SessionStart", session_id="new"), NOW)
     assert after == turn("started", "new")
 
 
 def test_a_compaction_in_the_middle_of_a_turn_leaves_it_busy() -> None:
-    after = speak.turned(turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW)
+    after = hook_events.turned(
+        turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW
+    )
     assert after == turn("busy", "a")
 
 
 def test_a_brief_that_the_program_would_cut_is_told_in_few_words_instead() -> None:
     short = Template(verified="x", limit=10)
-    assert speak.fitting(short, "0123456789", "there") == "0123456789"
-    assert speak.fitting(short, "0123456789+", "there") == "there"
+    assert hook_events.fitting(short, "0123456789", "there") == "0123456789"
+    assert hook_events.fitting(short, "0123456789+", "there") == "there"
 
 
 def test_an_answer_that_an_event_cannot_carry_is_silence() -> None:
-    one = speak.Heard(Event(means="idle"), "idle")
-    assert speak.context(one, "x") == speak.push(one, "x") == speak.SILENCE
-    assert speak.context(heard("codex", "SessionStart"), "") == speak.SILENCE
+    one = hook_events.Heard(HookEvent(means="idle"), "idle")
+    assert hook_events.context(one, "x") == hook_events.push(one, "x") == hook_events.SILENCE
+    assert hook_events.context(heard("codex", "SessionStart"), "") == hook_events.SILENCE
 
 
 @pytest.mark.parametrize(
     ("use", "refused"),
     [
-        (guards.Use("coder-1.1", "Bash"), False),
-        (guards.Use("coder-1.1", "Bash", word="0"), True),
-        (guards.Use("coder-1.1", "Bash", word="42"), True),
-        (guards.Use("coder-1.1", "Bash", stopped="over"), True),
+        (tool_guards.Use("coder-1.1", "Bash"), False),
+        (tool_guards.Use("coder-1.1", "Bash", word="0"), True),
+        (tool_guards.Use("coder-1.1", "Bash", word="42"), True),
+        (tool_guards.Use("coder-1.1", "Bash", stopped="over"), True),
     ],
 )
-def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(use: guards.Use, refused: bool) -> None:
-    assert (guards.judge(use) is not None) == refused
+def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(use: tool_guards.Use, refused: bool) -> None:
+    assert (tool_guards.judge(use) is not None) == refused
 
 
 def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:

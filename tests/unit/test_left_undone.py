@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from liza.rules.model import Status
-from liza.rules.planning import left_undone
+from liza.rules.tasks.planning import left_undone
 from tests.unit.boards import BASE, board, task
 
 S = Status

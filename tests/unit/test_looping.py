@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules import looping
-from liza.rules.looping import Call, Progress, Stuck, stuck
 from liza.rules.model import Loop
+from liza.rules.sessions import loop_detection
+from liza.rules.sessions.loop_detection import Progress, Stuck, ToolCall, stuck
 
 LIMITS = Loop()
 N = LIMITS.same_calls
@@ -21,7 +21,7 @@ def folded(calls: Iterable[tuple[str, str, float]]) -> Progress:
     progress, now = Progress(), 0.0
     for call, result, seconds in calls:
         now += seconds
-        progress = looping.after(progress, Call(call, result, call, now), LIMITS.pause)
+        progress = loop_detection.after(progress, ToolCall(call, result, call, now), LIMITS.pause)
     return progress
 
 
@@ -76,7 +76,7 @@ def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(n
     first = verdict([*good, *LOOPS[name]])
     assert first is not None
     assert not first.final
-    assert first.words.startswith(looping.NO_PROGRESS)
+    assert first.words.startswith(loop_detection.NO_PROGRESS)
     again = verdict([*good, *LOOPS[name] * 2])
     assert again is not None
     assert again.final
@@ -85,7 +85,7 @@ def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(n
 def test_a_change_of_the_worktree_begins_the_count_of_calls_that_change_nothing_anew() -> None:
     progress = folded((f"echo {number}", "", 3.0) for number in range(400))
     assert stuck(LIMITS, progress, 1200.0) is not None
-    assert stuck(LIMITS, looping.changed(progress, 1200.0), 1200.0) is None
+    assert stuck(LIMITS, loop_detection.changed(progress, 1200.0), 1200.0) is None
 
 
 def test_limits_of_0_are_off() -> None:
@@ -94,7 +94,7 @@ def test_limits_of_0_are_off() -> None:
 
 
 def test_what_was_called_before_anybody_looked_does_not_count() -> None:
-    progress = looping.rested(folded([("ls", "a", 0.1)] * 500))
+    progress = loop_detection.rested(folded([("ls", "a", 0.1)] * 500))
     assert progress.calls == 500
     assert stuck(LIMITS, progress, 1e6) is None
 
@@ -111,7 +111,7 @@ def test_a_session_is_never_accused_of_sameness_with_fewer_quick_repeats_than_th
     assert found is None or max(pairs.count(pair) for pair in pairs) >= N
 
 
-@given(st.lists(CALLS, max_size=60), st.integers(1, looping.MOST_KNOWN))
+@given(st.lists(CALLS, max_size=60), st.integers(1, loop_detection.MOST_KNOWN))
 def test_whatever_came_before_a_quick_cycle_of_any_length_is_found(
     before: list[tuple[str, str, float]], length: int
 ) -> None:

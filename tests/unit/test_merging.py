@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import decide, invariants, merging, shaping
-from liza.rules.actions import Merge, Wait
-from liza.rules.alarms import Seen, alarms
-from liza.rules.decide import Situation
-from liza.rules.merge_alarms import Away, away, slots
-from liza.rules.merging import Kind, RefChange, Trouble
+from liza.rules import invariants
+from liza.rules.merging import merge_rules
+from liza.rules.merging.merge_alarms import AbsentCheckout, away, slots
+from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
 from liza.rules.model import Agent, Config, Event, Goal, Merging, SetAside, State, Status, Task
+from liza.rules.reports.alarms import Seen, alarms
+from liza.rules.sessions import decide
+from liza.rules.sessions.actions import Merge, Wait
+from liza.rules.sessions.decide import Situation
+from liza.rules.tasks import backlog
 from liza.rules.transitions import Said
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -38,21 +41,21 @@ def board(*tasks: Task) -> State:
     return State(version=1, revision=7, goal=goal, tasks=tasks, agents=agents, config=config)
 
 
-def troubled(state: State, kind: Kind, times: int = 1) -> Task:
+def troubled(state: State, kind: MergeFailureKind, times: int = 1) -> Task:
     for _ in range(times):
-        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
     return state.tasks[0]
 
 
-@pytest.mark.parametrize("kind", [Kind.UNRELATED, Kind.GONE])
-def test_what_only_its_coder_can_resolve_goes_back_at_once_with_gits_words(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [MergeFailureKind.UNRELATED, MergeFailureKind.GONE])
+def test_what_only_its_coder_can_resolve_goes_back_at_once_with_gits_words(kind: MergeFailureKind) -> None:
     back = troubled(board(approved()), kind)
     assert (back.status, back.set_aside, back.merging) == (Status.INTEGRATION_FAILED, None, None)
     assert (back.history[-1].event, back.history[-1].detail) == ("merge failed", "git's words")
 
 
-@pytest.mark.parametrize("kind", [Kind.FAILED, Kind.MOVING])
-def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [MergeFailureKind.FAILED, MergeFailureKind.MOVING])
+def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: MergeFailureKind) -> None:
     pauses = []
     for times in (1, 2, 3, 30):
         aside = troubled(board(approved()), kind, times).set_aside
@@ -64,13 +67,15 @@ def test_what_may_go_by_is_tried_again_after_pauses_that_grow_to_a_limit(kind: K
 
 def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() -> None:
     state = board(approved())
-    aside = troubled(replace(state, config=replace(state.config, restart_after_crash=0.0)), Kind.FAILED).set_aside
+    aside = troubled(
+        replace(state, config=replace(state.config, restart_after_crash=0.0)), MergeFailureKind.FAILED
+    ).set_aside
     assert aside is not None
     assert aside.until == NOW + timedelta(seconds=1)
 
 
 def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
-    first, second, third = (troubled(board(approved()), Kind.DIED, times) for times in (1, 2, 3))
+    first, second, third = (troubled(board(approved()), MergeFailureKind.DIED, times) for times in (1, 2, 3))
     assert first.set_aside == SetAside(kind="merger died", reason="git's words", deaths=1)
     assert second.set_aside is not None
     assert second.set_aside.until == NOW + timedelta(seconds=10)
@@ -78,8 +83,8 @@ def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_go
 
 
 def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
-    state = board(approved(set_aside=SetAside(kind=Kind.DIED, reason="x", tries=2)))
-    aside = troubled(state, Kind.FAILED).set_aside
+    state = board(approved(set_aside=SetAside(kind=MergeFailureKind.DIED, reason="x", tries=2)))
+    aside = troubled(state, MergeFailureKind.FAILED).set_aside
     assert aside is not None
     assert (aside.kind, aside.tries, aside.deaths) == ("failed", 3, 0)
 
@@ -87,17 +92,17 @@ def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
 @pytest.mark.parametrize(("tested", "kept"), [(True, True), (False, True), (None, False)])
 def test_a_candidate_is_kept_for_the_next_try_only_if_it_may_be_published(tested: bool | None, kept: bool) -> None:
     made = Merging(candidate=MADE, expected=TIP, tested=tested)
-    assert (troubled(board(approved(merging=made)), Kind.FAILED).merging is not None) == kept
+    assert (troubled(board(approved(merging=made)), MergeFailureKind.FAILED).merging is not None) == kept
 
 
 def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_over() -> None:
     until = NOW + timedelta(seconds=30)
     state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until)), approved("u", priority=5))
-    first = merging.next_to_merge(state, NOW)
-    later = merging.next_to_merge(state, until)
+    first = merge_rules.next_to_merge(state, NOW)
+    later = merge_rules.next_to_merge(state, until)
     assert (first and first.id, later and later.id) == ("u", "t")
-    assert merging.seconds_to_next_try(state, NOW) == 30
-    assert merging.seconds_to_next_try(state, until) is None
+    assert merge_rules.seconds_to_next_try(state, NOW) == 30
+    assert merge_rules.seconds_to_next_try(state, until) is None
 
 
 def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() -> None:
@@ -112,9 +117,9 @@ def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() 
 def test_whatever_a_task_becomes_after_approved_it_is_set_aside_no_more_and_it_may_be_dropped() -> None:
     made = Merging(candidate=MADE, expected=TIP, tested=True)
     state = board(approved(merging=made, set_aside=SetAside(kind="failed", reason="x")))
-    done = merging.merged(state, "t", replace_commit(MADE), True).tasks[0]
-    back = merging.failed(state, "t", BY).tasks[0]
-    gone = shaping.drop(state, "t", BY, None).tasks[0]
+    done = merge_rules.merged(state, "t", replace_commit(MADE), True).tasks[0]
+    back = merge_rules.failed(state, "t", BY).tasks[0]
+    gone = backlog.drop(state, "t", BY, None).tasks[0]
     assert {task.set_aside for task in (done, back, gone)} == {None}
     odd = replace(back, set_aside=SetAside(kind="failed", reason="x"))
     assert "set_aside" in {one.field for one in invariants.check(board(odd))}
@@ -153,7 +158,7 @@ def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command()
 
 
 def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_command() -> None:
-    (one,) = away([Away("/mnt/my usb", TIP, "integration")])
+    (one,) = away([AbsentCheckout("/mnt/my usb", TIP, "integration")])
     assert (one.kind, one.next) == ("checkout_away", f"git -C '/mnt/my usb' read-tree -m -u {TIP[:12]} HEAD")
     (kept,) = slots(["/p/.aside-s1-1"])
     assert (kept.kind, kept.next) == ("slot_set_aside", "sudo rm -rf /p/.aside-s1-1")
@@ -181,16 +186,21 @@ def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_com
 def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_else_can_have_moved(
     change: RefChange, told: bool
 ) -> None:
-    assert merging.moved_by_tests([change]) == ((change.name,) if told else ())
+    assert merge_rules.moved_by_tests([change]) == ((change.name,) if told else ())
 
 
 @pytest.mark.parametrize(
-    ("there", "related", "kind"), [(False, False, Kind.GONE), (True, False, Kind.UNRELATED), (True, True, Kind.FAILED)]
+    ("there", "related", "kind"),
+    [
+        (False, False, MergeFailureKind.GONE),
+        (True, False, MergeFailureKind.UNRELATED),
+        (True, True, MergeFailureKind.FAILED),
+    ],
 )
 def test_the_kind_of_a_failure_is_what_the_repository_says_of_the_commit(
-    there: bool, related: bool, kind: Kind
+    there: bool, related: bool, kind: MergeFailureKind
 ) -> None:
-    assert merging.kind_of(commit_exists=there, related=related) is kind
+    assert merge_rules.kind_of(commit_exists=there, related=related) is kind
 
 
 @pytest.mark.parametrize("value", ["always", "after_red", "never", "sometimes"])
@@ -201,8 +211,8 @@ def test_when_a_slot_is_cleaned_is_one_of_three_words(value: str) -> None:
 
 def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
     state = board(approved())
-    for kind in (Kind.FAILED, Kind.MOVING, Kind.FAILED, Kind.BASE_RED):
-        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+    for kind in (MergeFailureKind.FAILED, MergeFailureKind.MOVING, MergeFailureKind.FAILED, MergeFailureKind.BASE_RED):
+        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
     aside = state.tasks[0].set_aside
     assert aside is not None
     assert aside.until is not None
@@ -211,6 +221,6 @@ def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
 
 def test_failures_of_another_kind_are_no_deaths() -> None:
     state = board(approved())
-    for kind in (Kind.FAILED, Kind.FAILED, Kind.DIED):
-        state = merging.troubled(state, "t", Trouble(kind, "git's words"), BY)
+    for kind in (MergeFailureKind.FAILED, MergeFailureKind.FAILED, MergeFailureKind.DIED):
+        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
     assert state.tasks[0].status is Status.APPROVED

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs import meter, presets
-from liza.programs.calls import Finished, Reader
-from liza.programs.journal import files
-from liza.programs.meter import Meter
-from liza.programs.preset import Calls, Journal, Preset, Usage
-from liza.programs.rundir import HOOK_CALLS, RunDir, Turn
-from liza.programs.tail import Tail
-from liza.rules import spending
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import Calls, Journal, Preset, UsageFormat
+from liza.programs.session.run_directory import HOOK_CALLS, RunDir, Turn
+from liza.programs.usage import meter
+from liza.programs.usage.conversation_log import files
+from liza.programs.usage.meter import Meter
+from liza.programs.usage.tool_calls import FinishedCall, Reader
 from liza.rules.paths import Paths
-from liza.rules.spending import Used
+from liza.rules.sessions import spending
+from liza.rules.sessions.spending import Used
+from liza.system.file_tail import Tail
 from tests.conftest import FakeClock
 
 STREAMS = Path(__file__).parents[1] / "data" / "streams"
@@ -39,7 +40,7 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 
 def row(program: str, tmp_path: Path) -> Preset:
-    return presets.load(Paths(tmp_path)).rows[program]
+    return preset_table.load(Paths(tmp_path)).rows[program]
 
 
 def metering(preset: Preset, run_dir: RunDir, clock: FakeClock, environ: dict[str, str] | None = None) -> Meter:
@@ -76,7 +77,7 @@ def test_what_an_earlier_session_wrote_into_the_journal_of_a_resumed_conversatio
     run_dir.output.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
     later = datetime(2027, 1, 1, tzinfo=UTC)
     told = row(program, tmp_path)
-    silent = replace(told, usage=Usage(session=told.usage.session))
+    silent = replace(told, usage=UsageFormat(session=told.usage.session))
     measured = Meter(silent, run_dir, later, HOME, clock.monotonic)
     assert measured.look(10.0).used is None
 
@@ -227,5 +228,5 @@ def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
 
 def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: FakeClock) -> None:
     run_dir.output.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
-    assert metering(Preset(name="x", usage=Usage(session=("id",))), run_dir, clock).final() is None
-    assert list(Reader(()).read({"a": 1})) == list[Finished]()
+    assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final() is None
+    assert list(Reader(()).read({"a": 1})) == list[FinishedCall]()

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import presets
-from liza.programs.listening import Listener, log_file
-from liza.programs.preset import Failure, Preset, Usage
-from liza.programs.trouble import Signs, after, trouble
-from liza.rules import answering
-from liza.rules.answering import Unanswered
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import Failure, Preset, UsageFormat
+from liza.programs.session.failure_patterns import Signs, after, trouble
+from liza.programs.session.failure_watch import Listener, log_file
 from liza.rules.paths import Paths
+from liza.rules.sessions import model_silence
+from liza.rules.sessions.model_silence import ModelSilence
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORDED = [
     json.loads(line) for line in (Path(__file__).parents[1] / "data/model_failures.jsonl").read_text().splitlines()
 ]
-ROWS = presets.load(Paths(Path("/nowhere")), Path("/nowhere")).rows
+ROWS = preset_table.load(Paths(Path("/nowhere")), Path("/nowhere")).rows
 KINDS = {"401": "login", "429-5": "quota", "429-3600": "quota", "500": "server"}
 
 
@@ -68,7 +68,7 @@ ROW = Preset(
         Failure(kind="quota", match=r"^\S+ (?P<pid>\d+) limited (?P<words>\w+)"),
     ),
     answers="^answer",
-    usage=Usage(session=("session",)),
+    usage=UsageFormat(session=("session",)),
     log="${X_HOME:-~/.x}/logs/{session}.txt",
 )
 
@@ -95,7 +95,7 @@ def test_what_a_program_says_of_its_model_is_heard_as_it_is_written_and_once(tmp
     assert (listener.trouble and listener.trouble.words, listener.since) == ("first", 3.0)
     assert not listener.listen(4.0, NOW)
     with output.open("a") as file:
-        file.write("again first\n" * (answering.MOST_RETRIES - 2))
+        file.write("again first\n" * (model_silence.MOST_RETRIES - 2))
     assert not listener.listen(5.0, NOW)
     with output.open("a") as file:
         file.write("again first\n")
@@ -136,29 +136,29 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
     ("model", "left", "said"),
     [
         (
-            Unanswered("silent", 120.0),
+            ModelSilence("silent", 120.0),
             180.0,
             "no answer from its model for 2 min; without one the session is ended in 3 min",
         ),
         (
-            Unanswered("quota", 3.0, "429", retried=True),
+            ModelSilence("quota", 3.0, "429", retried=True),
             297.0,
             "a limit of use is reached: 429; x tries again, and without an answer the session is ended in 5 min",
         ),
         (
-            Unanswered("broken", 3.0, "cut", retried=True, times=10),
+            ModelSilence("broken", 3.0, "cut", retried=True, times=10),
             0.0,
             "its model's answers break off: cut; x tries again, and without an answer the session is being ended",
         ),
         (
-            Unanswered("login", 1.0, "401"),
+            ModelSilence("login", 1.0, "401"),
             4.0,
             "the model refuses the program's login: 401; the session is ended in 4 s",
         ),
     ],
 )
-def test_status_says_why_and_until_when(model: Unanswered, left: float, said: str) -> None:
-    assert answering.present(model, left, "x") == said
+def test_status_says_why_and_until_when(model: ModelSilence, left: float, said: str) -> None:
+    assert model_silence.present(model, left, "x") == said
 
 
 def test_figures_that_are_none_in_the_groups_of_a_row_say_nothing() -> None:

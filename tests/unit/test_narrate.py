@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import merging, reviewing, shaping, working
+from liza.rules.merging import merge_rules
 from liza.rules.model import AlignmentNote, Handoff, Merging, State
-from liza.rules.narrate import news
-from liza.rules.shaping import Asked, Wanted
+from liza.rules.reports.narration import news
+from liza.rules.tasks import backlog, coding, reviews
+from liza.rules.tasks.backlog import TaskRequest, Wanted
 from liza.rules.transitions import ARROWS, Said
 from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, submitted, task, under_review
 
@@ -20,7 +21,7 @@ def told(before: State, after: State) -> list[tuple[str, str]]:
 def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
     wanted = [Wanted("a", **FULL), Wanted("b", **FULL, depends_on=("a",)), Wanted("c", **{**FULL, "spec_ref": "y"})]
     wanted.append(Wanted("d", **FULL, draft=True))
-    after = shaping.add(board(), wanted, Asked(Said(now=NOW, by="planner-1"), frozenset({"x"})))
+    after = backlog.add(board(), wanted, TaskRequest(Said(now=NOW, by="planner-1"), frozenset({"x"})))
     assert told(board(), after) == [
         ("planner-1", "4 tasks: a, b (needs a), c (draft: spec y is not committed on integration), d (draft)")
     ]
@@ -30,17 +31,17 @@ def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_d
     start = board(task())
     state, _, review = under_review(start)
     assert [who for who, _ in told(start, state)] == ["coder-1", "coder-1", "code-reviewer-1"]
-    rejected = reviewing.reject(state, "task-1", review, HEAD, NOW, "rounding\nis untested")
+    rejected = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding\nis untested")
     assert told(state, rejected) == [("code-reviewer-1", "task-1 rejected: rounding is untested (liza diff task-1)")]
-    approved = reviewing.approve(state, "task-1", review, HEAD, NOW, "ran it")
-    begun = merging.begin(approved, "task-1", Merging(candidate=OTHER, expected=BASE))
-    done = merging.merged(begun, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), tested=True)
+    approved = reviews.approve(state, "task-1", review, HEAD, NOW, "ran it")
+    begun = merge_rules.begin(approved, "task-1", Merging(candidate=OTHER, expected=BASE))
+    done = merge_rules.merged(begun, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), tested=True)
     assert told(approved, done) == [("coder-2", "task-1 merged as dddddddddd, its tests pass")]
 
 
 def test_a_question_comes_with_the_command_that_answers_it() -> None:
     state, run = claimed(board(task()))
-    blocked = working.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
+    blocked = coding.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
     ((who, text),) = told(state, blocked)
     assert who == "coder-1"
     assert 'It asks: "Which address?" Answer: liza answer task-1 "…"' in text
@@ -75,20 +76,20 @@ def test_every_arrow_that_a_person_should_hear_of_has_its_sentence(verb: str) ->
 def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     state, run = claimed(board(task()))
     note = Handoff(agent="coder-1", summary="half", next_action="the rest")
-    handed = working.handoff(state, "task-1", run, note, NOW)
-    ended = working.session_over(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    handed = coding.handoff(state, "task-1", run, note, NOW)
+    ended = coding.session_over(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(handed, ended) == []
-    silent = working.session_over(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    silent = coding.session_over(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(state, silent) == [("coder-1", "task-1 session over without a word: bye")]
 
 
 def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:
     state, run = claimed(board(task()))
-    held = working.session_over(state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW)
+    held = coding.session_over(state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW)
     assert told(state, held) == [("coder-1", "task-1 held up, and tried again later: liza submit: x")]
-    asked = Asked(Said(now=NOW, by="ann"), frozenset({"x"}))
-    draft = shaping.add(board(), [Wanted("a")], asked)
-    edited = shaping.edit(draft, Wanted("a", **{**FULL, "scope": None}), asked)
+    asked = TaskRequest(Said(now=NOW, by="ann"), frozenset({"x"}))
+    draft = backlog.add(board(), [Wanted("a")], asked)
+    edited = backlog.edit(draft, Wanted("a", **{**FULL, "scope": None}), asked)
     assert told(draft, edited) == [("ann", "a stays a draft: scope is missing (--scope)")]
-    ready = shaping.edit(edited, Wanted("a", scope="s"), asked)
+    ready = backlog.edit(edited, Wanted("a", scope="s"), asked)
     assert told(edited, ready) == []

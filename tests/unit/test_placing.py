@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 
 from liza.rules.errors import Refused
-from liza.rules.placing import Facts, Mark, Placed, asked_for, is_ours, objection, proposals, refuse_line_break
+from liza.rules.project.slots_location import (
+    DirectoryFacts,
+    Mark,
+    Placed,
+    asked_for,
+    is_ours,
+    objection,
+    proposals,
+    refuse_line_break,
+)
 
 ROOT = Path("/home/me/shop")
 BESIDE = Path("/home/me/shop.worktrees")
-FREE = Facts(
+FREE = DirectoryFacts(
     place=BESIDE,
     above=Path("/home/me"),
     directory=True,
@@ -53,7 +62,7 @@ def test_a_directory_beside_the_repository_is_proposed_first_and_the_users_state
         (replace(FREE, place=Path("/home/me/a\nb")), "its path contains a line break"),
     ],
 )
-def test_what_speaks_against_a_directory_is_said(facts: Facts, told: str | None) -> None:
+def test_what_speaks_against_a_directory_is_said(facts: DirectoryFacts, told: str | None) -> None:
     assert objection(ROOT, facts) == told
 
 
@@ -94,4 +103,4 @@ def test_a_line_break_in_the_path_is_refused_with_the_command_that_takes_it_out(
 def test_a_repository_that_has_no_name_has_its_worktrees_below_the_users_state() -> None:
     (found,) = proposals(Path("/"), Path("/home/me/.local/state"))
     assert found.parent == Path("/home/me/.local/state/liza/worktrees")
-    assert objection(Path("/"), Facts(found, found.parent, True, True, True, True, None, None)) is not None
+    assert objection(Path("/"), DirectoryFacts(found, found.parent, True, True, True, True, None, None)) is not None

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import composer, presets
-from liza.programs.composer import Line
-from liza.programs.preset import Preset
-from liza.programs.screens import Screen
+from liza.programs.presets import preset_table
+from liza.programs.presets.preset import Preset
+from liza.programs.terminal import input_line
+from liza.programs.terminal.input_line import InputLine
+from liza.programs.terminal.screens import Screen
 from liza.rules.paths import Paths
 
 RULE = "─" * 100
@@ -59,7 +60,7 @@ DRAWN = {
 
 
 def row(name: str) -> Preset:
-    return presets.load(Paths(Path("/nowhere"))).rows[name]
+    return preset_table.load(Paths(Path("/nowhere"))).rows[name]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -67,22 +68,22 @@ def test_the_line_of_a_real_program_is_known_to_be_empty_or_begun_wherever_its_c
     above, empty, typed, below = DRAWN[name]
     preset = row(name)
 
-    def found(*lines: str) -> Line:
+    def found(*lines: str) -> InputLine:
         # The cursor is parked in a corner: some programs draw one of their own.
-        return composer.stands(Screen((*above, *lines, *below, "", "")), preset, "go on")
+        return input_line.stands(Screen((*above, *lines, *below, "", "")), preset, "go on")
 
-    assert found(*empty) is Line.EMPTY
-    assert found(typed[0].format("half of a line")) is Line.BEGUN
-    assert found(typed[0].format("half of"), typed[1].format("a line")) is Line.BEGUN
-    assert found(typed[0].format("go on")) is Line.EMPTY, "what an earlier try left there"
-    assert composer.stands(Screen(tuple(above[:1])), preset) is not Line.EMPTY, "an earlier prompt"
-    assert composer.stands(Screen(("loading",)), preset) is Line.UNKNOWN
-    assert composer.is_told(preset)
+    assert found(*empty) is InputLine.EMPTY
+    assert found(typed[0].format("half of a line")) is InputLine.BEGUN
+    assert found(typed[0].format("half of"), typed[1].format("a line")) is InputLine.BEGUN
+    assert found(typed[0].format("go on")) is InputLine.EMPTY, "what an earlier try left there"
+    assert input_line.stands(Screen(tuple(above[:1])), preset) is not InputLine.EMPTY, "an earlier prompt"
+    assert input_line.stands(Screen(("loading",)), preset) is InputLine.UNKNOWN
+    assert input_line.is_told(preset)
 
 
 def test_in_a_wide_terminal_figures_to_the_right_of_the_line_are_nobodys_words() -> None:
     figures = " " * 70 + "$0.00 spent"
     lines = ("", "  ┃", "  ┃" + figures, "  ┃" + figures, "  ┃  Build auto · Scripted" + figures, "  ╹" + "▀" * 99)
-    assert composer.stands(Screen(lines), row("opencode")) is Line.EMPTY
+    assert input_line.stands(Screen(lines), row("opencode")) is InputLine.EMPTY
     begun = (*lines[:2], "  ┃  half of a line" + figures, *lines[3:])
-    assert composer.stands(Screen(begun), row("opencode")) is Line.BEGUN
+    assert input_line.stands(Screen(begun), row("opencode")) is InputLine.BEGUN

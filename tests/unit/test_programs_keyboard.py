@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from liza.programs import keyboard, screens, shells, witnesses
-from liza.programs.keyboard import Act, Enter, Leave, Look, NotSent, Paste, Sent
-from liza.programs.preset import Dialog, Preset
-from liza.programs.screens import Screen
+from liza.programs.presets.preset import Dialog, Preset
+from liza.programs.terminal import idle_detection, keyboard, screens, shells
+from liza.programs.terminal.keyboard import Act, Enter, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
+from liza.programs.terminal.screens import Screen
 
 PROMPT = Preset(name="x", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
 PLAIN = Preset(name="y")
@@ -44,9 +44,9 @@ class Tui:
         return Screen(lines, row=len(lines) - 1, time=self.time, by_line=False, **self.extra)
 
     def does(self, act: Act) -> Screen:
-        if isinstance(act, Look):
+        if isinstance(act, LookAtScreen):
             self.time += act.after
-        elif isinstance(act, Leave):
+        elif isinstance(act, LeaveHistory):
             self.extra["in_mode"] = False
         elif isinstance(act, Paste):
             self.pasted.append(act.text)
@@ -249,19 +249,19 @@ def looked_at(screen: Screen, text: str = "hello", preset: Preset = PROMPT) -> A
     policy = keyboard.typed(text, preset)
     next(policy)
     act = policy.send(screen)
-    return policy.send(screen) if isinstance(act, Look) else act
+    return policy.send(screen) if isinstance(act, LookAtScreen) else act
 
 
 BEGUN = at_cursor("Welcome", "❯ rm -rf all? NO, WAIT - ", by_line=False, person=60.0, still=60.2)
 
 
 def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message() -> None:
-    assert isinstance(looked_at(BEGUN), Look)
-    assert isinstance(looked_at(replace(BEGUN, person=None, visited=True)), Look), "who began it has left"
+    assert isinstance(looked_at(BEGUN), LookAtScreen)
+    assert isinstance(looked_at(replace(BEGUN, person=None, visited=True)), LookAtScreen), "who began it has left"
     assert isinstance(looked_at(replace(BEGUN, person=None)), Paste), "nobody was ever there who could have begun it"
     assert isinstance(looked_at(replace(BEGUN, column=2)), Paste), "the program says what one may type"
     assert looked_at(BEGUN, "rm -rf all? NO, WAIT -") == Enter(), "an earlier try of this very message"
-    assert isinstance(looked_at(BEGUN, "WAIT -"), Look), "an earlier try behind what a person has begun"
+    assert isinstance(looked_at(BEGUN, "WAIT -"), LookAtScreen), "an earlier try behind what a person has begun"
 
 
 def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_program_edits_itself_is() -> None:
@@ -275,7 +275,7 @@ def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_progr
 
 def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_below_is_not_taken_for_one() -> None:
     wrapped = at_cursor("❯ one two three", "four", by_line=False, person=60.0, width=15)
-    assert isinstance(looked_at(wrapped), Look)
+    assert isinstance(looked_at(wrapped), LookAtScreen)
     assert isinstance(looked_at(replace(wrapped, lines=("❯ try this", "? for help"))), Paste)
 
 
@@ -290,7 +290,7 @@ def refused(screen: Screen, preset: Preset) -> NotSent:
         except StopIteration as over:
             found = over.value
         else:
-            assert isinstance(act, Look), act
+            assert isinstance(act, LookAtScreen), act
             now += 1.0
     assert isinstance(found, NotSent)
     return found
@@ -309,8 +309,8 @@ def test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brie
 
 def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:
     reads = at_cursor("❯ ", by_line=False, in_mode=True, person=3.0)
-    assert isinstance(looked_at(reads), Look)
-    assert looked_at(replace(reads, person=30.0)) == Leave()
+    assert isinstance(looked_at(reads), LookAtScreen)
+    assert looked_at(replace(reads, person=30.0)) == LeaveHistory()
 
 
 def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing() -> None:
@@ -350,7 +350,7 @@ def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() ->
     program.extra["in_mode"] = True
     policy = keyboard.typed("hello", PROMPT)
     act = policy.send(program.does(next(policy)))
-    assert act == Leave()
+    assert act == LeaveHistory()
     assert policy.send(program.does(act)) == Paste("hello")
 
 
@@ -407,13 +407,13 @@ def test_a_question_that_was_drawn_right_before_the_program_read_its_terminal_is
     policy = keyboard.typed("hello", PROMPT)
     next(policy)
     late = Screen(("Loading...",), waiting=0.95, still=5.0, by_line=False)
-    assert isinstance(policy.send(late), Look)
+    assert isinstance(policy.send(late), LookAtScreen)
     asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
-    assert isinstance(policy.send(replace(late, lines=asks, still=0.1)), Look)
+    assert isinstance(policy.send(replace(late, lines=asks, still=0.1)), LookAtScreen)
 
 
 def test_a_program_that_has_not_drawn_anything_yet_is_not_typed_into() -> None:
-    for by_line, wanted in ((False, Look), (True, Paste)):
+    for by_line, wanted in ((False, LookAtScreen), (True, Paste)):
         assert isinstance(seen_twice(Screen((" ", ""), by_line=by_line, waiting=0.95)), wanted)
 
 
@@ -427,7 +427,7 @@ class Line:
         self.got: list[str] = []
 
     def does(self, act: Act) -> Screen:
-        if isinstance(act, Look):
+        if isinstance(act, LookAtScreen):
             self.time += act.after
         elif isinstance(act, Paste):
             self.lines[-1] += act.text
@@ -551,24 +551,24 @@ def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
     ],
 )
 def test_silence_and_a_whole_sentence_are_weaker_signs(silence: float | None, text: str, sources: object) -> None:
-    found = {one.source: pytest.approx(one.confidence) for one in witnesses.of_output(silence, text)}
+    found = {one.source: pytest.approx(one.confidence) for one in idle_detection.of_output(silence, text)}
     assert found == sources
 
 
 def test_where_there_is_no_proc_the_output_alone_has_to_do_and_the_evidence_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(witnesses, "of_program", lambda *_: ())
-    monkeypatch.setattr(witnesses.processes, "has_proc", lambda: False)
-    found = witnesses.of_session(None, 60.0, "What next?")
+    monkeypatch.setattr(idle_detection, "of_program", lambda *_: ())
+    monkeypatch.setattr(idle_detection.processes, "has_proc", lambda: False)
+    found = idle_detection.of_session(None, 60.0, "What next?")
     assert [one.source for one in found] == ["silence without /proc", "natural ending without /proc"]
-    assert witnesses.joined(found) == pytest.approx(0.9)
+    assert idle_detection.joined(found) == pytest.approx(0.9)
 
 
 def test_one_witness_against_it_outweighs_all_others() -> None:
-    idle, busy = witnesses.Witness("silence", 0.8), witnesses.Witness("process", 0.95, against=True)
-    assert witnesses.joined((idle, busy)) == 0.0
-    assert witnesses.joined((idle, witnesses.Witness("natural ending", 0.6))) == pytest.approx(0.9)
+    idle, busy = idle_detection.Witness("silence", 0.8), idle_detection.Witness("process", 0.95, against=True)
+    assert idle_detection.joined((idle, busy)) == 0.0
+    assert idle_detection.joined((idle, idle_detection.Witness("natural ending", 0.6))) == pytest.approx(0.9)
 
 
 BOX = (
@@ -616,12 +616,12 @@ def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> N
     policy = keyboard.typed("hello", PROMPT)
     next(policy)
     asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
-    assert isinstance(policy.send(Screen(asks, row=1, still=0.1, time=0.1, by_line=False)), Look)
+    assert isinstance(policy.send(Screen(asks, row=1, still=0.1, time=0.1, by_line=False)), LookAtScreen)
     assert isinstance(policy.send(Tui().screen()), Paste)
 
 
 def test_a_pattern_on_the_last_line_says_that_a_program_waits_whose_row_names_no_prompt() -> None:
-    for patterns, wanted in (((), Look), ((r"^ask me> ?$",), Paste)):
+    for patterns, wanted in (((), LookAtScreen), ((r"^ask me> ?$",), Paste)):
         assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), row=1, column=8), patterns), wanted)
 
 
@@ -630,8 +630,8 @@ def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_kn
     next(policy)
     for _ in range(8):
         act = policy.send(Screen(("Welcome",), waiting=0.6, still=0.3, by_line=False))
-        assert isinstance(act, Look)
-        assert act.after <= witnesses.SILENT - 0.3 + keyboard.REST + 1e-9
+        assert isinstance(act, LookAtScreen)
+        assert act.after <= idle_detection.SILENT - 0.3 + keyboard.REST + 1e-9
 
 
 def test_a_prompt_behind_which_nobody_listens_yet_is_waited_for_a_moment_and_no_longer() -> None:
@@ -640,7 +640,7 @@ def test_a_prompt_behind_which_nobody_listens_yet_is_waited_for_a_moment_and_no_
     looks = 0
     program = Tui()
     program.extra["deaf"] = True
-    while isinstance(act := policy.send(program.screen()), Look):
+    while isinstance(act := policy.send(program.screen()), LookAtScreen):
         program.time += act.after
         looks += 1
     assert isinstance(act, Paste)

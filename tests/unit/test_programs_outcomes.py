@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ends, environment, readiness, startup
-from liza.programs.ends import Crashed, Finished, Halted, HandedOff, NeverRan
-from liza.programs.preset import Dialog, Hooks, Mode, Permissions, Preset
-from liza.programs.readiness import Facts, Kind, NotReady, Ready, Starting, Witness
-from liza.programs.rundir import Sentinel
-from liza.programs.screens import Screen
-from liza.programs.session import Ended, Living, Never, Vanished
+from liza.programs.presets import command_line, session_environment
+from liza.programs.presets.preset import Dialog, Hooks, Mode, Permissions, Preset
+from liza.programs.session import outcomes
+from liza.programs.session.outcomes import Completed, Crashed, Halted, HandedOff, NeverRan
+from liza.programs.session.run_directory import Sentinel
+from liza.programs.session.session_process import Ended, Living, Never, Vanished
+from liza.programs.terminal import readiness
+from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting, Witness
+from liza.programs.terminal.screens import Screen
 from liza.rules.errors import Usage
 from liza.rules.model import Identity
 from tests.unit.grounds import ground
@@ -30,99 +32,99 @@ def code(number: int) -> Ended:
 
 ENDS = [
     # end                          word  codes        moved  stopped   what it means
-    (code(0), None, {}, True, None, Finished(idle=False)),
-    (code(0), None, {}, False, None, Finished(idle=True)),
+    (code(0), None, {}, True, None, Completed(idle=False)),
+    (code(0), None, {}, False, None, Completed(idle=True)),
     (code(42), None, {}, True, None, HandedOff(idle=False)),
     (code(42), None, {}, False, None, HandedOff(idle=True)),
     (code(1), None, {}, True, None, Crashed("exit 1")),
     (code(130), None, {}, True, None, Crashed("exit 130")),
     (Ended(time=NOW, signal=9), None, {}, True, None, Crashed("ended by SIGKILL")),
     (Ended(time=NOW, signal=64), None, {}, True, None, Crashed("ended by SIGRTMAX")),
-    (code(1), "0", {}, False, None, Finished(idle=False)),
+    (code(1), "0", {}, False, None, Completed(idle=False)),
     (code(0), "42", {}, False, None, HandedOff(idle=False)),
     (code(0), "1", {}, True, None, Crashed("said 1")),
-    (Ended(time=NOW, signal=15), "0", {}, False, None, Finished(idle=False)),
+    (Ended(time=NOW, signal=15), "0", {}, False, None, Completed(idle=False)),
     (Ended(time=NOW, signal=15), "42", {}, False, "over", HandedOff(idle=False)),
     (Ended(time=NOW, signal=15), None, {}, False, "hung", Halted("hung")),
     (code(0), None, {}, True, "stop", Halted("stop")),
     (code(42), None, {"42": "1"}, True, None, Crashed("exit 42")),
-    (code(55), None, {"55": "0"}, True, None, Finished(idle=False)),
+    (code(55), None, {"55": "0"}, True, None, Completed(idle=False)),
     (Ended(time=NOW, error="x: No such file"), None, {}, False, None, NeverRan("x: No such file")),
     (Ended(time=NOW, error="x: No such file"), "0", {}, False, "stop", NeverRan("x: No such file")),
-    (GONE, "0", {}, False, None, Finished(idle=False)),
+    (GONE, "0", {}, False, None, Completed(idle=False)),
     (GONE, None, {}, False, "stop", Halted("stop")),
 ]
 
 
 @pytest.mark.parametrize(("end", "word", "codes", "moved", "stopped", "meaning"), ENDS)
 def test_the_word_outranks_the_purpose_outranks_the_code(end, word, codes, moved, stopped, meaning) -> None:
-    assert ends.outcome(end, word, codes, moved, stopped) == meaning
+    assert outcomes.outcome(end, word, codes, moved, stopped) == meaning
 
 
 def test_a_session_that_vanished_is_a_crash_with_a_reason() -> None:
-    came = ends.outcome(GONE, None, {}, True)
+    came = outcomes.outcome(GONE, None, {}, True)
     assert isinstance(came, Crashed)
     assert "vanished" in came.reason
 
 
-def seen(**more: object) -> Facts:
-    return Facts(**{"look": LIVING, "since_start": 3.0, "timeout": 60.0, **more})
+def seen(**more: object) -> ReadinessFacts:
+    return ReadinessFacts(**{"look": LIVING, "since_start": 3.0, "timeout": 60.0, **more})
 
 
 DIALOG = (Dialog(kind="trust", match="Do you trust"),)
 READINESS = [
     (seen(sentinel=Sentinel(time=NOW, evidence="liza ready")), Ready("liza ready")),
     (seen(sentinel=Sentinel(time=NOW, evidence="verb"), look=code(1)), Ready("verb")),
-    (seen(), Starting("no sign of readiness yet")),
-    (seen(look=Never()), Starting("no session yet")),
-    (seen(look=Never(), since_start=61.0), NotReady(Kind.NEVER_STARTED, "no session after 61 s")),
-    (seen(look=Ended(time=NOW, error="x: not found")), NotReady(Kind.NEVER_STARTED, "x: not found")),
-    (seen(look=code(3), tail="a\nboom\n"), NotReady(Kind.DEAD, "exit 3 before it had read its brief: boom")),
-    (seen(look=GONE), NotReady(Kind.DEAD, "vanished without an end before it had read its brief")),
+    (seen(), StillStarting("no sign of readiness yet")),
+    (seen(look=Never()), StillStarting("no session yet")),
+    (seen(look=Never(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
+    (seen(look=Ended(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
+    (seen(look=code(3), tail="a\nboom\n"), NotReady(NotReadyReason.DEAD, "exit 3 before it had read its brief: boom")),
+    (seen(look=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end before it had read its brief")),
     (
         seen(look=code(1), tail="error: 401 Unauthorized", login_signs=("401",)),
-        NotReady(Kind.LOGIN, "the program is not logged in ('401'); exit 1"),
+        NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401'); exit 1"),
     ),
     (
         seen(tail="x\nDo you trust this?", dialogs=DIALOG),
-        NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
+        NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (
         seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG),
-        Starting("the program shows its trust dialog: 'Do you trust'"),
+        StillStarting("the program shows its trust dialog: 'Do you trust'"),
     ),
     (
         seen(screen=Screen(("Do you trust this?",), still=1.0), dialogs=DIALOG),
-        NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
+        NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (
         seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG, since_start=61.0),
-        NotReady(Kind.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
+        NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (seen(tail="hello\n> \n", ready_prompt="> "), Ready("ready prompt")),
-    (seen(tail="> \nworking\n", ready_prompt="> "), Starting("no sign of readiness yet")),
-    (seen(since_start=61.0), NotReady(Kind.SILENT, "it lives and has said nothing after 61 s")),
+    (seen(tail="> \nworking\n", ready_prompt="> "), StillStarting("no sign of readiness yet")),
+    (seen(since_start=61.0), NotReady(NotReadyReason.SILENT, "it lives and has said nothing after 61 s")),
     (
         seen(since_start=61.0, tail="thinking\n"),
-        NotReady(Kind.BUSY, "it lives and talks, and has not read its brief after 61 s: thinking"),
+        NotReady(NotReadyReason.BUSY, "it lives and talks, and has not read its brief after 61 s: thinking"),
     ),
     (seen(since_start=61.0, tail="thinking\n", has_asked=True), Ready("has asked its model")),
     (
         seen(since_start=61.0, tail="401", login_signs=("401",)),
-        NotReady(Kind.LOGIN, "the program is not logged in ('401') after 61 s"),
+        NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401') after 61 s"),
     ),
-    (seen(tail="401", login_signs=("401",)), Starting("no sign of readiness yet")),
+    (seen(tail="401", login_signs=("401",)), StillStarting("no sign of readiness yet")),
     (seen(witnesses=(Witness("process", 0.95),)), Ready("waits for input (process, 95%)")),
     (
         seen(witnesses=(Witness("silence", 0.65), Witness("ending", 0.6))),
         Ready("waits for input (silence, ending, 75%)"),
     ),
-    (seen(witnesses=(Witness("silence", 0.65),)), Starting("no sign of readiness yet")),
+    (seen(witnesses=(Witness("silence", 0.65),)), StillStarting("no sign of readiness yet")),
 ]
 
 
 @pytest.mark.parametrize(("facts", "verdict"), READINESS)
-def test_the_first_evidence_answers(facts: Facts, verdict: Ready | Starting | NotReady) -> None:
+def test_the_first_evidence_answers(facts: ReadinessFacts, verdict: Ready | StillStarting | NotReady) -> None:
     assert readiness.classify(facts) == verdict
 
 
@@ -135,26 +137,28 @@ def test_no_witnesses_are_no_confidence_and_many_are_never_more_than_sure() -> N
 @pytest.mark.parametrize(("prompt", "beacon"), [("arg", "prompt"), ("stdin", "stdin"), ("none", "file")])
 def test_without_hooks_the_context_lies_in_the_file_and_nothing_is_typed(hooks, prompt, beacon) -> None:
     preset = Preset(name="x", headless=Mode(prompt=prompt), hooks=Hooks(provider=hooks))
-    plan = startup.plan(preset, interactive=False)
+    plan = command_line.plan(preset, interactive=False)
     assert (plan.beacon, plan.context) == (beacon, "file")
 
 
 def test_the_table_of_startup_is_whole_and_the_file_or_a_hook_carries_the_context() -> None:
-    assert set(startup.TABLE) == {(hooks, prompt) for hooks in (True, False) for prompt in ("arg", "stdin", "none")}
-    assert all(plan.context in ("file", "hook") for plan in startup.TABLE.values())
+    assert set(command_line.TABLE) == {
+        (hooks, prompt) for hooks in (True, False) for prompt in ("arg", "stdin", "none")
+    }
+    assert all(plan.context in ("file", "hook") for plan in command_line.TABLE.values())
 
 
 def test_a_command_line_has_options_before_directories_before_the_prompt() -> None:
     preset = Preset(name="x", command="x", args=("--a",), add_dirs=("--add", "{dir}"))
     how = Mode(args=("run",), before_prompt=("--",))
-    made = startup.command(preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")]))
+    made = command_line.command(preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")]))
     assert made.argv == ("x", "--a", "run", "--add", "/r/.liza", "--add", "/r/.git", "--", "-p rompt")
     assert made.stdin_text is None
 
 
 def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
     for prompt, stdin in (("stdin", "hello"), ("none", None)):
-        made = startup.command(Preset(name="x", command="x"), Mode(prompt=prompt), "hello", ground("bypass"))
+        made = command_line.command(Preset(name="x", command="x"), Mode(prompt=prompt), "hello", ground("bypass"))
         assert (made.argv, made.stdin_text) == (("x",), stdin)
 
 
@@ -162,12 +166,12 @@ def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> 
     preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
         how = Mode(prompt="none")
-        assert startup.command(preset, how, "p", ground("confined", tests=tests)).argv == argv
+        assert command_line.command(preset, how, "p", ground("confined", tests=tests)).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
     with pytest.raises(Usage, match="wanted confined or bypass"):
-        startup.command(Preset(name="x", command="x"), Mode(), "p", ground("yolo"))
+        command_line.command(Preset(name="x", command="x"), Mode(), "p", ground("yolo"))
 
 
 OUTSIDE = {
@@ -180,7 +184,7 @@ OUTSIDE = {
 
 def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run_is() -> None:
     preset = Preset(name="x", env={"MODE": "quiet"}, env_allow=("VENDOR_*", "LIZA_*"))
-    env = environment.compose(
+    env = session_environment.compose(
         preset, OUTSIDE, run="coder-1.7", task="task-3", root=Path("/r"), liza=Path("/opt/b/liza")
     )
     assert env["PATH"] == "/opt/b:/usr/bin"
@@ -193,14 +197,14 @@ def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run
 
 def test_a_program_that_hides_gits_configuration_from_its_tools_still_knows_who_commits() -> None:
     who = {"GIT_AUTHOR_NAME": "Configured", "GIT_COMMITTER_NAME": "Configured"}
-    env = environment.compose(
+    env = session_environment.compose(
         Preset(name="x"), OUTSIDE, run="coder-1.1", task=None, root=Path("/r"), liza=Path("/b/liza"), identity=who
     )
     assert (env["GIT_AUTHOR_NAME"], env["GIT_COMMITTER_NAME"]) == ("P", "Configured")
 
 
 def test_a_planner_has_no_task_in_its_environment() -> None:
-    env = environment.compose(
+    env = session_environment.compose(
         Preset(name="x"), OUTSIDE, run="planner-1.1", task=None, root=Path("/r"), liza=Path("/b/liza")
     )
     assert "LIZA_TASK" not in env

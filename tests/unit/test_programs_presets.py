@@ -13,15 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.cli import render
-from liza.programs import presets, startup, trouble
-from liza.programs.abilities import abilities
-from liza.programs.presets import Presets, choose
+from liza.cli.render import render_crew
+from liza.programs.presets import command_line, preset_table
+from liza.programs.presets.abilities import abilities
+from liza.programs.presets.preset_table import Presets, choose
+from liza.programs.session import failure_patterns
 from liza.rules import toml_text
 from liza.rules.errors import Missing, Usage
 from liza.rules.model import Config
 from liza.rules.paths import Paths
-from liza.supervisor.up import asked_programs
+from liza.up.start import asked_programs
 from liza.verbs import trial
 from liza.verbs.programs import checked
 from tests.unit.grounds import ground
@@ -50,10 +51,10 @@ class Project:
         (self.root / ".liza" / "programs.toml").write_text(text)
 
     def load(self) -> Presets:
-        return presets.load(Paths(self.root), self.home)
+        return preset_table.load(Paths(self.root), self.home)
 
     def trust(self) -> None:
-        presets.trust(Paths(self.root), self.home)
+        preset_table.trust(Paths(self.root), self.home)
 
 
 @pytest.fixture
@@ -96,9 +97,9 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
     for row in project.load().rows.values():
         for interactive, permissions in itertools.product((True, False), ("confined", "bypass")):
             row = msgspec.structs.replace(row, command=row.command or "x")
-            made = startup.command(
+            made = command_line.command(
                 row,
-                startup.mode(row, interactive),
+                command_line.mode(row, interactive),
                 "the prompt",
                 ground(permissions, tests='run "all" tests'),
             )
@@ -106,29 +107,29 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
                 assert not re.search(r"\{[a-z]+\}", word), f"{row.name}: {word}"
             for value in made.env.values():
                 assert not value.startswith("{") or json.loads(value)
-            if startup.mode(row, interactive).prompt == "arg":
+            if command_line.mode(row, interactive).prompt == "arg":
                 assert made.argv[-1] == "the prompt"
 
 
 def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_prompt(project: Project) -> None:
     table = project.load()
     codex, claude = table.named("codex"), table.named("claude")
-    assert startup.resumed(codex, "7") == ("resume", "7")
-    assert startup.resumed(codex) == ("resume", "--last")
-    assert startup.resumed(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
-    again = startup.resumed(codex, "7")
-    made = startup.command(codex, codex.headless, "more", ground("bypass"), again)
+    assert command_line.resumed(codex, "7") == ("resume", "7")
+    assert command_line.resumed(codex) == ("resume", "--last")
+    assert command_line.resumed(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
+    again = command_line.resumed(codex, "7")
+    made = command_line.command(codex, codex.headless, "more", ground("bypass"), again)
     assert made.argv[-4:] == ("resume", "7", "--", "more")
     with pytest.raises(Usage, match="cannot go on"):
-        startup.resumed(table.named("script:./agent.sh"), "7")
+        command_line.resumed(table.named("script:./agent.sh"), "7")
     with pytest.raises(Usage, match="cannot go on"):
-        startup.resumed(table.named("gemini"), "7", fork=True)
+        command_line.resumed(table.named("gemini"), "7", fork=True)
 
 
 def test_no_module_names_a_vendors_program(project: Project) -> None:
     """What a vendor calls things stands in the table, and in the templates of hooks."""
     names = NAMES - {"script", "cursor", "amp", "goose", "pi"} | {"cursor-agent", "ampcode", "anthropic", "openai"}
-    liza = Path(presets.__file__).parents[1]
+    liza = Path(preset_table.__file__).parents[1]
     for module in liza.rglob("*.py"):
         if "hooks" in module.relative_to(liza).parts:
             continue
@@ -350,14 +351,14 @@ def test_installed_is_what_the_program_itself_says(project: Project) -> None:
     program.write_text('#!/bin/sh\nread x && exit 1\necho "fake 1.2 ($1)"\n')
     project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]\ninstall = "make fake"')
     row = project.load().named("fake")
-    assert presets.installed(row) is None
+    assert preset_table.installed(row) is None
     with pytest.raises(Missing, match="not executable") as caught:
-        presets.need(row)
+        preset_table.need(row)
     assert caught.value.hint == "make fake, or: liza up --program script:./agent.sh"
     program.chmod(0o755)
-    assert presets.installed(row) == "fake 1.2 (--version)"
-    assert presets.need(row) == program
-    assert presets.installed(project.load().named("script:./fake")) == "present"
+    assert preset_table.installed(row) == "fake 1.2 (--version)"
+    assert preset_table.need(row) == program
+    assert preset_table.installed(project.load().named("script:./fake")) == "present"
 
 
 def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) -> None:
@@ -365,7 +366,7 @@ def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) ->
     program.write_bytes(b"#!/bin/sh\nprintf 'fake \\377 2.0\\n'\n")
     program.chmod(0o755)
     project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]')
-    assert presets.installed(project.load().named("fake")) == "fake \ufffd 2.0"
+    assert preset_table.installed(project.load().named("fake")) == "fake \ufffd 2.0"
 
 
 def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) -> None:
@@ -506,7 +507,7 @@ def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_
 ) -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = project.load().rows[program]
-    found = trouble.trouble(trouble.Signs(row.failures, row.answers), f"before\n{said}\nafter\n", now)
+    found = failure_patterns.trouble(failure_patterns.Signs(row.failures, row.answers), f"before\n{said}\nafter\n", now)
     if means is None:
         assert found is None
         return
@@ -550,7 +551,7 @@ def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_
             project.trust()
         assert not (project.home / ".config" / "liza" / "trusted").exists()
     project.tracked(EVIL)
-    _, commands = presets.trust(Paths(project.root), project.home)
+    _, commands = preset_table.trust(Paths(project.root), project.home)
     assert set(commands) == {"./evil.sh --x ./evil.sh", "./evil.sh", "script:./evil.sh"}
 
 
@@ -587,7 +588,7 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
     told = {}
     for name in ("./nothing", "./plain", "./.liza", "no-such-command", "plain"):
         with pytest.raises(Missing) as caught:
-            presets.need(table.named(f"script:{name}"))
+            preset_table.need(table.named(f"script:{name}"))
         told[name] = (caught.value.message.rpartition("' is ")[2], caught.value.hint.partition(" ")[0])
     assert told == {
         "./nothing": ("not there", "liza"),
@@ -633,4 +634,4 @@ def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_hav
     monkeypatch.chdir(tmp_path)
     found = checked()
     assert (found["ok"], found["programs"]) == (False, [])
-    assert "liza programs check script:./agent.sh" in render.programs(found)
+    assert "liza programs check script:./agent.sh" in render_crew.programs(found)

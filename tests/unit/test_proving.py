@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import proving
-from liza.rules.breaking import MARK, failing
 from liza.rules.model import Config, TestProof
-from liza.rules.proving import NotProved, Observed, Outcome, Proved, doubt, due, judge, noted
+from liza.rules.project import test_proof
+from liza.rules.project.breakage import MARK, failing
+from liza.rules.project.test_proof import NotProved, Observed, Outcome, Proved, doubt, due, judge, noted
 
 SOURCES = ("src/invo/__init__.py", "src/invo/sums.py")
 SEEN = Observed(code=0, broken=SOURCES)
@@ -63,7 +63,7 @@ def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_
         (Observed(code=1, broken=SOURCES, naming=("Makefile:3",)), Proved()),
         (
             Observed(code=1, broken=SOURCES, copies=("/site/invo/__init__.py",)),
-            proving.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
+            test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
         ),
         (
             Observed(code=1, broken=SOURCES, unnoted=("loads of Python were not noted, and x.pth leads to /me/invo",)),
@@ -80,17 +80,17 @@ def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_
         ),
         (
             Observed(code=1, broken=SOURCES, checkout=SOURCES[:1], programs=("/v/bin/python",)),
-            proving.TestsAnotherCheckout(
+            test_proof.TestsAnotherCheckout(
                 ("src/invo/__init__.py in your checkout /me/invo (by /v/bin/python)",), "cure"
             ),
         ),
         (
             Observed(code=0, broken=SOURCES, copies=("/site/invo/__init__.py",)),
-            proving.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
+            test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
         ),
         (
             Observed(code=0, broken=SOURCES, naming=("Makefile:3",)),
-            proving.TestsAnotherCheckout(("/me/invo, which is named in Makefile:3",), "cure"),
+            test_proof.TestsAnotherCheckout(("/me/invo, which is named in Makefile:3",), "cure"),
         ),
     ],
 )
@@ -103,20 +103,20 @@ def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is
     assert due(config)
     assert doubt(config) == "the proof has not run for this command"
     proved = replace(config, proof=noted(Proved(), "pytest", "uv sync"))
-    assert (due(proved), doubt(proved), proving.elsewhere(proved)) == (False, None, None)
+    assert (due(proved), doubt(proved), test_proof.elsewhere(proved)) == (False, None, None)
     assert due(replace(proved, integration_command="tox"))
     assert due(replace(proved, sandbox_setup=None))
     skipped = replace(config, proof=TestProof(outcome="skipped"))
     assert (due(skipped), doubt(skipped)) == (False, "no proof was wanted (--no-proof)")
-    wrong = replace(config, proof=noted(proving.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync"))
-    assert (due(wrong), proving.elsewhere(wrong)) == (False, "/me/invo")
-    assert proving.elsewhere(replace(wrong, integration_command="uv run pytest")) is None
+    wrong = replace(config, proof=noted(test_proof.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync"))
+    assert (due(wrong), test_proof.elsewhere(wrong)) == (False, "/me/invo")
+    assert test_proof.elsewhere(replace(wrong, integration_command="uv run pytest")) is None
     assert (due(Config()), doubt(Config())) == (False, None)
 
 
 def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None:
     sources = ("src/invo/a.py", "top/b.py", "one.py", "api/src/app/c.py", "web/d.py", "vendor/six/e.py")
-    assert proving.installed_as(sources, (*sources, "api/pyproject.toml")) == {
+    assert test_proof.installed_as(sources, (*sources, "api/pyproject.toml")) == {
         "invo/a.py", "top/b.py", "app/c.py", "web/d.py", "api/src/app/c.py",
     }  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None
     ],
 )  # fmt: skip
 def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> None:
-    assert proving.names_path(line, "/me/invo") is named
+    assert test_proof.names_path(line, "/me/invo") is named
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> Non
     ],
 )  # fmt: skip
 def test_python_that_is_isolated_notes_nothing(command: str, nothing: bool) -> None:
-    assert proving.notes_nothing(command) is nothing
+    assert test_proof.notes_nothing(command) is nothing
 
 
 def test_documentation_is_read_by_no_test() -> None:
     assert [name for name in ("README.md", "doc/a.rst", "LICENSE", "a.txt", "Makefile", "x.sh", "requirements.txt")
-            if proving.is_documentation(name)] == ["README.md", "doc/a.rst", "LICENSE", "a.txt"]  # fmt: skip
+            if test_proof.is_documentation(name)] == ["README.md", "doc/a.rst", "LICENSE", "a.txt"]  # fmt: skip
 
 
 def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
@@ -157,4 +157,4 @@ def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
         "b/setup.py": "setup(name='b-c', version='1')\n",
         "c/pyproject.toml": "[tool.x]\nname = 1\n",
     }
-    assert proving.project_names(files) == {"my-invo-x", "other", "api", "b-c"}
+    assert test_proof.project_names(files) == {"my-invo-x", "other", "api", "b-c"}

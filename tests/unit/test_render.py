@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from liza.cli import render, render_patch, render_task, tell
-from liza.cli.columns import coloured, escaped, harmless, paint, table, width, wrapped
-from liza.cli.phrases import local
+from liza.cli.command_table import HEADINGS, MODULES, QUICK
+from liza.cli.declare import details, duration, listed
 from liza.cli.reference import text as reference
-from liza.cli.render_metrics import metrics
-from liza.cli.table import HEADINGS, MODULES, QUICK
-from liza.cli.words import details, duration, listed
-from liza.rules import proving
+from liza.cli.render import render_crew, render_patch, render_task, tell
+from liza.cli.render.columns import coloured, escaped, harmless, paint, table, width, wrapped
+from liza.cli.render.phrases import local
+from liza.cli.render.render_metrics import metrics
 from liza.rules.durations import spelled
 from liza.rules.errors import Usage
 from liza.rules.model import Answer, Event, Goal, Status, Task
+from liza.rules.project import test_proof
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -52,7 +52,7 @@ def summary(**fields: Any) -> dict[str, Any]:
 
 def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost() -> None:
     tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
-    first = render.status(summary(tasks=tasks), False).splitlines()[0]
+    first = render_crew.status(summary(tasks=tasks), False).splitlines()[0]
     assert (
         first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    nothing spent yet, no limit"
     )
@@ -130,23 +130,23 @@ def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_
         row("b", Status.CLAIMED, assigned_to="coder-2"),
         {**row("c", Status.DRAFT, history=(added,)), "missing": ("spec x.md is not committed on integration",)},
     ]
-    text = render.status(summary(tasks=tasks, agents=[agent]), False)
+    text = render_crew.status(summary(tasks=tasks, agents=[agent]), False)
     assert "   1 working · 1 stopped · 1 waits for you    " in text.splitlines()[0]
     assert "draft: spec x.md is not committed on integration" in text
 
 
 def test_every_status_is_counted_somewhere() -> None:
-    text = render.status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
+    text = render_crew.status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
     assert counted == len(Status)
 
 
 def test_an_empty_crew_is_told_what_to_do_first() -> None:
-    assert "liza up" in render.status(summary(), False)
+    assert "liza up" in render_crew.status(summary(), False)
 
 
 def test_a_blocked_task_shows_its_question_and_a_rejected_one_its_reason() -> None:
-    text = render.task_list(
+    text = render_crew.task_list(
         [
             row("a", Status.BLOCKED, blocked_questions=("Which address?",)),
             row("b", Status.REJECTED, rejection_reason="rounds down"),
@@ -168,7 +168,7 @@ def test_an_idle_agent_shows_its_one_reason_and_an_alert_its_command() -> None:
     }
     waiting = [{**blocked, "seconds": 750}]
     found = summary(tasks=[row("t", Status.BLOCKED)], agents=[agent], waiting=waiting, alerts=[blocked, untested])
-    assert render.status(found, False).splitlines()[1:] == [
+    assert render_crew.status(found, False).splitlines()[1:] == [
         "",
         "! t is blocked (for 12 min)",
         '    liza task unblock t --answer "…"',
@@ -195,21 +195,25 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         {**base, "id": "coder-3", "doing": "waits for you", "seconds": 725},
         {**base, "id": "coder-4", "doing": None, "seconds": None},
     ]
-    assert [line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render.agents(rows, False).splitlines()] == [
+    assert [
+        line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.agents(rows, False).splitlines()
+    ] == [
         "working 4 min",
         "set-up 40 s",
         "waits for you 12 min",
         "WORKING",
     ]
-    assert "  script:…/agent.sh -x" in render.agents(rows, False)
+    assert "  script:…/agent.sh -x" in render_crew.agents(rows, False)
 
 
 def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> None:
     goal = asdict(Goal(id="goal", description="g", status="COMPLETED"))
     ahead = {"integration": "integration", "branch": "main", "commits": 3}
-    lines = render.status(summary(goal=goal, ahead=ahead), False).splitlines()
+    lines = render_crew.status(summary(goal=goal, ahead=ahead), False).splitlines()
     assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: git merge integration"
-    assert "integration is 1 commit ahead" in render.status(summary(goal=goal, ahead={**ahead, "commits": 1}), False)
+    assert "integration is 1 commit ahead" in render_crew.status(
+        summary(goal=goal, ahead={**ahead, "commits": 1}), False
+    )
 
 
 def test_lines_are_broken_between_words_and_go_on_below_their_column_and_commands_stay_whole() -> None:
@@ -259,7 +263,7 @@ def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
     found = summary(tasks=[row("a", Status.MERGED), row("long-name", Status.CLAIMED, assigned_to="coder-1")])
-    plain, coloured = render.status(found, False), render.status(found, True)
+    plain, coloured = render_crew.status(found, False), render_crew.status(found, True)
     assert "\x1b" not in plain
     assert "\x1b" in coloured
     assert ESCAPE.sub("", coloured) == plain
@@ -292,8 +296,8 @@ def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
     broken = {"entry": "t", "field": "priority", "found": "12", "wanted": "1 to 9"}
     found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": [], "next": "liza edit"}
-    assert render.validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
-    assert "no violation" in render.validation({**found, "valid": True, "violations": []})
+    assert render_crew.validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
+    assert "no violation" in render_crew.validation({**found, "valid": True, "violations": []})
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))
@@ -333,18 +337,18 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 def test_what_waits_for_other_tasks_says_so_and_what_no_command_can_prove_is_not_asked_for() -> None:
     tasks = [{**row("b", Status.UNCLAIMED), "waits_for": ("mail",)}]
-    assert "needs mail: what b is" in render.status(summary(tasks=tasks), False)
-    for why, told in ((proving.NO_SOURCE, False), ("no proof was wanted (--no-proof)", True)):
+    assert "needs mail: what b is" in render_crew.status(summary(tasks=tasks), False)
+    for why, told in ((test_proof.NO_SOURCE, False), ("no proof was wanted (--no-proof)", True)):
         tests = {"command": "make test", "not_proved": why}
-        assert ("tests not proved" in render.status(summary(tests=tests), False)) is told
+        assert ("tests not proved" in render_crew.status(summary(tests=tests), False)) is told
 
 
 def test_a_merge_that_failed_and_whose_coder_is_offline_is_told_once() -> None:
     lost = {"kind": "orphaned_integration_failed", "about": "t", "message": "t does not merge", "next": "liza up"}
     said = {"kind": "integration_failed", "about": "t", "message": "t does not merge", "next": "liza task show t"}
-    shown = render.status(summary(waiting=[lost], alerts=[lost, said]), False)
+    shown = render_crew.status(summary(waiting=[lost], alerts=[lost, said]), False)
     assert shown.count("t does not merge") == 1
-    assert render.status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
+    assert render_crew.status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
 
 
 def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:
@@ -370,7 +374,7 @@ def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
 
 def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_it() -> None:
     row = {"name": "mine", "command": "x", "version": "1", "installed": True, "install": "", "seconds": 3.5}
-    told = render.programs({"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []})
+    told = render_crew.programs({"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []})
     assert "works, nothing confines it, in 3.5 s" in told
-    told = render.programs({"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []})
+    told = render_crew.programs({"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []})
     assert "works, confined, in 3.5 s" in told

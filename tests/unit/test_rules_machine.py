@@ -8,14 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from liza.rules import invariants, merging, reviewing, shaping, taking, working
-from liza.rules.choose import Evidence, authors
+from liza.rules import invariants
 from liza.rules.derived import derive
 from liza.rules.errors import LizaError
+from liza.rules.merging import merge_rules
 from liza.rules.model import FINAL, Handoff, Identity, Merging, State, Status
-from liza.rules.shaping import Asked, Wanted
+from liza.rules.tasks import backlog, claims, coding, reviews
+from liza.rules.tasks.backlog import TaskRequest, Wanted
+from liza.rules.tasks.coding import Work
+from liza.rules.tasks.picking import Evidence, authors
 from liza.rules.transitions import Said, judge, unexplained
-from liza.rules.working import Work
 from tests.unit.boards import BASE, NOW, board
 
 CODERS = st.sampled_from(["coder-1", "coder-2", "coder-3"])
@@ -34,14 +36,14 @@ class Crew(RuleBasedStateMachine):
         self.runs: list[str] = []
         self.refusals: list[LizaError] = []
         self.offline: set[str] = set()
-        self.state: State = shaping.add(
+        self.state: State = backlog.add(
             board(),
             [
                 Wanted("a", description="d", done_when="w", scope="s", spec_ref="x"),
                 Wanted("b", description="d", done_when="w", scope="s", spec_ref="x", depends_on=("a",)),
                 Wanted("c", description="d", done_when="w", scope="s", spec_ref="x"),
             ],
-            Asked(Said(now=NOW, by="planner-1"), frozenset({"x"})),
+            TaskRequest(Said(now=NOW, by="planner-1"), frozenset({"x"})),
         )
 
     def attempt(self, make: object) -> None:
@@ -63,7 +65,7 @@ class Crew(RuleBasedStateMachine):
 
     def some_run(self, data: st.DataObject, task: str) -> str:
         """Mostly the run that holds the task, so that deep states are reached; else any run that ever was."""
-        known = taking.find(self.state, task)
+        known = claims.find(self.state, task)
         holders = [run for run in (known.run, known.review_run) if run]
         return data.draw(st.sampled_from(holders * 6 + self.runs[-6:] or ["coder-1.99"]))
 
@@ -77,16 +79,16 @@ class Crew(RuleBasedStateMachine):
 
     @rule(agent=CODERS, task=TASKS)
     def reserve(self, agent: str, task: str) -> None:
-        taker = taking.Taker(agent, HERE)
+        taker = claims.Taker(agent, HERE)
         found = self.state.task(task)
         slot = (found.worktree if found else None) or f"s-{task}"
-        self.attempt(lambda: taking.reserve(self.state, task, taker, slot, self.now, self.evidence()))
+        self.attempt(lambda: claims.reserve(self.state, task, taker, slot, self.now, self.evidence()))
 
     @rule(task=TASKS)
     def confirm(self, task: str) -> None:
-        held = taking.find(self.state, task).reservation
+        held = claims.find(self.state, task).reservation
         run = held.run if held else "coder-1.99"
-        self.attempt(lambda: taking.confirm(self.state, task, run, BASE, self.now, self.evidence()))
+        self.attempt(lambda: claims.confirm(self.state, task, run, BASE, self.now, self.evidence()))
 
     @rule(agent=CODERS, task=TASKS)
     def claim_whole(self, agent: str, task: str) -> None:
@@ -96,25 +98,25 @@ class Crew(RuleBasedStateMachine):
     @rule(agent=CODERS, task=TASKS)
     def claim_and_submit(self, agent: str, task: str) -> None:
         self.claim_whole(agent, task)
-        run = taking.find(self.state, task).run or "coder-1.99"
+        run = claims.find(self.state, task).run or "coder-1.99"
         self.heads += 1
         work = Work(head=f"{self.heads:040x}", ahead=True, branch=f"task/{task}")
-        self.attempt(lambda: working.submit(self.state, task, run, work, self.now))
+        self.attempt(lambda: coding.submit(self.state, task, run, work, self.now))
 
     @rule(agent=REVIEWERS, task=TASKS, rejecting=st.booleans())
     def review_whole(self, agent: str, task: str, rejecting: bool) -> None:
         self.claim_review(agent, task)
-        found = taking.find(self.state, task)
+        found = claims.find(self.state, task)
         run, commit = found.review_run or "coder-1.99", found.review_commit or BASE
         if rejecting:
-            self.attempt(lambda: reviewing.reject(self.state, task, run, commit, self.now, "no"))
+            self.attempt(lambda: reviews.reject(self.state, task, run, commit, self.now, "no"))
         else:
-            self.attempt(lambda: reviewing.approve(self.state, task, run, commit, self.now))
+            self.attempt(lambda: reviews.approve(self.state, task, run, commit, self.now))
 
     @rule(agent=CODERS, reviewer=REVIEWERS, task=TASKS, well=st.booleans())
     def carry_on(self, agent: str, reviewer: str, task: str, well: bool) -> None:
         """What would happen next if nobody came in between."""
-        match taking.find(self.state, task).status:
+        match claims.find(self.state, task).status:
             case Status.READY_FOR_REVIEW:
                 self.review_whole(reviewer, task, not well)
             case Status.APPROVED:
@@ -125,79 +127,81 @@ class Crew(RuleBasedStateMachine):
                 self.claim_and_submit(agent, task)
             case _:
                 self.claim_whole(agent, task)
-                run = taking.find(self.state, task).run or "coder-1.99"
-                self.attempt(lambda: working.block(self.state, task, run, "why", ("what?",), self.now))
+                run = claims.find(self.state, task).run or "coder-1.99"
+                self.attempt(lambda: coding.block(self.state, task, run, "why", ("what?",), self.now))
 
     @rule(task=TASKS, data=st.data())
     def undo(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
-        self.attempt(lambda: taking.undo(self.state, task, run))
+        self.attempt(lambda: claims.undo(self.state, task, run))
 
     @rule(task=TASKS, data=st.data())
     def resume(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
-        self.attempt(lambda: taking.resume(self.state, task, run, self.now))
+        self.attempt(lambda: claims.resume(self.state, task, run, self.now))
 
     @rule(task=TASKS, data=st.data())
     def stop(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
-        self.attempt(lambda: taking.stop(self.state, task, run, self.now))
+        self.attempt(lambda: claims.stop(self.state, task, run, self.now))
 
     @rule(task=TASKS, data=st.data())
     def submit(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
         self.heads += 1
         work = Work(head=f"{self.heads:040x}", ahead=True, branch=f"task/{task}")
-        self.attempt(lambda: working.submit(self.state, task, run, work, self.now))
+        self.attempt(lambda: coding.submit(self.state, task, run, work, self.now))
 
     @rule(task=TASKS, data=st.data())
     def block(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
-        self.attempt(lambda: working.block(self.state, task, run, "why", ("what?",), self.now))
+        self.attempt(lambda: coding.block(self.state, task, run, "why", ("what?",), self.now))
 
     @rule(task=TASKS, data=st.data())
     def handoff(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
         note = Handoff(agent="coder-1", summary="s", next_action="n")
-        self.attempt(lambda: working.handoff(self.state, task, run, note, self.now))
+        self.attempt(lambda: coding.handoff(self.state, task, run, note, self.now))
 
     @rule(task=TASKS, data=st.data(), event=st.sampled_from(["crash", "ended", "held up"]), moved=st.booleans())
     def session_over(self, task: str, data: st.DataObject, event: str, moved: bool) -> None:
         run = self.some_run(data, task)
         self.attempt(
-            lambda: working.session_over(self.state, task, run, event=event, detail="x", moved=moved, now=self.now)
+            lambda: coding.session_over(self.state, task, run, event=event, detail="x", moved=moved, now=self.now)
         )
 
     @rule(agent=REVIEWERS, task=TASKS)
     def claim_review(self, agent: str, task: str) -> None:
-        self.attempt(lambda: reviewing.claim_review(self.state, task, agent, self.now, self.evidence()))
+        self.attempt(lambda: reviews.claim_review(self.state, task, agent, self.now, self.evidence()))
 
     @rule(task=TASKS, data=st.data(), reject=st.booleans())
     def verdict(self, task: str, data: st.DataObject, reject: bool) -> None:
         run = self.some_run(data, task)
-        commit = taking.find(self.state, task).review_commit or BASE
+        commit = claims.find(self.state, task).review_commit or BASE
         if reject:
-            self.attempt(lambda: reviewing.reject(self.state, task, run, commit, self.now, "no"))
+            self.attempt(lambda: reviews.reject(self.state, task, run, commit, self.now, "no"))
         else:
-            self.attempt(lambda: reviewing.approve(self.state, task, run, commit, self.now))
+            self.attempt(lambda: reviews.approve(self.state, task, run, commit, self.now))
 
     @rule(task=TASKS, data=st.data())
     def review_ends(self, task: str, data: st.DataObject) -> None:
         run = self.some_run(data, task)
-        self.attempt(lambda: reviewing.review_without_verdict(self.state, task, run, self.now, "ended"))
+        self.attempt(lambda: reviews.review_without_verdict(self.state, task, run, self.now, "ended"))
 
     @rule(task=TASKS, green=st.booleans())
     def merge(self, task: str, green: bool) -> None:
         said = Said(now=self.now, by="coder-1", commit="e" * 40)
         if green:
             begun = Merging(candidate="e" * 40, expected=BASE)
-            self.attempt(lambda: merging.merged(merging.begin(self.state, task, begun), task, said, tested=True))
+            self.attempt(
+                lambda: merge_rules.merged(merge_rules.begin(self.state, task, begun), task, said, tested=True)
+            )
         else:
-            self.attempt(lambda: merging.failed(self.state, task, said))
+            self.attempt(lambda: merge_rules.failed(self.state, task, said))
 
     @rule(task=TASKS)
     def unblock(self, task: str) -> None:
-        self.attempt(lambda: shaping.unblock(self.state, task, ["so"], Said(now=self.now, by="human:ann")))
+        self.attempt(lambda: backlog.unblock(self.state, task, ["so"], Said(now=self.now, by="human:ann")))
 
     @invariant()
     def every_refusal_is_a_refusal_and_names_a_command(self) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs import ends, said, usage
-from liza.programs.preset import Failure, Usage
-from liza.programs.session import Ended, Vanished
-from liza.programs.trouble import Signs, Trouble, trouble
-from liza.rules.decide import IDLE
+from liza.programs.presets.preset import Failure, UsageFormat
+from liza.programs.session import outcomes, transcript
+from liza.programs.session.failure_patterns import ModelTrouble, Signs, trouble
+from liza.programs.session.session_process import Ended, Vanished
+from liza.programs.usage import usage_report
 from liza.rules.model import Budget, Identity
-from liza.rules.spending import Spent, Used, over, seconds_left, total
+from liza.rules.sessions.decide import IDLE
+from liza.rules.sessions.spending import Spent, Used, over, seconds_left, total
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event
@@ -41,7 +42,7 @@ def printed(tmp_path: Path, text: str) -> Path:
 def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_largest_is_taken(
     tmp_path: Path, combine: str, wanted: Used
 ) -> None:
-    form = Usage(
+    form = UsageFormat(
         when={"type": "turn.completed"},
         combine=combine,  # type: ignore[arg-type]
         input=("usage.input_tokens",),
@@ -49,44 +50,44 @@ def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_larges
         output=("usage.output_tokens",),
         session=("thread_id",),
     )
-    assert usage.used(form, printed(tmp_path, TURNS)) == wanted
-    assert usage.session_id(form, tmp_path / "output.log") == "t-1"
+    assert usage_report.used(form, printed(tmp_path, TURNS)) == wanted
+    assert usage_report.session_id(form, tmp_path / "output.log") == "t-1"
 
 
 def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
-    form = Usage(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
+    form = UsageFormat(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
     document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
-    assert usage.used(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == Used(input=12, output=1)
-    text = Usage(
+    assert usage_report.used(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == Used(input=12, output=1)
+    text = UsageFormat(
         form="text",
         pattern=r"Tokens: (?P<input>[\d.,k]+) sent, (?P<output>[\d.,k]+) received. Cost: \$(?P<cost>[\d.]+)",
     )
     said = "Tokens: 1.2k sent, 300 received. Cost: $0.01\nTokens: 2k sent, 1,000 received. Cost: $0.02\n"
-    found = usage.used(text, printed(tmp_path, said))
+    found = usage_report.used(text, printed(tmp_path, said))
     assert found is not None
     assert (found.input, found.output, round(found.cost or 0, 2)) == (3200, 1300, 0.03)
 
 
 def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Path) -> None:
-    form = Usage(form="json", input=("used",), combine="sum")
+    form = UsageFormat(form="json", input=("used",), combine="sum")
     whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
-    assert usage.used(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == Used(input=10)
+    assert usage_report.used(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == Used(input=10)
 
 
 def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
-    form = Usage(when={"type": "result"}, input=("usage.input_tokens",))
-    assert usage.used(form, printed(tmp_path, TURNS)) is None
-    assert usage.used(form, tmp_path / "nowhere") is None
-    assert usage.used(Usage(), printed(tmp_path, TURNS)) is None
+    form = UsageFormat(when={"type": "result"}, input=("usage.input_tokens",))
+    assert usage_report.used(form, printed(tmp_path, TURNS)) is None
+    assert usage_report.used(form, tmp_path / "nowhere") is None
+    assert usage_report.used(UsageFormat(), printed(tmp_path, TURNS)) is None
 
 
 def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Path) -> None:
-    form = Usage(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
+    form = UsageFormat(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
     output = printed(tmp_path, "nothing of that\n")
-    assert usage.used(form, output) is None
+    assert usage_report.used(form, output) is None
     (output.parent / "export").mkdir()
     (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
-    assert usage.used(form, output) == Used(input=7, output=2, cost=0.5)
+    assert usage_report.used(form, output) == Used(input=7, output=2, cost=0.5)
     silent = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
     assert (total([silent]).silent, total([silent]).unpriced) == (1, 1)
     found = total([silent, spent("coder-1.2", "a", Used(input=5)), spent("coder-1.3", "a", Used(cost=0.0))])
@@ -159,7 +160,7 @@ def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
         "event: response.created",
         "}",
     ]
-    assert list(said.lines("\n".join(printed))) == ["SyntaxError: no JSON"]
+    assert list(transcript.lines("\n".join(printed))) == ["SyntaxError: no JSON"]
 
 
 def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
@@ -170,7 +171,7 @@ def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_
         "plain words",
         "{ not json",
     ]
-    said_lines = list(said.lines("\n".join(printed)))
+    said_lines = list(transcript.lines("\n".join(printed)))
     assert said_lines == ["I may not write here.", "Sorry.", "Done", "plain words", "{ not json"]
 
 
@@ -225,42 +226,42 @@ def ended(code: int) -> Ended:
 
 
 GONE = Identity(host="h", boot="b", pid=1, start="1")
-BROKEN = Trouble("broken", "cut")
-SERVER, REFUSED, LIMIT = Trouble("server", "500"), Trouble("login", "401"), Trouble("quota", "429", NOW)
+BROKEN = ModelTrouble("broken", "cut")
+SERVER, REFUSED, LIMIT = ModelTrouble("server", "500"), ModelTrouble("login", "401"), ModelTrouble("quota", "429", NOW)
 
 
 @pytest.mark.parametrize(
     ("code", "word", "moved", "stopped", "said", "wanted"),
     [
-        (0, None, False, None, REFUSED, ends.Refused("the model refuses the program's login: 401")),
-        (1, None, False, None, LIMIT, ends.Limited("a limit of use is reached: 429", NOW)),
-        (0, None, False, None, SERVER, ends.Unanswered("its model answers with errors: 500")),
-        (1, None, True, None, BROKEN, ends.Unanswered("its model's answers break off: cut")),
-        (0, None, True, None, BROKEN, ends.Finished(idle=False)),
-        (0, None, True, None, LIMIT, ends.Finished(idle=False)),
-        (0, "0", False, None, REFUSED, ends.Finished(idle=False)),
-        (143, None, False, "stop", LIMIT, ends.Halted("stop")),
+        (0, None, False, None, REFUSED, outcomes.ModelRefused("the model refuses the program's login: 401")),
+        (1, None, False, None, LIMIT, outcomes.Limited("a limit of use is reached: 429", NOW)),
+        (0, None, False, None, SERVER, outcomes.NoModelAnswer("its model answers with errors: 500")),
+        (1, None, True, None, BROKEN, outcomes.NoModelAnswer("its model's answers break off: cut")),
+        (0, None, True, None, BROKEN, outcomes.Completed(idle=False)),
+        (0, None, True, None, LIMIT, outcomes.Completed(idle=False)),
+        (0, "0", False, None, REFUSED, outcomes.Completed(idle=False)),
+        (143, None, False, "stop", LIMIT, outcomes.Halted("stop")),
         (
             143,
             None,
             False,
             "no answer from its model for 300 s",
             LIMIT,
-            ends.Limited("a limit of use is reached: 429", NOW),
+            outcomes.Limited("a limit of use is reached: 429", NOW),
         ),
-        (143, None, False, "hung", None, ends.Halted("hung")),
-        (143, None, False, IDLE, LIMIT, ends.Finished(idle=True)),
-        (0, None, False, None, None, ends.Finished(idle=True)),
+        (143, None, False, "hung", None, outcomes.Halted("hung")),
+        (143, None, False, IDLE, LIMIT, outcomes.Completed(idle=True)),
+        (0, None, False, None, None, outcomes.Completed(idle=True)),
     ],
 )
 def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_code(
-    code: int, word: str | None, moved: bool, stopped: str | None, said: Trouble | None, wanted: ends.Outcome
+    code: int, word: str | None, moved: bool, stopped: str | None, said: ModelTrouble | None, wanted: outcomes.Outcome
 ) -> None:
-    assert ends.outcome(ended(code), word, {}, moved, stopped, said) == wanted
+    assert outcomes.outcome(ended(code), word, {}, moved, stopped, said) == wanted
 
 
 def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
-    assert isinstance(ends.outcome(Vanished(shim=GONE, child=GONE), None, {}, False, None, LIMIT), ends.Limited)
+    assert isinstance(outcomes.outcome(Vanished(shim=GONE, child=GONE), None, {}, False, None, LIMIT), outcomes.Limited)
 
 
 @pytest.mark.parametrize(
@@ -273,13 +274,13 @@ def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> Non
     ],
 )
 def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path: Path, line: str) -> None:
-    form = Usage(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
-    found = usage.used(form, printed(tmp_path, line))
+    form = UsageFormat(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
+    found = usage_report.used(form, printed(tmp_path, line))
     assert found is None or found.tokens >= 0
-    assert isinstance("".join(said.lines(line)).encode(), bytes)
+    assert isinstance("".join(transcript.lines(line)).encode(), bytes)
     assert trouble(ROW, f"{line}\n", NOW) is None
 
 
 def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
-    form = Usage(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
-    assert usage.used(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == Used(output=5)
+    form = UsageFormat(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
+    assert usage_report.used(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == Used(output=5)

@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 from liza.rules.model import Agent, Goal, State
-from liza.rules.starting import command, starting
-from liza.supervisor.up import UpOptions, asked_programs
+from liza.rules.reports.up_command import command, starting
+from liza.up.start import UpOptions, asked_programs
 
 MINE, OTHER = "script:./agent.sh --fast", "codex"
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from liza.programs import preset, presets, trouble
+from liza.programs.presets import preset, preset_table
+from liza.programs.session import failure_patterns
 from liza.rules.model import Config, Status
 from liza.rules.paths import Paths
+from liza.rules.tasks.coding import ANOMALIES
 from liza.rules.transitions import ARROWS, OPEN
-from liza.rules.working import ANOMALIES
 
 ROOT = Path(__file__).parent.parent.parent
 STATES = ROOT / "specs" / "architecture" / "state-machines.md"
@@ -106,7 +107,7 @@ def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_othe
         "permissions": preset.Permissions,
         "resume": preset.ResumeStyle,
         "hooks": preset.Hooks,
-        "usage": preset.Usage,
+        "usage": preset.UsageFormat,
         "journal": preset.Journal,
         "calls": preset.Calls,
         "dialogs": preset.Dialog,
@@ -124,11 +125,13 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
     example = _section_about_rows().partition("```toml\n")[2].partition("```")[0]
     (tmp_path / ".liza").mkdir()
     (tmp_path / ".liza" / "programs.toml").write_text(example)
-    table = presets.load(Paths(tmp_path), tmp_path)
-    row = presets.choose(None, {}, "coder", Config(), table).preset
+    table = preset_table.load(Paths(tmp_path), tmp_path)
+    row = preset_table.choose(None, {}, "coder", Config(), table).preset
     assert (row.name, row.command, row.confines) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
-    assert presets.choose(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
+    assert preset_table.choose(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    found = trouble.trouble(trouble.Signs(row.failures), '{"error":"limit reached, try again in 7 min"}', now)
+    found = failure_patterns.trouble(
+        failure_patterns.Signs(row.failures), '{"error":"limit reached, try again in 7 min"}', now
+    )
     assert found is not None
     assert (found.kind, found.until) == ("quota", now + timedelta(minutes=7))

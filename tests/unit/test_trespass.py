@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from liza.repo import ref_names
-from liza.rules import intrusions
 from liza.rules.model import Goal, State
-from liza.rules.trespass import HEAD, Entry, Trespass, entries, judge, marked, remembered
+from liza.rules.reports import intrusions
+from liza.rules.reports.ref_moves import HEAD, ReflogEntry, Trespass, entries, judge, marked, remembered
 
 NONE, A, B, C = "0" * 40, "a" * 40, "b" * 40, "c" * 40
 HISTORY = {A: {A}, B: {A, B}, C: {A, B, C}}
@@ -18,53 +18,59 @@ def contains(commit: str, other: str) -> bool:
     return other in HISTORY.get(commit, set())
 
 
-def judged(ref: str, log: list[Entry], tip: str, reviewed: int = 0) -> tuple[Trespass, ...]:
+def judged(ref: str, log: list[ReflogEntry], tip: str, reviewed: int = 0) -> tuple[Trespass, ...]:
     return judge({ref: log}, {ref: reviewed}, {ref: tip}, contains, {"main": "/here", "": "/here"})
 
 
-BORN = Entry(NONE, A, ALICE, 1, "commit (initial): first")
-ROWS: dict[str, tuple[list[Entry], str, bool]] = {
-    "a session commits": ([BORN, Entry(A, B, SESSION, 5, "commit: x")], B, True),
-    "a person commits": ([BORN, Entry(A, B, ALICE, 5, "commit: x")], B, False),
+BORN = ReflogEntry(NONE, A, ALICE, 1, "commit (initial): first")
+ROWS: dict[str, tuple[list[ReflogEntry], str, bool]] = {
+    "a session commits": ([BORN, ReflogEntry(A, B, SESSION, 5, "commit: x")], B, True),
+    "a person commits": ([BORN, ReflogEntry(A, B, ALICE, 5, "commit: x")], B, False),
     "a session commits, and the person on top of it": (
-        [BORN, Entry(A, B, SESSION, 5, "commit: x"), Entry(B, C, ALICE, 6, "commit: y")],
+        [BORN, ReflogEntry(A, B, SESSION, 5, "commit: x"), ReflogEntry(B, C, ALICE, 6, "commit: y")],
         C,
         True,
     ),
     "a session commits, and the person goes back": (
-        [BORN, Entry(A, B, SESSION, 5, "commit: x"), Entry(B, A, ALICE, 6, "reset: moving to a")],
+        [BORN, ReflogEntry(A, B, SESSION, 5, "commit: x"), ReflogEntry(B, A, ALICE, 6, "reset: moving to a")],
         A,
         False,
     ),
-    "a session goes back": ([BORN, Entry(A, B, ALICE, 2, "commit: x"), Entry(B, A, SESSION, 5, "reset")], A, True),
+    "a session goes back": (
+        [BORN, ReflogEntry(A, B, ALICE, 2, "commit: x"), ReflogEntry(B, A, SESSION, 5, "reset")],
+        A,
+        True,
+    ),
     "a session goes back, and the person on again": (
-        [BORN, Entry(B, A, SESSION, 5, "reset"), Entry(A, B, ALICE, 6, "reset")],
+        [BORN, ReflogEntry(B, A, SESSION, 5, "reset"), ReflogEntry(A, B, ALICE, 6, "reset")],
         B,
         False,
     ),
     "a branch of the session's own": (
-        [Entry(NONE, A, SESSION, 4, "branch: Created"), Entry(A, B, SESSION, 5, "commit: x")],
+        [ReflogEntry(NONE, A, SESSION, 4, "branch: Created"), ReflogEntry(A, B, SESSION, 5, "commit: x")],
         B,
         False,
     ),
-    "before a person looked": ([BORN, Entry(A, B, SESSION, 3, "commit: x")], B, False),
+    "before a person looked": ([BORN, ReflogEntry(A, B, SESSION, 3, "commit: x")], B, False),
 }
 
 
 @pytest.mark.parametrize(("log", "tip", "told"), ROWS.values(), ids=ROWS)
-def test_a_branch_is_told_of_while_what_a_session_did_to_it_stands(log: list[Entry], tip: str, told: bool) -> None:
+def test_a_branch_is_told_of_while_what_a_session_did_to_it_stands(
+    log: list[ReflogEntry], tip: str, told: bool
+) -> None:
     assert bool(judged("refs/heads/main", log, tip, reviewed=3)) is told
 
 
 def test_the_way_back_is_that_of_the_place_where_the_branch_is() -> None:
-    log = [BORN, Entry(A, B, SESSION, 5, "commit: x")]
+    log = [BORN, ReflogEntry(A, B, SESSION, 5, "commit: x")]
     assert judged("refs/heads/main", log, B)[0].way == f"git -C /here reset --keep {A[:12]}"
     assert judged("refs/heads/side", log, B)[0].way == f"git branch -f side {A[:12]}"
-    over = [*log, Entry(B, C, ALICE, 6, "commit: y")]
+    over = [*log, ReflogEntry(B, C, ALICE, 6, "commit: y")]
     assert judged("refs/heads/main", over, C)[0].way == "git reflog show main"
 
 
-RENAMED = Entry(B, B, SESSION, 5, "Branch: renamed refs/heads/main to refs/heads/moved")
+RENAMED = ReflogEntry(B, B, SESSION, 5, "Branch: renamed refs/heads/main to refs/heads/moved")
 
 
 def test_a_renamed_branch_is_told_of_with_its_former_name_until_there_is_one_of_that_name() -> None:
@@ -74,52 +80,57 @@ def test_a_renamed_branch_is_told_of_with_its_former_name_until_there_is_one_of_
     assert told.way == "git branch -m moved main"
     assert told.message == "the session coder-1.3 renamed the branch main; its name is moved now"
     assert judge(log, {}, {**tips, "refs/heads/main": B}, contains, {}) == ()
-    assert judged("refs/heads/main", [*log["refs/heads/moved"], Entry(B, B, ALICE, 6, "Branch: renamed")], B) == ()
-    copied = [BORN, Entry(A, A, SESSION, 5, "Branch: copied refs/heads/main to refs/heads/x")]
-    assert judged("refs/heads/x", [*copied, Entry(A, B, SESSION, 6, "commit: x")], B) == ()
+    assert (
+        judged("refs/heads/main", [*log["refs/heads/moved"], ReflogEntry(B, B, ALICE, 6, "Branch: renamed")], B) == ()
+    )
+    copied = [BORN, ReflogEntry(A, A, SESSION, 5, "Branch: copied refs/heads/main to refs/heads/x")]
+    assert judged("refs/heads/x", [*copied, ReflogEntry(A, B, SESSION, 6, "commit: x")], B) == ()
 
 
 def test_a_branch_that_a_session_made_under_the_name_of_a_persons_is_told_of_with_the_commit_it_had() -> None:
-    ref, born = "refs/heads/side", Entry(NONE, C, SESSION, 5, "branch: Created from HEAD")
+    ref, born = "refs/heads/side", ReflogEntry(NONE, C, SESSION, 5, "branch: Created from HEAD")
     known = remembered({}, {ref: [BORN], "refs/heads/own": [born], HEAD: [BORN]})
     assert known == {ref: A}
     known = remembered(known, {})
     assert remembered(known, {ref: [born]}) == {ref: A}, "neither without it nor with the new one is it forgotten"
 
-    def told(log: list[Entry], known: dict[str, str], tip: str, reviewed: int = 0) -> list[str]:
+    def told(log: list[ReflogEntry], known: dict[str, str], tip: str, reviewed: int = 0) -> list[str]:
         return [one.way for one in judge({ref: log}, {ref: reviewed}, {ref: tip}, contains, {}, known)]
 
     assert told([born], known, C) == [f"git branch -f side {A[:12]}"]
     assert told([born], {}, C) == []
     assert told([born], known, C, reviewed=5) == []
     assert told([born], {ref: C}, C) == [], "it has the same commit as before"
-    assert told([born, Entry(C, A, ALICE, 6, "branch: Reset")], known, A) == []
-    assert told([born, Entry(C, A, ALICE, 6, "branch: Reset"), Entry(A, B, ALICE, 7, "commit: y")], known, B) == []
-    over = [Entry(NONE, B, SESSION, 5, "branch: Created from HEAD"), Entry(B, C, ALICE, 6, "commit: y")]
+    assert told([born, ReflogEntry(C, A, ALICE, 6, "branch: Reset")], known, A) == []
+    assert (
+        told([born, ReflogEntry(C, A, ALICE, 6, "branch: Reset"), ReflogEntry(A, B, ALICE, 7, "commit: y")], known, B)
+        == []
+    )
+    over = [ReflogEntry(NONE, B, SESSION, 5, "branch: Created from HEAD"), ReflogEntry(B, C, ALICE, 6, "commit: y")]
     assert told(over, known, C) == [f"git branch side-before {A[:12]}"]
 
 
 def test_a_push_is_told_and_a_fetch_is_not() -> None:
     ref = "refs/remotes/origin/main"
-    (push,) = judged(ref, [Entry(A, B, SESSION, 5, "update by push")], B)
+    (push,) = judged(ref, [ReflogEntry(A, B, SESSION, 5, "update by push")], B)
     assert (push.about, push.way) == (
         "origin/main",
         f"git push --force-with-lease=main:{B[:12]} origin {A[:12]}:refs/heads/main",
     )
-    (fresh,) = judged(ref, [Entry(NONE, B, SESSION, 5, "update by push")], B)
+    (fresh,) = judged(ref, [ReflogEntry(NONE, B, SESSION, 5, "update by push")], B)
     assert fresh.way == f"git push --force-with-lease=main:{B[:12]} origin :main"
-    assert judged(ref, [Entry(A, B, SESSION, 5, "fetch origin: fast-forward")], B) == ()
+    assert judged(ref, [ReflogEntry(A, B, SESSION, 5, "fetch origin: fast-forward")], B) == ()
 
 
 def test_a_checkout_is_told_of_while_it_stands_where_a_session_switched_it() -> None:
-    log = [Entry(A, A, SESSION, 5, "checkout: moving from main to side")]
+    log = [ReflogEntry(A, A, SESSION, 5, "checkout: moving from main to side")]
     (there,) = judge({HEAD: log}, {}, {HEAD: A}, contains, {"side": "/here", "": "/here"})
     assert there.way == "git -C /here switch main"
     assert judge({HEAD: log}, {}, {HEAD: A}, contains, {"main": "/here", "": "/here"}) == ()
 
 
 def test_a_checkout_is_told_of_that_a_session_took_off_its_branch() -> None:
-    log = [Entry(A, B, SESSION, 5, f"checkout: moving from main to {B}")]
+    log = [ReflogEntry(A, B, SESSION, 5, f"checkout: moving from main to {B}")]
     elsewhere = {"side": "/there", "": "/here"}
     (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, elsewhere)
     assert there.way == "git -C /here switch main"
@@ -127,14 +138,14 @@ def test_a_checkout_is_told_of_that_a_session_took_off_its_branch() -> None:
 
 
 def test_a_checkout_that_was_on_no_branch_goes_back_to_its_commit() -> None:
-    log = [Entry(A, B, SESSION, 5, f"checkout: moving from {A} to side")]
+    log = [ReflogEntry(A, B, SESSION, 5, f"checkout: moving from {A} to side")]
     (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, {"side": "/here", "": "/here"})
     assert there.way == f"git -C /here switch --detach {A}"
 
 
 def test_no_name_that_a_session_chose_is_more_than_a_word_of_a_command() -> None:
     ref = "refs/remotes/origin/$(evil)"
-    (push,) = judged(ref, [Entry(NONE, B, SESSION, 5, "update by push")], B)
+    (push,) = judged(ref, [ReflogEntry(NONE, B, SESSION, 5, "update by push")], B)
     state = State(version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"))
     (alarm,) = intrusions.alarms(state, intrusions.Repository(trespasses=(push,)), ())
     assert alarm.message.endswith("To keep it: liza doctor --accept 'origin/$(evil)'")
@@ -145,4 +156,4 @@ def test_a_log_is_read_as_git_writes_it_and_nonsense_in_it_is_passed_over() -> N
     line = f"{A} {B} Alice (the (coder-1.3) one) (coder-12.40) <a@b> 1700000000 +0100\tcommit: a\ttab"
     (one,) = entries(f"{line}\nnonsense\n\n")
     assert (one.run, one.time, one.message) == ("coder-12.40", 1700000000, "commit: a\ttab")
-    assert Entry(A, B, "Alice (coder-1)", 1, "").run is None
+    assert ReflogEntry(A, B, "Alice (coder-1)", 1, "").run is None

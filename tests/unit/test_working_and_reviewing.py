@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules import merging, reviewing, shaping, taking, working
-from liza.rules.choose import Evidence
-from liza.rules.drafts import Lack, ripen
 from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.merging import merge_rules
 from liza.rules.model import Anomaly, Handoff, Merging, State, Status
-from liza.rules.shaping import Asked, Wanted
+from liza.rules.tasks import backlog, claims, coding, reviews
+from liza.rules.tasks.backlog import TaskRequest, Wanted
+from liza.rules.tasks.coding import Work
+from liza.rules.tasks.drafts import Lack, ripen
+from liza.rules.tasks.picking import Evidence
 from liza.rules.transitions import Said
-from liza.rules.working import Work
 from tests.unit.boards import (
     BASE,
     HEAD,
@@ -48,7 +49,7 @@ ME = Said(now=NOW, by="human:ann")
 def test_unfinished_work_cannot_be_submitted(work: Work, why: str, hint: str) -> None:
     state, run = claimed(board(task()))
     with pytest.raises(Refused, match=why) as refusal:
-        working.submit(state, "task-1", run, work, NOW)
+        coding.submit(state, "task-1", run, work, NOW)
     assert hint in refusal.value.hint
 
 
@@ -60,11 +61,11 @@ def test_submit_hands_the_commit_to_review_and_ends_the_lease() -> None:
 
 def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
     state, old = claimed(board(task()))
-    state, _ = taking.resume(state, "task-1", old, NOW)
+    state, _ = claims.resume(state, "task-1", old, NOW)
     for said in (
-        lambda: working.submit(state, "task-1", old, GOOD, NOW),
-        lambda: working.block(state, "task-1", old, "why", ("what?",), NOW),
-        lambda: working.handoff(state, "task-1", old, NOTE, NOW),
+        lambda: coding.submit(state, "task-1", old, GOOD, NOW),
+        lambda: coding.block(state, "task-1", old, "why", ("what?",), NOW),
+        lambda: coding.handoff(state, "task-1", old, NOTE, NOW),
     ):
         with pytest.raises(NotYours, match="You no longer own this task"):
             said()
@@ -72,31 +73,31 @@ def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
 
 def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> None:
     state, run = submitted(board(task()))
-    assert working.submit(state, "task-1", run, GOOD, later(1)) is state
+    assert coding.submit(state, "task-1", run, GOOD, later(1)) is state
     approved = replace(state, tasks=(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"),))
-    assert working.submit(approved, "task-1", run, GOOD, later(1)) is approved
+    assert coding.submit(approved, "task-1", run, GOOD, later(1)) is approved
     held, run = claimed(board(task()))
-    blocked = working.block(held, "task-1", run, "why", ("what?",), NOW)
-    assert working.block(blocked, "task-1", run, "why", ("what?",), later(1)) is blocked
+    blocked = coding.block(held, "task-1", run, "why", ("what?",), NOW)
+    assert coding.block(blocked, "task-1", run, "why", ("what?",), later(1)) is blocked
 
 
 def test_a_later_commit_may_be_submitted_until_a_review_is_under_way() -> None:
     state, run = submitted(board(task()))
-    again = working.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
+    again = coding.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
     assert again.tasks[0].review_commit == OTHER
-    seen, _ = reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
+    seen, _ = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
     with pytest.raises(Refused, match="code-reviewer-1 is reviewing"):
-        working.submit(seen, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
+        coding.submit(seen, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
 
 
 def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
     state, _, review = under_review(board(task()))
-    state = reviewing.reject(state, "task-1", review, HEAD, NOW, "rounding is untested")
+    state = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding is untested")
     state, run = claimed(state)
     with pytest.raises(Refused, match="the very commit that came back"):
-        working.submit(state, "task-1", run, GOOD, NOW)
+        coding.submit(state, "task-1", run, GOOD, NOW)
     assert (
-        working.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW).tasks[0].status
+        coding.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW).tasks[0].status
         is S.READY_FOR_REVIEW
     )
 
@@ -105,36 +106,36 @@ def test_a_coder_cannot_approve_its_own_work_under_any_name() -> None:
     state, run = submitted(board(task()))
     over = Evidence(dead=frozenset({run}))
     with pytest.raises(Refused, match="no code-reviewer"):
-        reviewing.claim_review(state, "task-1", "coder-1", NOW, over)
+        reviews.claim_review(state, "task-1", "coder-1", NOW, over)
     with pytest.raises(Refused, match="nobody judges their own work"):
-        reviewing.approve(state, "task-1", run, HEAD, NOW)
+        reviews.approve(state, "task-1", run, HEAD, NOW)
 
 
 def test_a_review_waits_until_the_authors_session_is_over() -> None:
     state, run = submitted(board(task()))
     with pytest.raises(Refused, match=f"session {run} is not over"):
-        reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence())
+        reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence())
 
 
 def test_a_verdict_binds_the_commit_that_was_reviewed() -> None:
     state, _, review = under_review(board(task()))
     with pytest.raises(Refused, match="the verdict is about dddddddddddd"):
-        reviewing.approve(state, "task-1", review, OTHER, NOW)
-    done = reviewing.approve(state, "task-1", review, HEAD, NOW)
+        reviews.approve(state, "task-1", review, OTHER, NOW)
+    done = reviews.approve(state, "task-1", review, HEAD, NOW)
     assert (done.tasks[0].status, done.tasks[0].approved_by) == (S.APPROVED, "code-reviewer-1")
-    assert reviewing.approve(done, "task-1", review, HEAD, NOW) is done
+    assert reviews.approve(done, "task-1", review, HEAD, NOW) is done
 
 
 def test_an_old_review_run_has_no_verdict() -> None:
     state, _, review = under_review(board(task()))
-    state = reviewing.release_review(state, "task-1", review, NOW)
+    state = reviews.release_review(state, "task-1", review, NOW)
     with pytest.raises(NotYours, match="You no longer own this review"):
-        reviewing.reject(state, "task-1", review, HEAD, NOW, "no")
+        reviews.reject(state, "task-1", review, HEAD, NOW, "no")
 
 
 def test_the_last_rejection_blocks_as_a_deadlock_and_counts_the_coder_as_failed() -> None:
     state, _, review = under_review(with_config(board(task()), max_review_cycles=1))
-    done = reviewing.reject(state, "task-1", review, HEAD, NOW, "still wrong")
+    done = reviews.reject(state, "task-1", review, HEAD, NOW, "still wrong")
     blocked = done.tasks[0]
     assert blocked.status is S.BLOCKED
     assert blocked.blocked_reason is not None
@@ -145,24 +146,24 @@ def test_the_last_rejection_blocks_as_a_deadlock_and_counts_the_coder_as_failed(
 
 def test_the_second_review_without_a_verdict_blocks() -> None:
     state, run, review = under_review(board(task()))
-    state = reviewing.review_without_verdict(state, "task-1", review, NOW, "ended")
+    state = reviews.review_without_verdict(state, "task-1", review, NOW, "ended")
     assert (state.tasks[0].status, state.tasks[0].reviews_without_verdict) == (S.READY_FOR_REVIEW, 1)
-    state, review = reviewing.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
-    assert reviewing.review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
+    state, review = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
+    assert reviews.review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
 
 
 @pytest.mark.parametrize(("reason", "questions"), [("", ("q",)), ("r", ()), ("r", ("a", "b", "c", "d")), ("r", (" ",))])
 def test_a_block_needs_a_reason_and_one_to_three_questions(reason: str, questions: tuple[str, ...]) -> None:
     state, run = claimed(board(task()))
     with pytest.raises(Usage):
-        working.block(state, "task-1", run, reason, questions, NOW)
+        coding.block(state, "task-1", run, reason, questions, NOW)
 
 
 def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try() -> None:
     state, run = claimed(board(task()))
-    state = working.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
+    state = coding.block(state, "task-1", run, "unclear", ("Which address?",), NOW)
     assert state.tasks[0].failed_by == ()
-    state = shaping.unblock(state, "task-1", ["pay@example.org"], ME)
+    state = backlog.unblock(state, "task-1", ["pay@example.org"], ME)
     freed = state.tasks[0]
     assert (freed.status, freed.iteration, freed.worktree) == (S.UNCLAIMED, 0, "s1")
     assert [(one.question, one.answer) for one in freed.answers] == [("Which address?", "pay@example.org")]
@@ -172,19 +173,19 @@ def test_a_coders_own_question_is_no_failure_and_the_answer_reaches_the_next_try
 def test_two_failed_coders_want_another_plan_and_not_another_answer() -> None:
     one = task(status=S.BLOCKED, blocked_reason="r", blocked_questions=("q",), failed_by=("coder-1", "coder-2"))
     with pytest.raises(Refused, match="another plan") as refusal:
-        shaping.unblock(board(one), "task-1", ["x"], ME)
+        backlog.unblock(board(one), "task-1", ["x"], ME)
     assert "supersede" in refusal.value.hint
 
 
 def _session(state: State, run: str, event: str, moved: bool = False) -> State:
-    return working.session_over(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
+    return coding.session_over(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
 
 
 def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
     state, run = claimed(board(task()))
     state = _session(state, run, "ended")
     assert (state.tasks[0].status, state.tasks[0].idle_sessions) == (S.CLAIMED, 1)
-    state, run = taking.resume(state, "task-1", run, NOW)
+    state, run = claims.resume(state, "task-1", run, NOW)
     moved = _session(state, run, "ended", moved=True)
     assert (moved.tasks[0].status, moved.tasks[0].idle_sessions) == (S.CLAIMED, 0)
     assert _session(state, run, "ended").tasks[0].status is S.BLOCKED
@@ -194,7 +195,7 @@ def test_five_crashes_on_one_task_block_it() -> None:
     state, run = claimed(board(task()))
     for _ in range(4):
         state = _session(state, run, "crash")
-        state, run = taking.resume(state, "task-1", run, NOW)
+        state, run = claims.resume(state, "task-1", run, NOW)
     assert state.tasks[0].status is S.CLAIMED
     state = _session(state, run, "crash")
     assert (state.tasks[0].status, state.tasks[0].failed_by) == (S.BLOCKED, ("coder-1",))
@@ -202,13 +203,13 @@ def test_five_crashes_on_one_task_block_it() -> None:
 
 def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
-    for _ in range(working.MOST_CRASHES + 1):
+    for _ in range(coding.MOST_CRASHES + 1):
         state = _session(state, run, "held up")
         assert _session(state, run, "held up") is state
-        state, run = taking.resume(state, "task-1", run, NOW)
+        state, run = claims.resume(state, "task-1", run, NOW)
     found = state.tasks[0]
     assert (found.status, found.iteration, found.idle_sessions, found.failed_by) == (S.CLAIMED, 1, 0, ())
-    assert [event.event for event in found.history].count("held up") == working.MOST_CRASHES + 1
+    assert [event.event for event in found.history].count("held up") == coding.MOST_CRASHES + 1
 
 
 @pytest.mark.parametrize(
@@ -229,30 +230,30 @@ def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_furthe
 def test_a_session_whose_verb_could_not_be_carried_out_is_held_up_unless_it_or_somebody_meant_its_end(
     kind: str, word: str | None, on_purpose: bool, held_up: bool
 ) -> None:
-    assert working.is_held_up(kind, word, on_purpose) is held_up
+    assert coding.is_held_up(kind, word, on_purpose) is held_up
 
 
 def test_a_session_of_an_old_run_settles_nothing() -> None:
     state, old = claimed(board(task()))
-    state, _ = taking.resume(state, "task-1", old, NOW)
+    state, _ = claims.resume(state, "task-1", old, NOW)
     assert _session(state, old, "crash") is state
 
 
 def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
     state, _, review = under_review(board(task()))
     with pytest.raises(Refused, match="only an APPROVED task"):
-        merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
-    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    state = merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
-    done = merging.merged(state, "task-1", Said(now=NOW, by="coder-1", commit=OTHER), True)
+        merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    state = reviews.approve(state, "task-1", review, HEAD, NOW)
+    state = merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    done = merge_rules.merged(state, "task-1", Said(now=NOW, by="coder-1", commit=OTHER), True)
     assert (done.tasks[0].status, done.tasks[0].merge_commit, done.tasks[0].worktree) == (S.MERGED, OTHER, None)
-    assert merging.merged(done, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), True) is done
+    assert merge_rules.merged(done, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), True) is done
 
 
 def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
     state, _, review = under_review(board(task()))
-    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    state = merging.failed(state, "task-1", Said(now=NOW, by="coder-1", detail="conflict in a.py"))
+    state = reviews.approve(state, "task-1", review, HEAD, NOW)
+    state = merge_rules.failed(state, "task-1", Said(now=NOW, by="coder-1", detail="conflict in a.py"))
     assert state.tasks[0].status is S.INTEGRATION_FAILED
     state, _ = claimed(state)
     assert state.tasks[0].integration_fix
@@ -261,12 +262,12 @@ def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
 
 def test_a_candidate_that_waits_for_files_is_not_next_and_blocks_nobody() -> None:
     state, _, review = under_review(board(task(), task("task-2")))
-    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    assert merging.next_to_merge(state, NOW) is not None
-    state = merging.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
-    state = merging.waiting(state, "task-1", ("a.py",))
-    assert merging.next_to_merge(state, NOW) is None
-    shaping.supersede(state, "task-1", (), ("task-2",), Asked(replace_said("cause"), frozenset()))
+    state = reviews.approve(state, "task-1", review, HEAD, NOW)
+    assert merge_rules.next_to_merge(state, NOW) is not None
+    state = merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+    state = merge_rules.waiting(state, "task-1", ("a.py",))
+    assert merge_rules.next_to_merge(state, NOW) is None
+    backlog.supersede(state, "task-1", (), ("task-2",), TaskRequest(replace_said("cause"), frozenset()))
 
 
 def replace_said(detail: str) -> Said:
@@ -278,24 +279,26 @@ FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "spec.md
 
 
 def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
-    state = shaping.add(board(), [Wanted("a", **FULL), Wanted("b"), Wanted("c", **FULL, draft=True)], Asked(ME, SPECS))
+    state = backlog.add(
+        board(), [Wanted("a", **FULL), Wanted("b"), Wanted("c", **FULL, draft=True)], TaskRequest(ME, SPECS)
+    )
     assert [one.status for one in state.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
-    ripe = shaping.edit(state, Wanted("b", **FULL), Asked(ME, SPECS))
+    ripe = backlog.edit(state, Wanted("b", **FULL), TaskRequest(ME, SPECS))
     assert ripe.tasks[1].status is S.UNCLAIMED
-    assert shaping.edit(ripe, Wanted("b", **FULL), Asked(ME, SPECS)) is ripe
+    assert backlog.edit(ripe, Wanted("b", **FULL), TaskRequest(ME, SPECS)) is ripe
 
 
 def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
-    state = shaping.add(board(), [Wanted("a", **FULL)], Asked(ME, frozenset()))
+    state = backlog.add(board(), [Wanted("a", **FULL)], TaskRequest(ME, frozenset()))
     assert state.tasks[0].status is S.DRAFT
     assert state.tasks[0].history[0].detail == "spec spec.md is not committed on integration"
-    own = shaping.add(board(), [Wanted("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], Asked(ME, frozenset()))
+    own = backlog.add(board(), [Wanted("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], TaskRequest(ME, frozenset()))
     assert own.tasks[0].history[0].detail == "spec .liza/specs/x.md is not there"
 
 
 def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_a_draft() -> None:
     wanted = [Wanted("a", **FULL), Wanted("asked", **FULL, draft=True), Wanted("b", **{**FULL, "scope": None})]
-    state = shaping.add(board(), wanted, Asked(ME, frozenset()))
+    state = backlog.add(board(), wanted, TaskRequest(ME, frozenset()))
     nothing, scope = Lack((), ""), Lack(("scope is missing (--scope)",), "")
     freed = ripen(state, state, {"a": nothing, "asked": nothing, "b": scope}, ME)
     assert [one.status for one in freed.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
@@ -304,14 +307,14 @@ def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_
 
 
 def test_a_draft_that_was_edited_since_somebody_looked_at_it_is_not_freed() -> None:
-    seen = shaping.add(board(), [Wanted("a", **FULL)], Asked(ME, frozenset()))
-    edited = shaping.edit(seen, Wanted("a", spec_ref="other.md"), Asked(ME, frozenset()))
+    seen = backlog.add(board(), [Wanted("a", **FULL)], TaskRequest(ME, frozenset()))
+    edited = backlog.edit(seen, Wanted("a", spec_ref="other.md"), TaskRequest(ME, frozenset()))
     assert ripen(edited, seen, {"a": Lack((), "")}, ME) is edited
 
 
 def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:
-    state = shaping.add(board(), [Wanted("a")], Asked(ME, SPECS))
-    state = shaping.edit(state, Wanted("a", **{**FULL, "scope": None}), Asked(ME, SPECS))
+    state = backlog.add(board(), [Wanted("a")], TaskRequest(ME, SPECS))
+    state = backlog.edit(state, Wanted("a", **{**FULL, "scope": None}), TaskRequest(ME, SPECS))
     assert state.tasks[0].history[-1].detail == "scope is missing (--scope)"
 
 
@@ -328,34 +331,34 @@ def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> Non
 )
 def test_tasks_are_added_all_or_none(wanted: list[Wanted]) -> None:
     with pytest.raises((Refused, Usage)):
-        shaping.add(board(), wanted, Asked(ME, SPECS))
+        backlog.add(board(), wanted, TaskRequest(ME, SPECS))
 
 
 def test_dropping_a_task_that_others_need_asks_what_becomes_of_them() -> None:
     state = board(task("a"), task("b", depends_on=("a",)))
     with pytest.raises(Refused, match="b depends on a"):
-        shaping.drop(state, "a", ME, None)
-    assert [one.status for one in shaping.drop(state, "a", ME, "cascade").tasks] == [S.ABANDONED, S.ABANDONED]
-    unlinked = shaping.drop(state, "a", ME, "unlink")
+        backlog.drop(state, "a", ME, None)
+    assert [one.status for one in backlog.drop(state, "a", ME, "cascade").tasks] == [S.ABANDONED, S.ABANDONED]
+    unlinked = backlog.drop(state, "a", ME, "unlink")
     assert (unlinked.tasks[1].status, unlinked.tasks[1].depends_on) == (S.UNCLAIMED, ())
 
 
 def test_superseding_needs_successors_and_a_root_cause() -> None:
     state = board(task("a"))
     with pytest.raises(Usage):
-        shaping.supersede(state, "a", (), (), Asked(replace_said("cause"), SPECS))
+        backlog.supersede(state, "a", (), (), TaskRequest(replace_said("cause"), SPECS))
     with pytest.raises(Usage):
-        shaping.supersede(state, "a", [Wanted("b", **FULL)], (), Asked(ME, SPECS))
-    done = shaping.supersede(state, "a", [Wanted("b", **FULL)], (), Asked(replace_said("cause"), SPECS))
+        backlog.supersede(state, "a", [Wanted("b", **FULL)], (), TaskRequest(ME, SPECS))
+    done = backlog.supersede(state, "a", [Wanted("b", **FULL)], (), TaskRequest(replace_said("cause"), SPECS))
     assert (done.tasks[0].status, done.tasks[0].superseded_by, done.tasks[1].supersedes) == (S.SUPERSEDED, ("b",), "a")
 
 
 def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
     with pytest.raises(Usage, match="no kind of report"):
-        working.report(board(), Anomaly(timestamp=NOW, type="mood"))
+        coding.report(board(), Anomaly(timestamp=NOW, type="mood"))
     with pytest.raises(Usage, match="blocker_service"):
-        working.report(board(), Anomaly(timestamp=NOW, type="external_blocker"))
-    assert len(working.report(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
+        coding.report(board(), Anomaly(timestamp=NOW, type="external_blocker"))
+    assert len(coding.report(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
 
 
 def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
@@ -363,34 +366,34 @@ def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
     done = replace(
         start, goal=replace(start.goal, status="COMPLETED"), sprint=replace(start.sprint, status="COMPLETED")
     )
-    again = shaping.add(done, [Wanted("a", **FULL)], Asked(ME, SPECS))
+    again = backlog.add(done, [Wanted("a", **FULL)], TaskRequest(ME, SPECS))
     assert (again.goal.status, again.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
 
 
 def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged() -> None:
     state, _ = submitted(board(task()))
     forged = state.with_task(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"))
-    assert merging.next_to_merge(forged, NOW) is None
+    assert merge_rules.next_to_merge(forged, NOW) is None
     with pytest.raises(Refused, match="its history has no verdict on"):
-        merging.approved(forged, "task-1")
+        merge_rules.approved(forged, "task-1")
     unsaid = state.with_task(replace(state.tasks[0], status=S.APPROVED))
     with pytest.raises(Refused, match="approved_by is missing"):
-        merging.approved(unsaid, "task-1")
+        merge_rules.approved(unsaid, "task-1")
 
 
 def test_a_verdict_on_another_commit_lets_nothing_be_merged() -> None:
     state, _, review = under_review(board(task()))
-    state = reviewing.approve(state, "task-1", review, HEAD, NOW)
-    assert merging.next_to_merge(state, NOW) is not None
+    state = reviews.approve(state, "task-1", review, HEAD, NOW)
+    assert merge_rules.next_to_merge(state, NOW) is not None
     swapped = state.with_task(replace(state.tasks[0], review_commit=OTHER))
-    assert merging.next_to_merge(swapped, NOW) is None
+    assert merge_rules.next_to_merge(swapped, NOW) is None
 
 
 def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
     state = board(task("a"))
-    cause = Asked(replace_said("cause"), SPECS)
+    cause = TaskRequest(replace_said("cause"), SPECS)
     with pytest.raises(Refused, match="would wait for itself: a → b → a"):
-        shaping.supersede(state, "a", [Wanted("b", **FULL, depends_on=("a",))], (), cause)
+        backlog.supersede(state, "a", [Wanted("b", **FULL, depends_on=("a",))], (), cause)
 
 
 @pytest.mark.parametrize(
@@ -398,4 +401,4 @@ def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
 )
 def test_a_number_that_no_task_can_have_is_a_usage_error_when_edited_too(fields: dict[str, int]) -> None:
     with pytest.raises(Usage):
-        shaping.edit(board(task("a")), Wanted("a", **fields), Asked(ME, SPECS))
+        backlog.edit(board(task("a")), Wanted("a", **fields), TaskRequest(ME, SPECS))

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from liza.demo.agents.hands import Brief, attempt, read_brief, say, tell
-from liza.demo.agents.skills import ANSWER, SKILLS, Block, Crash, Handoff, Situation, Step
+from liza.demo.agents.hands import AgentBrief, attempt, read_brief, say, tell
+from liza.demo.agents.skills import ANSWER, SKILLS, AskPerson, Crash, HandOver, Situation, Step
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     _end(brief, task, step)
 
 
-def happened(brief: Brief) -> Situation:
+def happened(brief: AgentBrief) -> Situation:
     """What went before, as the brief tells it; what is most urgent to mend comes first."""
     if brief.found(r"^(REJECTED by )"):
         return "rejected"
@@ -49,7 +49,7 @@ def _merge(branch: str) -> None:
     say(f"merged {branch}; in conflict: {', '.join(conflicts) or 'nothing'}")
 
 
-def _write(step: Step, brief: Brief) -> None:
+def _write(step: Step, brief: AgentBrief) -> None:
     answer = brief.found(r"^ANSWERED: .* → (.*)$") or ""
     for name, text in step.files.items():
         path = Path(name)
@@ -58,14 +58,14 @@ def _write(step: Step, brief: Brief) -> None:
         say(f"wrote {name}")
 
 
-def _end(brief: Brief, task: str, step: Step) -> None:
+def _end(brief: AgentBrief, task: str, step: Step) -> None:
     match step.end:
         case Crash(words):
             print(words, file=sys.stderr)
             sys.exit(1)
-        case Block(why, ask):
+        case AskPerson(why, ask):
             tell([*brief.liza, "block", why, "--ask", ask])
-        case Handoff(done, following):
+        case HandOver(done, following):
             _commit(task, done)
             tell([*brief.liza, "handoff", done, "--next", following])
             sys.exit(42)
@@ -73,7 +73,7 @@ def _end(brief: Brief, task: str, step: Step) -> None:
             _submit(brief, task)
 
 
-def _submit(brief: Brief, task: str) -> None:
+def _submit(brief: AgentBrief, task: str) -> None:
     red = attempt(brief.need(r"^TESTS\s+(.+?)(?:  \(set-up has been run\))?$"))
     if red is not None:
         tell([*brief.liza, "block", f"the tests are red: {red}", "--ask", "What did I break?"])

@@ -14,7 +14,7 @@ INSTRUCTIONS = "AGENTS.md"
 
 
 @dataclass(frozen=True)
-class Brief:
+class AgentBrief:
     """What `liza ready` printed, and the words that start liza."""
 
     text: str
@@ -33,11 +33,11 @@ class Brief:
         return found
 
 
-def read_brief() -> Brief:
+def read_brief() -> AgentBrief:
     """First act: the instructions file names a command to run, and that prints the brief."""
-    first = Brief(Path(INSTRUCTIONS).read_text(encoding="utf-8"), ())
+    first = AgentBrief(Path(INSTRUCTIONS).read_text(encoding="utf-8"), ())
     words = tuple(shlex.split(first.need(r"FIRST run:\s+(.+) ready$")))
-    return Brief(tell([*words, "ready"]), words)
+    return AgentBrief(tell([*words, "ready"]), words)
 
 
 def tell(words: Sequence[str], stdin: str = "") -> str:

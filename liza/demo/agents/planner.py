@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from liza.demo.agents import plan
-from liza.demo.agents.hands import Brief, read_brief, say, tell
+from liza.demo.agents.hands import AgentBrief, read_brief, say, tell
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     say(decided)
 
 
-def _plan(brief: Brief) -> str:
+def _plan(brief: AgentBrief) -> str:
     spec = brief.need(r"^GOAL .*  SPEC (\S+)$")
     tasks = [{**task, "spec_ref": spec} for task in plan.TASKS]
     # JSON is YAML, and quotes what a shell or a parser would take as orders.

@@ -14,7 +14,7 @@ ANSWER = "@ANSWER@"
 
 
 @dataclass(frozen=True)
-class Block:
+class AskPerson:
     """End with a question."""
 
     why: str
@@ -22,7 +22,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Handoff:
+class HandOver:
     """End out of room: what is done, and what comes next."""
 
     done: str
@@ -41,7 +41,7 @@ class Step:
     """What one session writes, and how it ends; None is done."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    end: Block | Handoff | Crash | None = None
+    end: AskPerson | HandOver | Crash | None = None
 
 
 Situation = Literal["first", "rejected", "resumed", "answered", "handed over", "merge failed"]
@@ -218,12 +218,12 @@ SKILLS: dict[str, dict[Situation, Step]] = {
         ),
     },
     "invoice-mail": {
-        "first": Step(end=Block("no document says who sends the invoices", "Which sender address?")),
+        "first": Step(end=AskPerson("no document says who sends the invoices", "Which sender address?")),
         "answered": Step({"shop/mail.py": _MAIL, "tests/test_mail.py": _MAIL_TEST}),
     },
     "stock-reserve": {
         "first": Step(
-            {"shop/stock.py": _STOCK}, Handoff("reserve() is written and committed", "write tests/test_stock.py")
+            {"shop/stock.py": _STOCK}, HandOver("reserve() is written and committed", "write tests/test_stock.py")
         ),
         "handed over": Step({"tests/test_stock.py": _STOCK_TEST}),
     },

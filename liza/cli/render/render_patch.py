@@ -1,0 +1,38 @@
+"""Revisions and patches as text for people. Pure: values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from liza.cli.render.columns import paint
+from liza.cli.render.phrases import local
+
+Row = Mapping[str, Any]
+
+
+def history(entries: Iterable[Row], colour: bool) -> str:
+    """A line a revision, and its patch where there is one."""
+    lines = []
+    for entry in entries:
+        lines.append(f"{entry['revision']:>6}  {local(entry['time'])}  {entry['subject']}")
+        lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
+        if entry["patch"]:
+            lines += [_patch(row, colour) for row in entry["patch"].splitlines()]
+    return "\n".join(lines)
+
+
+def diff(found: Row, colour: bool) -> str:
+    """A patch as git shows it, then the files that git does not know yet."""
+    lines = [_patch(row, colour) for row in found["diff"].splitlines()]
+    lines += [paint(f"untracked: {name}", "yellow", colour) for name in found["untracked"]]
+    return "\n".join(lines) or f"{found['task']} changes nothing yet"
+
+
+def _patch(row: str, colour: bool) -> str:
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return paint(row, "bold", colour)
+    for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):
+        if row.startswith(start):
+            return paint(row, name, colour)
+    return row

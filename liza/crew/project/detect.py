@@ -1,0 +1,91 @@
+"""Read what a project's own files say about how it is tested and set up."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from liza.repo.runner import Git
+from liza.rules.errors import LizaError
+from liza.rules.project import project_kinds
+from liza.rules.project.project_kinds import REQUIREMENTS, Project, ProjectFiles
+
+_TEXTS = (*REQUIREMENTS, "setup.cfg", "tox.ini")
+_MATTER = (
+    "package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock",
+    "pyproject.toml", "setup.py", "pytest.ini", "conftest.py", "tests/conftest.py", "uv.lock", "poetry.lock",
+    "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_TEXTS,
+)  # fmt: skip
+_GROUPS = ("packages", "apps", "services", "libs")
+"""Directories of a monorepo whose own directories are its parts."""
+_MOST_PARTS = 8
+
+
+def project(root: Path, git: Git) -> Project:
+    """How the project is tested and set up. Raises LizaError for a file that cannot be understood, GitFailed."""
+    facts = _facts(root, git)
+    project = project_kinds.understood(facts)
+    if project.test is not None:
+        return project
+    parts = {str(place.relative_to(root)): _facts(place, git) for place in _parts(root, git)}
+    return project_kinds.understood(facts, parts)
+
+
+def submodules(git: Git) -> tuple[str, ...]:
+    """The paths of the submodules that the commit at HEAD has. Raises GitFailed."""
+    lines = git.names("ls-files", "-s", "-z")
+    return tuple(line.partition("\t")[2] for line in lines if line.startswith("160000 "))
+
+
+def _facts(root: Path, git: Git) -> ProjectFiles:
+    files = frozenset(name for name in _MATTER if (root / name).is_file())
+    at_top = root == git.directory
+    return ProjectFiles(
+        files=files,
+        package=_package(root / "package.json") if "package.json" in files else {},
+        pyproject=_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
+        makefile=_text(root / "Makefile") if "Makefile" in files else "",
+        needs="\n".join(_text(root / name) for name in _TEXTS if name in files),
+        python_tests=any((root / "tests").glob("test_*.py")),
+        submodules=submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
+        ignored_venv=git.ok("check-ignore", "-q", str(root / ".venv" / "x")),
+    )
+
+
+def _parts(root: Path, git: Git) -> Iterator[Path]:
+    """Directories with files of git in them, one level down, or two below those that monorepos group their parts in."""
+    names = {Path(name) for name in git.names("ls-files", "-z")}
+    ones = {name.parts[0] for name in names if len(name.parts) > 1}
+    twos = {"/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _GROUPS}
+    places = sorted(one for one in (*ones, *twos) if not one.startswith(".") and one not in _GROUPS)
+    found = (root / place for place in places if any((root / place / name).is_file() for name in _MATTER))
+    yield from list(found)[:_MOST_PARTS]
+
+
+def _text(path: Path, encoding: str | None = None) -> str:
+    """Raises LizaError for a file that cannot be read, UnicodeDecodeError for one in another ``encoding``."""
+    try:
+        return path.read_text(encoding=encoding or "utf-8", errors="strict" if encoding else "replace")
+    except OSError as wrong:
+        why = wrong.strerror or wrong
+        raise LizaError(f"{path.name} cannot be read: {why}", f"ls -lL {shlex.quote(str(path))}") from wrong
+
+
+def _package(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(_text(path, "utf-8"))
+        found.get("scripts", {})
+    except (ValueError, AttributeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise LizaError(f"package.json cannot be read: {wrong}", "npm pkg fix") from wrong
+    return dict(found)
+
+
+def _pyproject(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(_text(path, "utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise LizaError(f"{path.name} cannot be read: {wrong}", f"python3 -m tomllib {path.name}") from wrong

@@ -1,0 +1,174 @@
+"""The proof that the tests test the checkout they run in: they run in a throw-away slot, then with failing sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from liza.crew.project import commands, import_traces
+from liza.repo.runner import Git
+from liza.repo.slots import slot_setup, stuck_slots
+from liza.repo.slots.pool import THROW_AWAY, Worktrees
+from liza.rules.project import breakage, test_proof
+from liza.rules.project.test_proof import NotProved, Observed, Outcome
+
+_HEAD = 256  # bytes of a file in which its first line is looked for
+
+
+@dataclass(frozen=True)
+class ProofPlan:
+    """What runs: the commands of the project, the files to copy, ``config.environment``, and the limit in seconds.
+
+    ``cure`` is the command that is named where the tests test another checkout.
+    """
+
+    command: str
+    setup: str | None = None
+    copied: Sequence[str] = ()
+    keep: str | None = None
+    limit: float = 1800
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """How the set-up and the tests ended in the slot, and what the run with failing sources showed.
+
+    ``tests`` is None where the set-up failed, ``outcome`` where the tests were not green or no proof was wanted.
+    """
+
+    setup: commands.Outcome | None = None
+    tests: commands.Outcome | None = None
+    outcome: Outcome | None = None
+
+
+def examine(
+    worktrees: Worktrees, commit: str, plan: ProofPlan, logs: Path, *, prove: bool = True, always: bool = True
+) -> Examined:
+    """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
+
+    Without ``prove`` the sources are left alone; without ``always`` nothing runs where there is no source to make fail.
+    The merge lock is held by the caller. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
+    """
+    worktrees.discard(THROW_AWAY)
+    worktrees.detach(THROW_AWAY, commit, "proof")
+    try:
+        return _examine(worktrees, plan, logs, prove, always)
+    finally:
+        worktrees.discard(THROW_AWAY)
+
+
+def _examine(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool, always: bool) -> Examined:
+    root, slot = worktrees.paths.root, worktrees.paths.slot(THROW_AWAY)
+    git = worktrees.slot_git(THROW_AWAY)
+    slot_setup.copy(root, git, plan.copied)
+    tracked = git.names("ls-files", "-s", "-z") if prove else ()
+    failing = _failing(tracked, slot, plan)
+    if not (failing or always):
+        return Examined(outcome=test_proof.judge(Observed(None), str(root), plan.cure))
+    setup = None
+    if plan.setup:
+        setup = commands.run(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.keep)
+        if not setup.green:
+            return Examined(setup)
+    place = _place(root, slot, failing, [line.partition("\t")[2] for line in tracked])
+    with import_traces.noted(place) as (noting, log):
+        variables = noting if failing else {}
+        before = _untracked(git)
+        tests = commands.run(plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.keep, variables)
+        if not tests.green or not prove:
+            return Examined(setup, tests)
+        texts = (plan.command, plan.setup or "", *_starters(slot))
+        path = commands.environment(root, plan.keep).get("PATH", "")
+        seen = import_traces.observed(log, place, texts, path, plan.keep)
+        if failing and not (seen.checkout or seen.copies):
+            _remove_left(git, slot, before)
+            for name, text in failing.items():
+                _replace(slot, name, text)
+            proof_log = logs / "proof-tests.log"
+            code = commands.run(plan.command, slot, proof_log, plan.limit, root, plan.keep, variables).code
+            seen = replace(seen, code=code, naming=_naming(git, root, plan) if code == 0 else ())
+    return Examined(setup, tests, test_proof.judge(seen, str(root), plan.cure))
+
+
+def _place(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:
+    build_files = tuple(name for name in tracked if PurePosixPath(name).name in test_proof.BUILD_FILES)
+    broken = tuple(failing)
+    return import_traces.ProofSite(root, slot, broken, test_proof.installed_as(broken, tracked), build_files)
+
+
+def _untracked(git: Git) -> frozenset[str]:
+    return frozenset(git.names("ls-files", "--others", "--exclude-standard", "-z"))
+
+
+def _remove_left(git: Git, slot: Path, before: frozenset[str]) -> None:
+    """Remove the files that the tests left and git does not ignore: they could make the next run red by themselves."""
+    stuck_slots.loosen(slot)
+    for name in _untracked(git) - before:
+        path = slot / name
+        if not path.is_dir() and path.parent.resolve() == slot.resolve() / PurePosixPath(name).parent:
+            path.unlink(missing_ok=True)
+
+
+def _failing(tracked: Sequence[str], slot: Path, plan: ProofPlan) -> dict[str, str]:
+    """The tracked sources that a proof makes fail, each with its new text. ``tracked`` is what ``ls-files -s`` says."""
+    mentioned = "\n".join((plan.command, plan.setup or "", *_starters(slot)))
+    found = {}
+    for line in tracked:
+        mode, name = line.partition(" ")[0], line.partition("\t")[2]
+        if not mode.startswith("100"):
+            continue  # a link, or a submodule
+        text = breakage.failing(name, _first_line(slot / name), mentioned)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def _starters(slot: Path) -> Iterator[str]:
+    """The texts from which a tool takes what the test command means."""
+    import json
+
+    for name in ("Makefile", "makefile", "GNUmakefile", "justfile", "tox.ini", "noxfile.py"):
+        if (slot / name).is_file():
+            yield (slot / name).read_text(errors="replace")
+    try:
+        yield "\n".join(str(one) for one in json.loads((slot / "package.json").read_text())["scripts"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_HEAD).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+    except OSError:
+        return ""
+
+
+def _replace(slot: Path, name: str, text: str) -> None:
+    """Write a new file in the place of one in the slot: never through a link, which may lead to the person's own."""
+    path = slot / name
+    if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
+        return
+    mode = path.lstat().st_mode & 0o777 if not path.is_symlink() else 0o644
+    path.unlink()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _naming(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:
+    """The places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
+    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.names_path(text, str(root))]
+    found = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
+    for name, number, text in (line.split(":", 2) for line in found.splitlines() if line.count(":") > 1):
+        if not test_proof.is_documentation(name) and test_proof.names_path(text, str(root)):
+            named.append(f"{name}:{number}")
+    return tuple(named[:6])
+
+
+def accepted(examined: Examined) -> Outcome:
+    """The outcome of a proof; where the tests were red before it, that nothing could be shown."""
+    return examined.outcome or NotProved("the tests are red as they are")

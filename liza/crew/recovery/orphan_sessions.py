@@ -1,0 +1,30 @@
+"""Sessions whose supervisor is gone for good: after long enough, whoever wants the task ends them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from liza.crew import run_state
+from liza.crew.crew import Crew
+from liza.programs.session import session_process
+from liza.rules.model import State, Status
+
+
+def end_orphans(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
+    """End each session without a supervisor whose lease lapsed ``hung_after`` ago or longer; what was done.
+
+    Until then it may still be adopted, and its work with it.
+    """
+    limit = crew.clock.now() - timedelta(seconds=state.config.hung_after)
+    ended = []
+    for task in state.tasks:
+        lapsed = task.lease_expires is not None and task.lease_expires < limit
+        if task.status is not Status.CLAIMED or task.run is None or task.assigned_to in (None, taker) or not lapsed:
+            continue
+        directory = crew.run_dir(task.run)
+        if crew.supervised(str(task.assigned_to)) or run_state.over(directory):
+            continue
+        directory.note_stop(crew.clock.now(), "orphaned")
+        session_process.stop(directory.path, task.run, crew.paths.root, grace=float(state.config.grace))
+        ended.append(f"{task.id}: the session {task.run} lived on without a supervisor and was ended by {taker}")
+    return tuple(ended)

@@ -1,0 +1,44 @@
+"""Files that programs' words are kept in: for this user's eyes, never written through a link, and never too large."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import IO
+
+from liza.programs.session._shim import cap
+from liza.rules.errors import Refused
+from liza.system import atomic
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+__all__ = ["appended", "cap", "fresh", "tail"]
+
+
+def appended(path: Path) -> IO[str]:
+    """A text file to add lines to. Raises OSError, Refused where the name is a link."""
+    return os.fdopen(_opened(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
+
+
+def fresh(path: Path) -> IO[bytes]:
+    """An empty file whose every write goes to its end, so that it can be cut while somebody writes.
+
+    Raises OSError, Refused where the name is a link.
+    """
+    return os.fdopen(_opened(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
+
+
+def _opened(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise Refused(f"{path} is a link, and what is kept there would be written elsewhere", f"rm {path}") from error
+
+
+def tail(path: Path, size: int = 1 << 16) -> str:
+    """The last ``size`` bytes of a file, however large it is. Raises OSError, NoFile."""
+    with atomic.opened(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        return file.read(size).decode(errors="replace")

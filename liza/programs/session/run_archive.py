@@ -1,0 +1,50 @@
+"""Archives of run directories: a compressed tar file beside them, made whole before the directory is removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+from liza.programs.session.run_directory import RunDir
+from liza.rules.paths import Paths, agent_of
+from liza.system import atomic, crash_points
+
+DIRECTORY = "archive"
+
+
+def place(paths: Paths, run: str) -> Path:
+    """The archive of a run, there or not."""
+    return paths.runs / agent_of(run) / DIRECTORY / f"{run}.tar.gz"
+
+
+def archive(directory: RunDir) -> None:
+    """Put a run directory into its archive and remove it. Repeatable: an archive that is there is whole.
+
+    Only for a session that is over and settled. Links in it are kept as links. Raises OSError.
+    """
+    target = place(directory.paths, directory.run)
+    atomic.make(directory.paths.root, target.parent)
+    if target.parent.is_symlink():
+        raise NotADirectoryError(f"{target.parent} is a link")
+    if not target.exists():
+        _write(directory, target)
+    shutil.rmtree(directory.path)
+
+
+def _write(directory: RunDir, target: Path) -> None:
+    handle, name = tempfile.mkstemp(prefix=".aside-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with tarfile.open(fileobj=file, mode="w:gz", dereference=False) as tar:
+                tar.add(directory.path, arcname=directory.run)
+            file.flush()
+            os.fsync(file.fileno())
+        crash_points.point("synced", "archive")
+        Path(name).replace(target)
+        crash_points.point("renamed", "archive")
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,35 @@
+"""The note of a set-up command that runs: what an agent does before its session begins."""
+
+from __future__ import annotations
+
+import msgspec
+
+from liza.programs.session.run_directory import read
+from liza.rules.model import Entry, Moment
+from liza.rules.paths import Paths, agent_of
+from liza.system import atomic
+
+
+class SetUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """``setup.json`` beside an agent's runs: the set-up for ``run`` began at ``started``."""
+
+    run: str
+    started: Moment
+
+
+def note(paths: Paths, setup: SetUp) -> None:
+    """Keep that a set-up runs. Raises OSError, Refused."""
+    directory = paths.runs / agent_of(setup.run)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic.write(directory / "setup.json", msgspec.json.encode(setup) + b"\n")
+
+
+def forget(paths: Paths, agent: str) -> None:
+    """The set-up is over. Raises OSError."""
+    (paths.runs / agent / "setup.json").unlink(missing_ok=True)
+
+
+def of(paths: Paths, run: str) -> SetUp | None:
+    """The set-up that runs for ``run``, or was cut off. Raises LizaError where the note cannot be read."""
+    found = read(paths.runs / agent_of(run) / "setup.json", SetUp)
+    return found if found is not None and found.run == run else None

@@ -1,0 +1,69 @@
+"""The file in which a program keeps its conversation: what each request used, while the session still works."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from liza.programs.presets.preset import Journal, Preset
+from liza.programs.usage.usage_report import at, is_id, joined, of_object
+from liza.rules.sessions.spending import Used
+
+SHORT = 8
+
+
+def files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files that hold a conversation; none for what is no id."""
+    form = preset.journal
+    if not form.file or conversation is None or not is_id(conversation):
+        return ()
+    own = environ.get(preset.config_dir_env) if preset.config_dir_env else None
+    home = environ.get("HOME")
+    if own is None and home is None:
+        return ()
+    config = own or str(Path(home or "/") / form.config)
+    words = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT]}
+    pattern = form.file
+    for word, value in words.items():
+        pattern = pattern.replace(word, glob.escape(value))
+    # pathlib matches no absolute pattern.
+    return tuple(Path(one) for one in sorted(glob.glob(pattern)))  # noqa: PTH207
+
+
+class Reading:
+    """Adds up what the lines of a journal tell, without those that an earlier session wrote."""
+
+    def __init__(self, form: Journal, started: datetime) -> None:
+        self._form = form
+        self._started = started
+        self._requests: dict[str, Used] = {}
+
+    def read(self, found: Any) -> None:
+        """One object of the journal."""
+        used = of_object(self._form, found)
+        if used is None or self._is_older(found):
+            return
+        key = at(found, self._form.key) if self._form.key else None
+        self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
+
+    @property
+    def used(self) -> Used | None:
+        """What all requests used; None before the first."""
+        return joined(self._form, list(self._requests.values())) if self._requests else None
+
+    def _is_older(self, found: Any) -> bool:
+        when = _time(at(found, self._form.time)) if self._form.time else None
+        return when is not None and when < self._started
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value)
+            return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(value) / 1000, UTC) if isinstance(value, int | float) else None
+    except (ValueError, OverflowError, OSError):
+        return None

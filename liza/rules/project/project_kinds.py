@@ -1,0 +1,290 @@
+"""How a project is set up and tested, by the files at its top. Pure over what an edge read of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SUBMODULES = "git submodule update --init --recursive"
+REQUIREMENTS = (
+    "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt",
+    "requirements-test.txt", "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
+)  # fmt: skip
+_TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
+
+
+@dataclass(frozen=True)
+class ProjectCommand:
+    """A command of the project, and the files that made us think so: when one changes, a set-up runs again."""
+
+    text: str
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProjectFiles:
+    """What lies in one directory of a project.
+
+    ``files`` are the names of the files that matter, ``package`` and ``pyproject`` their content, ``makefile`` and
+    ``needs`` the text of the Makefile and of requirement files. ``submodules`` are their paths. ``ignored_venv`` says
+    whether git ignores ``.venv``.
+    """
+
+    files: frozenset[str] = frozenset()
+    package: Mapping[str, Any] = field(default_factory=dict)
+    pyproject: Mapping[str, Any] = field(default_factory=dict)
+    makefile: str = ""
+    needs: str = ""
+    python_tests: bool = False
+    submodules: tuple[str, ...] = ()
+    ignored_venv: bool = True
+
+
+@dataclass(frozen=True)
+class Project:
+    """``setup`` runs by itself in each worktree; ``own`` is the set-up that is proposed where none is needed so far:
+    an environment for each worktree, with ``own_test`` as the test command that goes with it."""
+
+    test: ProjectCommand | None = None
+    setup: ProjectCommand | None = None
+    own: ProjectCommand | None = None
+    own_test: ProjectCommand | None = None
+
+
+def understood(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
+    """Return how a project is tested and set up. ``parts`` are its directories, where nothing at the top tells."""
+    project = _one(facts)
+    if project.test is None and parts:
+        project = _of_parts(project, {place: _one(inside) for place, inside in sorted(parts.items())})
+    if not facts.submodules:
+        return project
+    fetch = ProjectCommand(SUBMODULES, (".gitmodules", *facts.submodules))
+    return Project(project.test, _then(fetch, project.setup), _then(fetch, project.own), project.own_test)
+
+
+def _one(facts: ProjectFiles) -> Project:
+    node, python = _node(facts), _python(facts)
+    for project in (node, _make(facts, node, python), python, *_others(facts)):
+        if project.test is not None:
+            break
+    else:
+        project = Project()
+    # A project in two languages needs what both need.
+    setups = [one.setup for one in (node, python) if one.setup is not None]
+    setup = setups[0] if setups else None
+    for more in setups[1:]:
+        setup = _then(setup, more)
+    own = _then(node.setup, python.own) if python.own is not None else None
+    return Project(project.test, setup, own, in_environment(project.test) if own else None)
+
+
+def own_commands(project: Project, command: str) -> tuple[str, str] | None:
+    """Return the set-up of an environment in each worktree, and the test command that uses it; None if none is known.
+
+    ``command`` is the test command that is in use: where it is not the project's usual one, it is kept.
+    """
+    if project.own is None:
+        return None
+    usual = project.test is not None and project.test.text == command
+    test = project.own_test if usual and project.own_test else in_environment(ProjectCommand(command))
+    return project.own.text, test.text if test else command
+
+
+def in_environment(command: ProjectCommand | None) -> ProjectCommand | None:
+    """Return the command as it runs with the programs of ``.venv`` in its own directory."""
+    if command is None:
+        return None
+    match = re.fullmatch(r"(?:\S*/)?(python|pytest|tox|nox)[\d.]*( .*)?", command.text)
+    if match:
+        return ProjectCommand(f".venv/bin/{match[1]}{match[2] or ''}", command.because)
+    return ProjectCommand(f'PATH="$PWD/.venv/bin:$PATH" {command.text}', command.because)
+
+
+def _then(first: ProjectCommand | None, second: ProjectCommand | None) -> ProjectCommand | None:
+    if first is None or second is None:
+        return first or second
+    return ProjectCommand(f"{first.text} && {second.text}", (*first.because, *second.because))
+
+
+def _node(facts: ProjectFiles) -> Project:
+    if "package.json" not in facts.files:
+        return Project()
+    tool, setup = "npm", None
+    for lock, name, command in (
+        ("package-lock.json", "npm", "npm ci"),
+        ("npm-shrinkwrap.json", "npm", "npm ci"),
+        ("pnpm-lock.yaml", "pnpm", "pnpm install --frozen-lockfile"),
+        ("yarn.lock", "yarn", "yarn install --frozen-lockfile"),
+        ("bun.lock", "bun", "bun install --frozen-lockfile"),
+    ):
+        if lock in facts.files:
+            tool, setup = name, ProjectCommand(command, ("package.json", lock))
+            break
+    needs = any(facts.package.get(name) for name in ("dependencies", "devDependencies", "workspaces"))
+    if setup is None and needs:
+        setup = ProjectCommand("npm install --no-package-lock", ("package.json",))
+    scripts = facts.package.get("scripts")
+    script = str(scripts.get("test", "")) if isinstance(scripts, Mapping) else ""
+    if not script or "no test specified" in script:  # what `npm init` writes is no test
+        return Project(setup=setup)
+    run = "bun run test" if tool == "bun" else f"{tool} test"
+    return Project(ProjectCommand(run, ("package.json",)), setup)
+
+
+def _make(facts: ProjectFiles, node: Project, python: Project) -> Project:
+    if not any(line.startswith("test:") for line in facts.makefile.splitlines()):
+        return Project()
+    return Project(ProjectCommand("make test", ("Makefile",)), node.setup or python.setup)
+
+
+def _python(facts: ProjectFiles) -> Project:
+    with_pytest = (
+        not facts.files.isdisjoint(("pytest.ini", "conftest.py", "tests/conftest.py"))
+        or _mentions_pytest(facts.pyproject)
+        or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.needs, re.MULTILINE) is not None
+    )
+    words, because = ("pytest -q", "pyproject.toml" if "pyproject.toml" in facts.files else "pytest")
+    if not with_pytest:
+        if not facts.python_tests:
+            return Project(setup=_locked(facts)[1])
+        words, because = ("unittest discover -s tests -q", "tests/")
+    runner, setup = _locked(facts)
+    if runner:
+        words = words if with_pytest else f"python -m {words}"
+        return Project(ProjectCommand(f"{runner} {words}", (because,)), setup)
+    return Project(ProjectCommand(f"python3 -m {words}", (because,)), None, _own_environment(facts, with_pytest))
+
+
+def _locked(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
+    """The tool that a lock file names, as the word that runs a command with it, and its set-up."""
+    extra = _extra(facts)
+    for lock, runner, setup in (
+        ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else "")),
+        ("poetry.lock", "poetry run", "poetry install" + (f" --extras {extra}" if extra else "")),
+        ("pdm.lock", "pdm run", "pdm install" + (f" -G {extra}" if extra else "")),
+        ("Pipfile.lock", "pipenv run", "pipenv sync --dev"),
+    ):
+        if lock in facts.files:
+            return runner, ProjectCommand(
+                setup, (lock, *(("pyproject.toml",) if "pyproject.toml" in facts.files else ()))
+            )
+    return "", None
+
+
+def _own_environment(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand | None:
+    """An environment in the worktree itself, with the project installed editable where it can be."""
+    required = [name for name in REQUIREMENTS if name in facts.files]
+    words = [word for name in required for word in ("-r", name)]
+    because = list(required)
+    installs = bool(facts.pyproject.get("build-system") or facts.pyproject.get("project"))
+    if installs or "setup.py" in facts.files:
+        extra = _extra(facts)
+        words += ["-e", f"'.[{extra}]'" if extra else "."]
+        because += [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if name in facts.files]
+    if with_pytest and not _extra(facts):
+        words += _group(facts) or ([] if any("dev" in name or "test" in name for name in required) else ["pytest"])
+    if not because and not with_pytest:
+        return None
+    ignore = "" if facts.ignored_venv else " && echo '*' > .venv/.gitignore"
+    return ProjectCommand(
+        f"python3 -m venv .venv{ignore} && .venv/bin/pip install -q {' '.join(words)}", tuple(because)
+    )
+
+
+def _extra(facts: ProjectFiles) -> str:
+    """The extra of the project that has pytest in it, or one that is named after tests."""
+    project = facts.pyproject.get("project")
+    extras = project.get("optional-dependencies") if isinstance(project, Mapping) else None
+    if not isinstance(extras, Mapping):
+        return ""
+    with_it = [name for name, needs in extras.items() if _has_pytest(needs)]
+    named = [name for name in _TEST_EXTRAS if name in extras]
+    return str((with_it or named or [""])[0])
+
+
+def _group(facts: ProjectFiles) -> list[str]:
+    """The requirements of the dependency group that has pytest in it: not every pip can install a group by its name."""
+    groups = facts.pyproject.get("dependency-groups")
+    for needs in groups.values() if isinstance(groups, Mapping) else ():
+        if _has_pytest(needs):
+            return [shlex.quote(one) for one in needs if isinstance(one, str)]
+    return []
+
+
+def _has_pytest(needs: object) -> bool:
+    """Whether pytest is among the requirements of an extra or a group; one that is no list has none."""
+    return isinstance(needs, list) and any(str(one).startswith("pytest") for one in needs)
+
+
+def _mentions_pytest(pyproject: Mapping[str, Any]) -> bool:
+    tool = pyproject.get("tool")
+    return (
+        (isinstance(tool, Mapping) and ("pytest" in tool or "pytest" in str(tool.get("poetry", ""))))
+        or "pytest" in str(pyproject.get("project", ""))
+        or "pytest" in str(pyproject.get("dependency-groups", ""))
+    )
+
+
+def _others(facts: ProjectFiles) -> Iterator[Project]:
+    for name, command in (
+        ("Cargo.toml", "cargo test"),
+        ("go.mod", "go test ./..."),
+        ("pom.xml", "mvn -q test"),
+        ("gradlew", "./gradlew test"),
+        ("mix.exs", "mix test"),
+    ):
+        if name in facts.files:
+            yield Project(ProjectCommand(command, (name,)))
+
+
+def _of_parts(top: Project, parts: Mapping[str, Project]) -> Project:
+    """One command for all parts that have tests, each run in its own directory."""
+    tested = {place: project for place, project in parts.items() if project.test is not None}
+    test = own_test = setup = own = None
+    for place, project in tested.items():
+        test = _then(test, _inside(place, project.test))
+        own_test = _then(own_test, _inside(place, project.own_test or project.test))
+        setup = _then(setup, _inside(place, project.setup))
+        own = _then(own, _inside(place, project.own or project.setup))
+    has_own = any(project.own_test for project in tested.values())
+    return Project(test, _then(top.setup, setup), own if has_own else None, own_test if has_own else None)
+
+
+def _inside(place: str, command: ProjectCommand | None) -> ProjectCommand | None:
+    if command is None:
+        return None
+    because = tuple(f"{place}/{name}" for name in command.because)
+    return ProjectCommand(f"(cd {shlex.quote(place)} && {command.text})", because)
+
+
+def missing_runner(command: str, code: int | None, tail: str) -> str | None:
+    """Return the program or module that was not there, where that is why a command ended; else None.
+
+    Red tests are not that: they end with another code, or miss a module that the command does not name.
+    """
+    for module in re.findall(r"No module named '?([\w.]+)'?", tail):
+        if re.search(rf"-m\s+{re.escape(module)}\b", command):
+            return f"the module {module}"
+    for pattern in (
+        r"(?:sh|bash)(?::| -c:)(?: line)? \d+: ([^\s:]+): (?:not found|command not found)",
+        r"^([^\s:]+): (?:command )?not found",
+        r"make(?:\[\d+\])?: ([^\s:]+): No such file or directory",
+        r"(?:sh|bash): (?:line )?\d+: ([^\s:]+): No such file or directory",
+        r"[Ff]ailed to spawn: [`'\"]?([^\s`'\"]+)",
+        r"[Cc]ommand not found: ([^\s]+)",
+    ):
+        match = re.search(pattern, tail, re.MULTILINE)
+        by_tool = match is not None and re.search(r"spawn|make|ommand not found: ", match[0])
+        if match and (code in (126, 127) or by_tool or "Error 127" in tail):
+            return match[1]
+    return "its program" if code in (126, 127) else None
+
+
+def missing_module(tail: str) -> str | None:
+    """Return a module that the tests import and that is not installed, if their output names one."""
+    found = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
+    match = re.search(found, tail)
+    return match[1] if match else None

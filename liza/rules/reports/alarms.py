@@ -1,0 +1,357 @@
+"""What a person, or a planner, must know of: each with one next command. Pure over the board and what edges saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from liza.rules import invariants, settings
+from liza.rules.merging import merge_alarms, merge_failures
+from liza.rules.merging.merge_alarms import Alarm as Alarm
+from liza.rules.model import FINAL, State, Status, SupervisorExit, Task
+from liza.rules.project import test_proof
+from liza.rules.reports import intrusions
+from liza.rules.reports.intrusions import Repository as Repository
+from liza.rules.reports.up_command import starting
+from liza.rules.sessions.decide import Holding, holding
+from liza.rules.settings import Unconfirmed
+from liza.rules.tasks import drafts, forged_status, planning
+from liza.rules.tasks.claims import HELD_UP
+from liza.rules.tasks.picking import Evidence
+from liza.rules.tasks.unclaimable import never_claimable
+
+S = Status
+STALE_DRAFT = timedelta(minutes=30)
+STALE_SIGNAL = timedelta(minutes=30)
+NEAR = 2
+"""How many tries or review rounds before the limit the warning comes."""
+CYCLES_WITH_A_FAILURE = 3
+BY_HAND = "; start it by hand once, and answer it or log in"
+MOST_HELD_UP = 3
+"""How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
+
+
+NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", "integration_failed"})
+"""Alarms that a person should know of and that wait for nobody: the work goes on."""
+
+
+_TOLD_BY_THEMSELVES = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
+"""What wakes a planner and is an alarm of its own, with the command for it."""
+
+
+def waits(alarm: Alarm) -> bool:
+    """Whether something stands still until a person does what ``next`` says."""
+    return alarm.kind not in NOTICES
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
+
+    ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
+    a supervisor had begun a session, and whose supervisor is gone. ``aside``: directories of slots that could not be
+    emptied and were replaced. ``lacks``: what each DRAFT lacks now. ``stuck``: why sessions of agents make no progress.
+    ``blind``: why a budget does not hold what it was meant to.
+    """
+
+    evidence: Evidence = Evidence()
+    left: Mapping[str, SupervisorExit] = {}
+    alone: frozenset[str] = frozenset()
+    signals: Mapping[str, datetime | None] = {}
+    unknown_config: tuple[str, ...] = ()
+    settings: tuple[Unconfirmed, ...] | None = ()
+    """What of the settings does not count; None where nobody ever confirmed any."""
+    repository: Repository = Repository()
+    aside: tuple[str, ...] = ()
+    lacks: Mapping[str, drafts.Lack] = {}
+    stuck: Mapping[str, str] = {}
+    blind: str | None = None
+
+
+def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
+    """Everything that stands, the gravest first."""
+    found = [*_invalid(state), *intrusions.alarms(state, seen.repository, seen.settings)]
+    found += [*_signals(seen, now), *_config(seen)]
+    found += [*_left(state, seen), *_alone(state, now, seen), *_stuck(seen), *merge_alarms.slots(seen.aside)]
+    hopeless = never_claimable(state)
+    for task in state.tasks:
+        found += _of_task(state, task, now, seen)
+        if task.id in hopeless:
+            found.append(
+                Alarm(
+                    "never_claimable",
+                    task.id,
+                    f"{task.id} can never be claimed: it depends on {hopeless[task.id]}",
+                    f"liza task edit {task.id} --depends …",
+                )
+            )
+    return (*found, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
+
+
+def _left(state: State, seen: Seen) -> Iterator[Alarm]:
+    for agent, left in seen.left.items():
+        message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
+        message += BY_HAND if left.by_hand else ""
+        yield Alarm("supervisor_left", agent, message, after_leaving(state, agent, left.by_hand))
+
+
+def _stuck(seen: Seen) -> Iterator[Alarm]:
+    for agent, why in seen.stuck.items():
+        yield Alarm("no_progress", agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
+    if seen.blind is not None:
+        yield Alarm("budget_blind", "budget", seen.blind, "liza edit")
+
+
+def after_leaving(state: State, agent: str, by_hand: str) -> str:
+    """What to type once a supervisor has left. To start it again is of no use while its program waits for a person."""
+    return f"{by_hand or f'liza logs {agent}'}; {starting(state, agent)}"
+
+
+def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    for agent in sorted(seen.alone - seen.left.keys()):
+        held = holding(state, agent)
+        if held is not None and not _has_lapsed(state, held, now):
+            message = f"{agent} holds {_named(held)}, and its supervisor is gone: nobody brings that to an end"
+            yield Alarm("supervisor_gone", agent, message, starting(state, agent))
+
+
+def _has_lapsed(state: State, held: Holding, now: datetime) -> bool:
+    """Whether the work is free to be taken over, which is another alarm."""
+    task = state.task(held.task) if held.task and held.kind == "work" else None
+    return task is not None and task.lease_expires is not None and task.lease_expires <= now
+
+
+def _named(held: Holding) -> str:
+    return "the planning" if held.task is None else f"the review of {held.task}" if held.kind == "review" else held.task
+
+
+def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    rule = _RULES.get(task.status)
+    if rule is not None:
+        yield from rule(state, task, now, seen)
+    if task.status not in FINAL:
+        yield from _near_limits(state, task)
+        yield from _held_up(task)
+    why = forged_status.forged(state, task)
+    if why is not None:
+        yield Alarm("unexplained_status", task.id, f"{task.id} is {task.status}, and {why}", forged_status.way(task.id))
+
+
+def _held_up(task: Task) -> Iterator[Alarm]:
+    ends = [event for event in task.history if event.event != "resume"]
+    row = next((number for number, event in enumerate(reversed(ends)) if event.event != HELD_UP), len(ends))
+    if row >= MOST_HELD_UP:
+        message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
+        yield Alarm("held_up", task.id, message, "liza doctor")
+
+
+def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    """A draft that somebody asked for; those that wait for something are told together. A planner at work may still
+    mean to free it."""
+    since = task.history[-1].time if task.history else task.created
+    fresh = since is not None and now - since < STALE_DRAFT
+    if drafts.is_incomplete(task) or (fresh and state.planning.run is not None):
+        return
+    lack = seen.lacks.get(task.id, drafts.Lack((), ""))
+    lacks = f" and lacks: {'; '.join(lack.missing)}" if lack.missing else ""
+    message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
+    yield Alarm("stale_draft", task.id, message, lack.next if lack.missing else f"liza task edit {task.id}")
+
+
+def _incomplete(state: State, seen: Seen) -> Iterator[Alarm]:
+    for lack, ids in drafts.waiting(state, seen.lacks).items():
+        names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        one = len(ids) == 1
+        if not lack.missing:
+            told = f"{names} {'is a draft and lacks' if one else 'are drafts and lack'} nothing any more"
+        elif one:
+            told = f"{names} is a draft and waits for you: {'; '.join(lack.missing)}"
+        else:
+            told = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(lack.missing)}"
+        yield Alarm("incomplete_draft", ids[0], told, lack.next)
+
+
+def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.lease_expires is None or task.lease_expires > now or task.reservation is not None:
+        return
+    coder = task.assigned_to
+    if task.handoff_pending and coder not in seen.evidence.offline:
+        return
+    if task.history and task.history[-1].event == "stop" and coder in seen.evidence.offline:
+        return
+    if coder not in seen.evidence.offline:
+        why = f"its supervisor runs; {task.run} is at work or hangs"
+        step = f"liza logs {coder}"
+    elif task.run in seen.evidence.dead:
+        why = f"{coder} is offline and its session is over: another coder may take it"
+        step = starting(state)
+    else:
+        why = f"{coder} is offline, and its session {task.run} is not proved dead"
+        step = f"liza task release {task.id}"
+    message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
+    yield Alarm("expired_lease", task.id, message, step)
+
+
+def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.reviewing_by in seen.alone:
+        return
+    if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
+        ran_out = _at(task.review_lease_expires)
+        yield Alarm(
+            "expired_review_lease",
+            task.id,
+            f"{task.id}: the review lease of {task.review_run} ran out at {ran_out}",
+            f"liza logs {task.reviewing_by}",
+        )
+
+
+def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if len(task.failed_by) >= planning.FAILED_CODERS:
+        yield Alarm(
+            "hypothesis_exhaustion",
+            task.id,
+            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it wants another plan, not another try",
+            f"liza task supersede {task.id} --file - --because …",
+        )
+        return
+    asked = " / ".join(task.blocked_questions) or task.blocked_reason or ""
+    yield Alarm(
+        "blocked",
+        task.id,
+        f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
+        f'liza answer {task.id} "…"',
+        task.history[-1].time if task.history else None,
+    )
+
+
+def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.merging is not None and task.merging.waiting:
+        yield Alarm(
+            "waiting_for_files",
+            task.id,
+            f"{task.id} is tested and waits for files of your checkout: {task.merging.waiting}",
+            "git status",
+        )
+    yield from merge_alarms.set_aside(task)
+
+
+def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    why = _short(merge_failures.first_line(merge_failures.last(task)) or "see its history")
+    message = f"{task.id} does not merge: {why}"
+    for alarm in _orphaned(state, task, now, seen):
+        yield replace(alarm, message=f"{message}; {task.assigned_to}, whose it is to mend, is offline")
+    yield Alarm("integration_failed", task.id, message, merge_failures.look_at(task))
+
+
+def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    if task.assigned_to in seen.evidence.offline:
+        yield Alarm(
+            f"orphaned_{task.status.lower()}",
+            task.id,
+            f"{task.id} is {task.status}, and {task.assigned_to}, whose it is to mend, is offline",
+            starting(state, task.assigned_to),
+        )
+
+
+_RULES = {
+    S.DRAFT: _draft,
+    S.CLAIMED: _claimed,
+    S.READY_FOR_REVIEW: _in_review,
+    S.BLOCKED: _blocked,
+    S.APPROVED: _approved,
+    S.REJECTED: _orphaned,
+    S.INTEGRATION_FAILED: _failed,
+}
+
+
+def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
+    tries, rounds = task.max_iterations or state.config.max_coder_iterations, state.config.max_review_cycles
+    cycles = task.review_cycles_current
+    if _is_near(task.iteration, tries):
+        yield _near(task, _of_limit("try", task.iteration, tries))
+    if _is_near(cycles, rounds):
+        yield _near(task, _of_limit("rejection", cycles, rounds))
+    elif task.failed_by and task.review_cycles_total >= CYCLES_WITH_A_FAILURE:
+        times = f"was rejected {task.review_cycles_total} times"
+        yield _near(task, f"nears its limit: {task.failed_by[0]} failed it, and it {times}")
+
+
+def _is_near(count: int, most: int) -> bool:
+    """The first of several is never near the last one."""
+    return most > NEAR and count >= max(most - NEAR, 2)
+
+
+def _of_limit(what: str, count: int, most: int) -> str:
+    if count > most:
+        return f"is beyond its limit: {what} {count}, and {most} were allowed"
+    return f"{'is at' if count == most else 'nears'} its limit: {what} {count} of at most {most}"
+
+
+def _near(task: Task, what: str) -> Alarm:
+    return Alarm("approaching_limits", task.id, f"{task.id} {what}", f"liza task show {task.id}")
+
+
+def _invalid(state: State) -> Iterable[Alarm]:
+    for violation in invariants.check(state):
+        yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
+
+
+def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:
+    for name, since in seen.signals.items():
+        if since is not None and now - since >= STALE_SIGNAL:
+            minutes = int((now - since).total_seconds() // 60)
+            yield Alarm(f"stale_{name.lower()}", name, f"{name} stands for {minutes} minutes", "liza resume")
+
+
+def _config(seen: Seen) -> Iterator[Alarm]:
+    for key in seen.unknown_config:
+        yield Alarm("unknown_config", "config", settings.told(key), "liza edit")
+
+
+def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
+    plan = state.planning
+    planner = planning.planner_of(state)
+    lapsed = plan.lease_expires is not None and plan.lease_expires <= now
+    if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.alone:
+        message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
+        yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
+    elif plan.run is None and plan.count >= planning.MOST_WAKES:
+        standing = planning.wake(state)
+        found = planning.triggers(state)
+        if isinstance(standing, str) and found and found[0].name not in _TOLD_BY_THEMSELVES:
+            status = " --status INTEGRATION_FAILED" if found[0].name == "INTEGRATION_FAILED" else ""
+            yield Alarm("planning_stalled", "planning", standing, f"liza task list{status}")
+    for one in state.discovered:
+        if one.urgency == "immediate" and one.converted_to_task is None:
+            yield Alarm(
+                "immediate_discovery",
+                one.id,
+                f"{one.id}, found by {one.by or 'nobody named'}, cannot wait: {_short(one.description)}",
+                "liza task add --help",
+            )
+
+
+def _untested(state: State) -> Iterator[Alarm]:
+    where = test_proof.elsewhere(state.config)
+    if where is not None:
+        command = state.config.integration_command
+        message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"
+        yield Alarm("tests_elsewhere", "config", message, "liza edit && liza doctor --tests")
+    untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
+    if untested:
+        names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
+        yield Alarm("untested_merges", "config", f"merged without a test: {names}", "liza edit")
+    elif not state.config.has_tests:
+        message = "no test command (config.integration_command): merges will be recorded as untested"
+        yield Alarm("untested_merges", "config", message, "liza edit")
+
+
+def _at(when: datetime) -> str:
+    return f"{when:%H:%M:%SZ}"
+
+
+def _short(text: str, most: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

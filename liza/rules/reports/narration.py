@@ -1,0 +1,138 @@
+"""What happened between two boards, in sentences: whose doing it was, and what a person needs to read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from liza.rules.merging.merge_failures import first_line
+from liza.rules.model import Event, State, Status, Task
+
+LIZA = "liza"
+"""How what supervisors do for the whole crew is signed, whichever of them was free to do it."""
+_OF_THE_CREW = frozenset({"merge", "merge failed"})
+
+
+@dataclass(frozen=True)
+class News:
+    """One thing that happened. ``who`` is the agent, or the person, that did it; ``liza`` says that a supervisor did it
+    for the crew, and that it has nothing to do with its agent's role. ``merged`` is the task that is merged."""
+
+    who: str
+    text: str
+    liza: bool = False
+    merged: str | None = None
+
+
+def news(before: State, after: State) -> tuple[News, ...]:
+    """Everything that the histories of ``after`` have and those of ``before`` have not, in the order of time."""
+    known = {task.id: len(task.history) for task in before.tasks}
+    lines = [(event, task) for task in after.tasks for event in task.history[known.get(task.id, 0) :]]
+    found = [
+        News(event.agent or "", text, is_lizas(event), task.id if event.event == "merge" else None)
+        for event, task in sorted(lines, key=_when)
+        if (text := _told(event, task))
+    ]
+    return (*_added(before, after), *found, *_ended(before, after))
+
+
+def is_lizas(event: Event) -> bool:
+    """Whether a supervisor did this for the crew: a merge that no person asked for."""
+    return event.event in _OF_THE_CREW and not (event.agent or "").startswith("human:")
+
+
+def _when(line: tuple[Event, Task]) -> tuple[object, str]:
+    return line[0].time, line[1].id
+
+
+def _added(before: State, after: State) -> Iterator[News]:
+    """Tasks that came together are told together: `3 tasks: a, b (needs a), c`."""
+    known = {task.id for task in before.tasks}
+    by: dict[str, list[str]] = {}
+    for task in after.tasks:
+        if task.id not in known and task.history and task.history[0].event == "add":
+            needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
+            lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
+            draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
+            by.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
+    for who, tasks in by.items():
+        yield News(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
+
+
+def _ended(before: State, after: State) -> Iterator[News]:
+    for note in after.goal.alignment_history[len(before.goal.alignment_history) :]:
+        yield News(note.event.rpartition(".")[0], f"decided: {_short(note.summary)}")
+    if after.goal.status != before.goal.status:
+        notes = after.goal.alignment_history
+        who = notes[-1].event.rpartition(".")[0] if notes else ""
+        next_step = (
+            f": git merge {after.config.integration_branch} brings it into your branch"
+            if after.goal.status == "COMPLETED"
+            else ""
+        )
+        yield News(who, f"the goal is {after.goal.status}{next_step}")
+
+
+def _told(event: Event, task: Task) -> str:
+    """A sentence for an event; the empty string for those that only machines need."""
+    tell = _TELL.get(event.event)
+    said = tell(event, task) if tell else ""
+    return f"{task.id} {said}" if said else ""
+
+
+def _short(text: str | None, width: int = 160) -> str:
+    line = " ".join((text or "").split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _blocked(event: Event, task: Task) -> str:
+    asks = " ".join(f'"{_short(question)}"' for question in task.blocked_questions)
+    answer = f' Answer: liza answer {task.id} "…"' if task.status is Status.BLOCKED else ""
+    return f"blocked: {_short(event.detail)}. It asks: {asks}{answer}"
+
+
+def _over(event: Event, task: Task) -> str:
+    """A session that handed over has said its word: its end is no news."""
+    handed = any(one.event == "handoff" and one.run == event.run for one in task.history)
+    return "" if handed else f"session over without a word: {_short(event.detail)}"
+
+
+def _edited(event: Event, task: Task) -> str:
+    """Only of a DRAFT that is still incomplete: whoever edits it knows the rest."""
+    return f"stays a draft: {event.detail}" if event.detail else ""
+
+
+def _merged(event: Event, task: Task) -> str:
+    tested = "its tests pass" if task.tested else "untested"
+    return f"merged as {(event.commit or '')[:10]}, {tested}"
+
+
+_TELL: dict[str, Callable[[Event, Task], str]] = {
+    "edit": _edited,
+    "claim": lambda event, task: f"claimed as {event.run}, try {task.iteration}",
+    "resume": lambda event, task: f"goes on as {event.run}, try {task.iteration}",
+    "submit": lambda event, task: f"submitted at {(event.commit or '')[:10]}",
+    "submit again": lambda event, task: f"submitted again at {(event.commit or '')[:10]}",
+    "handoff": lambda event, task: "handed over to a fresh session",
+    "stop": lambda event, task: "stopped; it is kept for the same coder",
+    "crash": lambda event, task: f"crashed: {_short(event.detail)}",
+    "held up": lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
+    "quota": lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
+    "unanswered": lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
+    "unusable": lambda event, task: f"cannot go on before a person did something: {_short(event.detail)}",
+    "ended": _over,
+    "block": _blocked,
+    "claim review": lambda event, task: "under review",
+    "release review": lambda event, task: f"review given back: {_short(event.detail)}",
+    "give up review": _blocked,
+    "approve": lambda event, task: f"approved: {_short(event.detail)}",
+    "reject": lambda event, task: f"rejected: {_short(event.detail)} (liza diff {task.id})",
+    "deadlock": _blocked,
+    "merge": _merged,
+    "merge failed": lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
+    "tests moved refs": lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
+    "unblock": lambda event, task: "unblocked",
+    "supersede": lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
+    "drop": lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",
+    "release": lambda event, task: "released",
+}

@@ -1,0 +1,218 @@
+"""Which task an agent takes next, and, when none, the one true reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from liza.rules import invariants
+from liza.rules.merging.merge_failures import first_line, last
+from liza.rules.model import State, Status, Task
+from liza.rules.paths import role_of
+
+S = Status
+TAKEABLE = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
+_BELONGING = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the edges saw before a decision: nothing here can be read off the board.
+
+    ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
+    that hold a review or the planning with a lapsed lease, of an agent that is offline, in a session that is over.
+    """
+
+    offline: frozenset[str] = frozenset()
+    dead: frozenset[str] = frozenset()
+    abandoned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Take this task."""
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class Limit:
+    """This task came back, is the agent's to mend or may be taken by it, and has reached a limit: it is blocked."""
+
+    task: Task
+    reason: str
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No task; ``why`` is the reason that `liza status` shows."""
+
+    why: str
+
+
+def choose(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | Limit | Nothing:
+    """The next task for a coder: its own rejected, failed and handed-over work first, then priority, age, id."""
+    busy = occupation(state, agent)
+    if busy:
+        return Nothing(f"{agent} is busy with {busy}")
+    if state.goal.status != "IN_PROGRESS":
+        return Nothing(f"the goal is {state.goal.status}")
+    reasons: list[str] = []
+    for task in sorted(state.tasks, key=lambda task: _rank(task, agent)):
+        why = obstacle(state, task, agent, now, evidence)
+        own = task.assigned_to == agent and task.reservation is None
+        limit = limit_reached(state, task) if task.status in _BELONGING and (own or why is None) else None
+        if limit:
+            return Limit(task, f"{limit}{_why_it_came_back(task)}")
+        if why is None:
+            return Pick(task)
+        if task.status in TAKEABLE:
+            reasons.append(f"{task.id}: {why}")
+    return Nothing("; ".join(reasons[:3]) or "no task is claimable")
+
+
+def choose_review(state: State, agent: str, evidence: Evidence) -> Pick | Nothing:
+    """The next task for a reviewer: longest waiting first within a priority."""
+    busy = occupation(state, agent)
+    if busy:
+        return Nothing(f"{agent} is busy with {busy}")
+    waiting = [task for task in state.tasks if task.status is S.READY_FOR_REVIEW]
+    reasons: list[str] = []
+    for task in sorted(waiting, key=lambda task: (task.priority, _last_event(task), task.id)):
+        why = review_obstacle(task, agent, evidence)
+        if why is None:
+            return Pick(task)
+        reasons.append(f"{task.id}: {why}")
+    return Nothing("; ".join(reasons[:3]) or "no task is ready for review")
+
+
+def obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
+    """Why ``agent`` may not claim ``task`` now; None when it may. "Claimable" is written here and nowhere else."""
+    if role_of(agent) != "coder":
+        return f"{agent} is no coder"
+    if task.status not in TAKEABLE:
+        return f"it is {task.status}"
+    if task.reservation is not None:
+        return f"{task.reservation.agent} is taking it as {task.reservation.run}"
+    if task.status is S.CLAIMED:
+        held = _still_held(task, agent, now, evidence)
+        if held:
+            return held
+    unmet = unmet_dependencies(state, task)
+    if unmet:
+        return f"it waits for {', '.join(unmet)}"
+    if agent in task.failed_by:
+        return f"{agent} has failed it before"
+    if task.status in _BELONGING and _belongs_to_another(state, task, agent, now, evidence):
+        return f"it is {task.assigned_to}'s to mend"
+    broken = invariants.of_entry("tasks", task.id, task, state)
+    if broken:
+        return f"it breaks a rule: {broken[0]}"
+    return None
+
+
+def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
+    """Why ``agent`` may not review ``task`` now; None when it may."""
+    if role_of(agent) != "code-reviewer":
+        return f"{agent} is no code-reviewer"
+    if task.status is not S.READY_FOR_REVIEW:
+        return f"it is {task.status}"
+    if task.reviewing_by is not None and task.review_run not in evidence.abandoned:
+        return f"{task.reviewing_by} is reviewing it"
+    if agent in authors(task):
+        return f"{agent} wrote it"
+    if task.run is not None and task.run not in evidence.dead:
+        return f"its author's session {task.run} is not over"
+    return None
+
+
+def authors(task: Task) -> frozenset[str]:
+    """Everyone who has ever held the task: none of them may judge it."""
+    claimed = {event.agent for event in task.history if event.event == "claim" and event.agent}
+    return frozenset(claimed | ({task.assigned_to} if task.assigned_to else set()))
+
+
+def occupation(state: State, agent: str) -> str | None:
+    """What ``agent`` is busy with: a claim, a review, a reservation, planning; None when it is free."""
+    for task in state.tasks:
+        if task.status is S.CLAIMED and task.assigned_to == agent:
+            return task.id
+        if task.reviewing_by == agent:
+            return f"the review of {task.id}"
+        if task.reservation is not None and task.reservation.agent == agent:
+            return f"taking {task.id}"
+    if state.planning.run is not None and state.planning.run.rpartition(".")[0] == agent:
+        return "planning"
+    return None
+
+
+def unmet_dependencies(state: State, task: Task) -> tuple[str, ...]:
+    """The ids of dependencies that are neither MERGED nor SUPERSEDED by tasks that are all met."""
+    return tuple(wanted for wanted in task.depends_on if not _met(state, wanted, frozenset()))
+
+
+def _met(state: State, task_id: str, seen: frozenset[str]) -> bool:
+    task = state.task(task_id)
+    if task is None or task_id in seen:
+        return False
+    if task.status is S.SUPERSEDED:
+        return bool(task.superseded_by) and all(_met(state, one, seen | {task_id}) for one in task.superseded_by)
+    return task.status is S.MERGED
+
+
+def limit_reached(state: State, task: Task) -> str | None:
+    """The limit that a further try would break; None when there is room."""
+    most = task.max_iterations or state.config.max_coder_iterations
+    if task.iteration >= most:
+        if task.iteration > most:
+            return f"{task.iteration} tries are used up, and {most} {'was' if most == 1 else 'were'} allowed"
+        return "its only try is used up" if most == 1 else f"{most} tries of at most {most} are used up"
+    return None
+
+
+def _why_it_came_back(task: Task) -> str:
+    """What the last rejection, or the last failure of a merge, said; nothing where neither did."""
+    rejected = task.status is S.REJECTED
+    why = first_line(task.rejection_reason if rejected else last(task))
+    return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
+
+
+def free_slot(state: State, task: Task) -> str:
+    """The task's own slot; else one that no task and no reservation names; else a new number."""
+    if task.worktree:
+        return task.worktree
+    used = {task.worktree for task in state.tasks} | {task.reservation.slot for task in state.tasks if task.reservation}
+    return next(name for name in (f"s{number}" for number in range(1, len(state.tasks) + 2)) if name not in used)
+
+
+def _still_held(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
+    if task.assigned_to == agent:
+        return "it is claimed by this very agent"
+    if task.lease_expires is not None and task.lease_expires > now:
+        return f"{task.assigned_to} holds its lease until {task.lease_expires:%H:%M:%SZ}"
+    if task.assigned_to not in evidence.offline:
+        return f"its lease has lapsed, and the supervisor of {task.assigned_to} still runs"
+    if task.run not in evidence.dead:
+        return f"its lease has lapsed, and the session {task.run} is not proved dead"
+    return None
+
+
+def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> bool:
+    if task.assigned_to in (None, agent) or task.assigned_to in task.failed_by:
+        return False
+    since = now - _last_event(task)
+    # An event in the future was written by a clock that was set back since, and says nothing about how long ago it was.
+    waited = not timedelta(0) <= since < timedelta(seconds=state.config.lease_duration)
+    return not waited and task.assigned_to not in evidence.offline
+
+
+def _last_event(task: Task) -> datetime:
+    if task.history:
+        return task.history[-1].time
+    return task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def _rank(task: Task, agent: str) -> tuple[int, int, datetime, str]:
+    own = task.assigned_to == agent and task.status in _BELONGING
+    created = task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return (0 if own else 1, task.priority, created, task.id)

@@ -1,0 +1,147 @@
+"""Reviews: claim one, give it back, approve, reject."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.model import Anomaly, State, Status, Task
+from liza.rules.paths import agent_of
+from liza.rules.tasks.claims import find, lease, next_run
+from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
+from liza.rules.transitions import Said, has_said, move
+
+S = Status
+MOST_REVIEWS_WITHOUT_VERDICT = 2
+HUMAN = "human:"
+REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
+
+
+def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence: Evidence) -> tuple[State, str]:
+    """``agent`` takes the review; its run. Raises Refused."""
+    task = find(state, task_id)
+    why = review_obstacle(task, agent, evidence)
+    if why:
+        raise Refused(f"{agent} cannot review {task_id}: {why}", f"liza task show {task_id}")
+    busy = occupation(state, agent)
+    if busy:
+        raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
+    state, run = next_run(state, agent)
+    said = Said(now=now, by=agent, run=run, commit=task.review_commit)
+    taken = move(task, "claim review", said, reviewing_by=agent, review_run=run, review_lease_expires=lease(state, now))
+    return state.with_task(taken), run
+
+
+def reviewed(state: State, task_id: str, run: str) -> Task:
+    """The task if ``run`` reviews it now: the fence. Raises NotYours."""
+    task = find(state, task_id)
+    if task.status is not S.READY_FOR_REVIEW or task.review_run != run:
+        found = f"it is {task.status}" + (f", reviewed by {task.review_run}" if task.review_run else "")
+        raise NotYours(
+            f"You no longer own this review: {run} asks for {task_id}, and {found}. Stop at once",
+            f"liza task show {task_id}",
+        )
+    return task
+
+
+def release_review(state: State, task_id: str, run: str, now: datetime, reason: str = "stopped") -> State:
+    """Give the review back, nobody's fault; any reviewer may take it again. Unchanged where it is not this run's."""
+    task = state.task(task_id)
+    if task is None or task.review_run != run:
+        return state
+    said = Said(now=now, by=agent_of(run), run=run, detail=reason)
+    return state.with_task(move(task, "release review", said, **REVIEW_OVER))
+
+
+def review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
+    """A review session ended and said nothing; the second time the task is BLOCKED."""
+    task = state.task(task_id)
+    if task is None or task.review_run != run:
+        return state
+    said = Said(now=now, by=agent_of(run), run=run, detail=reason)
+    count = task.reviews_without_verdict + 1
+    if count < MOST_REVIEWS_WITHOUT_VERDICT:
+        given_back = move(task, "release review", said, reviews_without_verdict=count, **REVIEW_OVER)
+        return state.with_task(given_back)
+    given_up = move(
+        task,
+        "give up review",
+        said,
+        reviews_without_verdict=count,
+        blocked_reason=f"{count} reviews ended without a verdict; the last: {reason}",
+        blocked_questions=("Who should review this, and how?",),
+        **REVIEW_OVER,
+    )
+    return state.with_task(given_up)
+
+
+def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
+    """The verdict that lets a supervisor merge. ``by`` is a run, or ``human:<name>``. Raises Refused, NotYours."""
+    task = _judged(state, task_id, by, "approve", commit)
+    if task is None:
+        return state
+    said = _verdict(by, now, commit, reason)
+    return state.with_task(move(task, "approve", said, approved_by=said.by, **REVIEW_OVER))
+
+
+def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
+    """The verdict that sends the task back, or, at the limit, blocks it. Raises Refused, NotYours, Usage."""
+    task = _judged(state, task_id, by, "reject", commit)
+    if task is None:
+        return state
+    if not reason.strip():
+        raise Usage("a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"')
+    said = _verdict(by, now, commit, reason)
+    cycles = {
+        "review_cycles_current": task.review_cycles_current + 1,
+        "review_cycles_total": task.review_cycles_total + 1,
+        "rejection_reason": reason,
+    }
+    if task.review_cycles_current + 1 < state.config.max_review_cycles:
+        return state.with_task(move(task, "reject", said, **cycles, **REVIEW_OVER))
+    return _deadlock(state, task, said, {**cycles, **REVIEW_OVER})
+
+
+def _deadlock(state: State, task: Task, said: Said, changes: dict[str, object]) -> State:
+    rounds = state.config.max_review_cycles
+    coder = task.assigned_to or "nobody"
+    blocked = move(
+        task,
+        "deadlock",
+        said,
+        blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {said.detail}",
+        blocked_questions=("Is the reviewer right? What would settle it?",),
+        failed_by=task.failed_by if coder in task.failed_by else (*task.failed_by, coder),
+        **changes,
+    )
+    anomaly = Anomaly(
+        timestamp=said.now, task=task.id, reporter=said.by, type="review_deadlock", details={"rounds": rounds}
+    )
+    return replace(state.with_task(blocked), anomalies=(*state.anomalies, anomaly))
+
+
+def _verdict(by: str, now: datetime, commit: str, reason: str) -> Said:
+    who, run = (by, None) if by.startswith(HUMAN) else (agent_of(by), by)
+    return Said(now=now, by=who, run=run, commit=commit, detail=reason)
+
+
+def _judged(state: State, task_id: str, by: str, verb: str, commit: str) -> Task | None:
+    """The task that a verdict is about; None when this very verdict was given before."""
+    task = find(state, task_id)
+    if by.startswith(HUMAN):
+        if task.status is not S.READY_FOR_REVIEW:
+            raise Refused(f"{task_id} is {task.status}: there is nothing to judge", f"liza task show {task_id}")
+    else:
+        if has_said(task, verb, by) or (verb == "reject" and has_said(task, "deadlock", by)):
+            return None
+        if agent_of(by) in authors(task):
+            raise Refused(f"{agent_of(by)} wrote {task_id}: nobody judges their own work", f"liza task show {task_id}")
+        task = reviewed(state, task_id, by)
+    if commit != task.review_commit:
+        raise Refused(
+            f"the verdict is about {commit[:12]}, and {(task.review_commit or 'nothing')[:12]} is to be reviewed",
+            f"liza diff {task_id}",
+        )
+    return task

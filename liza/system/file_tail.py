@@ -1,0 +1,65 @@
+"""Read the new lines of a file that another process appends to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from liza.rules.errors import NoFile
+from liza.system import atomic
+
+BLOCK = 1 << 20
+"""Bytes that are read at a time."""
+LONGEST_LINE = 16 << 20
+"""Bytes of a line; a longer one is dropped."""
+
+
+class Tail:
+    """The lines that a file gained since the last call. What is no regular file has none.
+
+    ``first``: reading begins that many bytes before the end, None: at the beginning. ``most``: of more new bytes only
+    the end is read. A file that became shorter is read from its end, or with ``anew`` from its beginning.
+    """
+
+    def __init__(self, path: Path, *, first: int | None = None, most: int | None = None, anew: bool = False) -> None:
+        self.path = path
+        self.size = 0
+        """Bytes of the file that were read, or passed over."""
+        self._first, self._most, self._anew = first, most, anew
+        self._began = first is None
+        self._rest = b""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that are complete now. Raises OSError."""
+        end = self._end()
+        while self.size < end and (block := self._block(end)):
+            *whole, self._rest = (self._rest + block).split(b"\n")
+            if len(self._rest) > LONGEST_LINE:
+                self._rest = b""
+            for line in whole:
+                yield line.decode(errors="replace").rstrip("\r")
+
+    def _end(self) -> int:
+        """The size of the file now; the position is moved to where reading goes on."""
+        try:
+            with atomic.opened(self.path) as file:
+                end = file.seek(0, 2)
+        except (FileNotFoundError, NoFile):
+            return 0
+        if not self._began:
+            self._began, self.size = True, max(0, end - (self._first or 0))
+        if end < self.size:
+            self.size, self._rest = 0 if self._anew else end, b""
+        if self._most is not None and end - self.size > self._most:
+            self.size, self._rest = end - self._most, b""
+        return end
+
+    def _block(self, end: int) -> bytes:
+        try:
+            with atomic.opened(self.path) as file:
+                file.seek(self.size)
+                block = file.read(min(BLOCK, end - self.size))
+        except (FileNotFoundError, NoFile):
+            return b""
+        self.size += len(block)
+        return block
