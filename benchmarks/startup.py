@@ -35,8 +35,8 @@ from typing import Any
 
 import msgspec
 
-from liza.crew.crew import Crew, SystemClock, crew_at
-from liza.programs.brief.brief_writer import Written
+from liza.crew.crew import Crew, SystemClock, open_crew
+from liza.programs.brief.brief_writer import BlockPlacement
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import keyboard, readiness, screens, tmux
@@ -175,7 +175,7 @@ def _run(kind: Kind, chance: random.Random, home: Path, place: Path, limit: floa
     log = home / "log"
     log.touch()
     _lay_out(kind, chance, root, home, log)
-    crew = crew_at(root, SystemClock())
+    crew = open_crew(root, SystemClock())
     if kind.note and not kind.can:
         _configure(crew, HASTY)
     os.chdir(root)
@@ -201,7 +201,7 @@ def _run(kind: Kind, chance: random.Random, home: Path, place: Path, limit: floa
     os.chdir(place)
     _judge(kind, crew, facts_of(log), typed, result)
     with suppress(LizaError):
-        tmux.close_all(root)
+        tmux.close_all_panes(root)
 
 
 def _lay_out(kind: Kind, chance: random.Random, root: Path, home: Path, log: Path) -> None:
@@ -240,7 +240,7 @@ def _configure(crew: Crew, delivery_settings: dict[str, Any]) -> None:
 
 def _listening(typed: list[tuple[str, float]]) -> list[tuple[Any, str, Any]]:
     """Have everything that is put into a terminal written down, with its time."""
-    paste, enter = Pane.paste, Pane.enter
+    paste, enter = Pane.paste, Pane.press_enter
 
     def heard_paste(pane: Pane, text: str) -> None:
         typed.append(("paste", time.monotonic()))
@@ -250,7 +250,7 @@ def _listening(typed: list[tuple[str, float]]) -> list[tuple[Any, str, Any]]:
         typed.append(("enter", time.monotonic()))
         enter(pane)
 
-    return [(Pane, "paste", heard_paste), (Pane, "enter", heard_enter)]
+    return [(Pane, "paste", heard_paste), (Pane, "press_enter", heard_enter)]
 
 
 def _watch(kind: Kind, crew: Crew, log: Path, seen: list[Supervisor], over: threading.Event, limit: float) -> None:
@@ -260,24 +260,24 @@ def _watch(kind: Kind, crew: Crew, log: Path, seen: list[Supervisor], over: thre
         facts = facts_of(log)
         if not told and any(one["what"] == ("acknowledged" if kind.can else "turn") for one in facts):
             with suppress(LizaError):
-                note.note_now(crew, NOTE, AGENT)
+                note.send_note(crew, NOTE, AGENT)
                 told = True
         if seen and (time.monotonic() > end or (told and _is_over(kind, crew, facts))):
-            seen[0].events.put(StopRequest(firm=True))
+            seen[0].events.put(StopRequest(force=True))
             return
 
 
 def _is_over(kind: Kind, crew: Crew, facts: Sequence[dict[str, Any]]) -> bool:
     if "asks" in kind.name:
-        return crew.run_dir(RUN).asks() is not None
+        return crew.run_dir(RUN).read_question() is not None
     if not kind.lives:
         return any(one["what"] == "dies" for one in facts) and settled(crew)
     ends = [one for one in facts if one["what"] == "idle"]
     if not ends or (kind.can and not _sentinel(crew)):
         return False
-    waiting = inbox.pending(crew.paths, AGENT)
+    waiting = inbox.list_pending(crew.paths, AGENT)
     if kind.note and not kind.can:
-        return any(one.stage is message_rules.Stage.TOLD for one in waiting)
+        return any(one.stage is message_rules.MessageStage.TOLD for one in waiting)
     if kind.note and not any(one.get("note") for one in facts):
         return False
     # One more look, in which a second delivery of the same would be seen.
@@ -285,7 +285,7 @@ def _is_over(kind: Kind, crew: Crew, facts: Sequence[dict[str, Any]]) -> bool:
 
 
 def settled(crew: Crew) -> bool:
-    return crew.run_dir(RUN).is_settled()
+    return crew.run_dir(RUN).is_concluded()
 
 
 def facts_of(log: Path) -> list[dict[str, Any]]:
@@ -295,8 +295,8 @@ def facts_of(log: Path) -> list[dict[str, Any]]:
 
 def _sentinel(crew: Crew) -> bool:
     """Whether the program itself showed that it has its work: what Liza saw on its screen is no word of its own."""
-    runs = run_directory.runs_of(crew.paths, AGENT)
-    found = crew.run_dir(runs[-1]).ready() if runs else None
+    runs = run_directory.list_runs(crew.paths, AGENT)
+    found = crew.run_dir(runs[-1]).read_sentinel() if runs else None
     return found is not None and (found.evidence == "liza ready" or found.evidence.startswith("hook"))
 
 
@@ -307,7 +307,7 @@ def _judge(kind: Kind, crew: Crew, facts: list[dict[str, Any]], typed: list[tupl
     result.into_dialog = sum(1 for one in facts if one["what"] == "answered")
     result.into_dead = sum(1 for _, when in typed if _is_dead(facts, when))
     result.acknowledged = _sentinel(crew)
-    mail = [*inbox.done(crew.paths, AGENT), *inbox.pending(crew.paths, AGENT)]
+    mail = [*inbox.list_done(crew.paths, AGENT), *inbox.list_pending(crew.paths, AGENT)]
     work = [one for one in mail if one.priority == "startup"]
     notes = [one for one in mail if one.priority != "startup"]
     starts = sum(1 for one in facts if one["what"] == "start")
@@ -369,15 +369,15 @@ def replaced(what: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
 
 def no_file() -> list[tuple[Any, str, Any]]:
     """Nothing in the instructions file: the prompt says where the assignment lies, and no more."""
-    whole = worktree_files.Outfit._brief
+    whole = worktree_files.WorktreeFiles._write_brief
 
-    def bare(self: worktree_files.Outfit, *args: Any) -> tuple[str, tuple[str, ...]]:
+    def bare(self: worktree_files.WorktreeFiles, *args: Any) -> tuple[str, tuple[str, ...]]:
         whole(self, *args)
         return args[3].prompt() or "", ()
 
     return [
-        (worktree_files.brief, "write", lambda *args: Written(None, "switched off")),
-        (worktree_files.Outfit, "_brief", bare),
+        (worktree_files.brief, "write", lambda *args: BlockPlacement(None, "switched off")),
+        (worktree_files.WorktreeFiles, "_write_brief", bare),
     ]
 
 
@@ -389,12 +389,12 @@ def fixed_delay() -> list[tuple[Any, str, Any]]:
         over = screen.time - began.setdefault(Path.cwd(), screen.time) >= BLIND
         return None if over else "the delay is not over"
 
-    return [(keyboard, "_not_now", not_now), *no_kernel()]
+    return [(keyboard, "_reason_to_wait", not_now), *no_kernel()]
 
 
 def no_kernel() -> list[tuple[Any, str, Any]]:
     """A prompt on the screen is enough."""
-    return [(keyboard, "DEAF", 0.0)]
+    return [(keyboard, "PROMPT_OVERRIDE", 0.0)]
 
 
 def no_event() -> list[tuple[Any, str, Any]]:
@@ -404,42 +404,46 @@ def no_event() -> list[tuple[Any, str, Any]]:
     def deaf(pane: Pane) -> Iterator[Callable[[float], None]]:
         yield lambda seconds: time.sleep(1.0)
 
-    return [(Pane, "changes", deaf)]
+    return [(Pane, "watch_changes", deaf)]
 
 
 def no_dialogs() -> list[tuple[Any, str, Any]]:
     """No question on a screen is seen as one."""
     unseen = SimpleNamespace(**{**vars(screens), "question": lambda *args: None, "_choice": lambda *args: None})
-    return [(keyboard, "screens", unseen), (readiness, "screens", unseen), (screens, "_choice", lambda *args: None)]
+    return [
+        (keyboard, "screens", unseen),
+        (readiness, "screens", unseen),
+        (screens, "_prompt_choice", lambda *args: None),
+    ]
 
 
 def no_proof() -> list[tuple[Any, str, Any]]:
     """Pasted, one Enter, and taken for sent."""
 
-    def typed(text: str, preset: Any, limit: float, patterns: Sequence[str]) -> keyboard.Policy:
-        screen = yield from keyboard._reach(preset, limit, patterns)
+    def typed(text: str, preset: Any, limit: float, patterns: Sequence[str]) -> keyboard.TypingPolicy:
+        screen = yield from keyboard._wait_until_typable(preset, limit, patterns)
         if isinstance(screen, NotSent):
             return screen
-        yield Paste(keyboard.typable(text))
+        yield Paste(keyboard.strip_keys(text))
         yield Enter()
         return Sent(1)
 
-    return [(keyboard, "typed", typed)]
+    return [(keyboard, "plan_typing", typed)]
 
 
 def no_retries() -> list[tuple[Any, str, Any]]:
     """One try, and nothing after it."""
     step = message_rules._step
 
-    def once(message: message_rules.Message, *args: Any) -> message_rules.Step:
-        return message_rules.Later("tried once") if message.attempts else step(message, *args)
+    def once(message: message_rules.Message, *args: Any) -> message_rules.DeliveryStep:
+        return message_rules.TryLater("tried once") if message.attempts else step(message, *args)
 
     return [(message_rules, "_step", once)]
 
 
 def no_acknowledgment() -> list[tuple[Any, str, Any]]:
     """What was typed counts as read."""
-    came = MessageCarrier._came
+    came = MessageCarrier._record_outcome
 
     def believed(self: MessageCarrier, typed: Any) -> None:
         came(self, typed)
@@ -447,30 +451,30 @@ def no_acknowledgment() -> list[tuple[Any, str, Any]]:
             now = self.crew.clock.now()
             inbox.acknowledge(self.crew.paths, self.agent, (typed.message.id,), typed.run, "typed", now)
 
-    return [(MessageCarrier, "_came", believed)]
+    return [(MessageCarrier, "_record_outcome", believed)]
 
 
 def terminal_lives() -> list[tuple[Any, str, Any]]:
     """As long as there is a terminal, its program is taken to live: for some seconds, so that it ends at all."""
-    look, screen = session_process.look, Pane.screen
+    look, screen = session_process.read_state, Pane.screen
 
-    def kept(path: Path) -> session_process.Look:
+    def kept(path: Path) -> session_process.ProcessState:
         found = look(path)
-        if not isinstance(found, session_process.Ended) or not (path / tmux.PLACE).exists():
+        if not isinstance(found, session_process.EndedSession) or not (path / tmux.ADDRESS_FILE).exists():
             return found
         if time.time() - (path / "exit.json").stat().st_mtime > BELIEVED:
             return found
-        return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.Living)
+        return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.RunningSession)
 
     def shown(pane: Pane, now: float) -> screens.Screen:
         from dataclasses import replace
 
-        return replace(screen(pane, now), alive=True, program=())
+        return replace(screen(pane, now), is_alive=True, foreground_argv=())
 
     # Of a shim that is over nothing hears the end but the loop, which is told to believe the terminal.
-    seen = SimpleNamespace(**{**vars(session_process), "look": kept})
-    alive = (Pane, "is_alive", lambda pane: True)
-    return [(observe, "session", seen), (readiness, "session", seen), (Pane, "screen", shown), alive]
+    seen = SimpleNamespace(**{**vars(session_process), "read_state": kept})
+    alive = (Pane, "is_program_alive", lambda pane: True)
+    return [(observe, "session_process", seen), (readiness, "session_process", seen), (Pane, "screen", shown), alive]
 
 
 def all_of_it() -> list[tuple[Any, str, Any]]:
@@ -658,7 +662,7 @@ def swept(place: Path) -> None:
     for directory in place.glob("s*/crew/.liza/run/*/*.*"):
         with suppress(LizaError, OSError):
             session_process.stop(directory, directory.name, directory.parents[3], 0)
-            tmux.close_all(directory.parents[3])
+            tmux.close_all_panes(directory.parents[3])
 
 
 def with_each_off(count: int, named: str, at_once: int, place: Path) -> None:

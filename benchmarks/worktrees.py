@@ -55,7 +55,7 @@ def edited(trees: Worktrees, slot: str) -> None:
     for path in sorted(place.glob("dir1/*"))[:3]:
         path.write_text(path.read_text() + "y = 2\n")
     git(place, "commit", "-qam", "work")
-    git(trees.paths.root, "update-ref", "refs/heads/integration", trees.head(slot))
+    git(trees.paths.root, "update-ref", "refs/heads/integration", trees.head_commit(slot))
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="liza-bench-") as folder:
         root = Path(folder) / "repo"
         repository(root, files)
-        trees = Worktrees(Paths(root), Git(root, Pins.take(Git(root))))
+        trees = Worktrees(Paths(root), Git(root, Pins.capture(Git(root))))
 
         def add(number: int) -> None:
             git(root, "worktree", "add", "-q", "-b", f"b{number}", str(Path(folder) / f"w{number}"), "integration")
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def assert_clean(trees: Worktrees) -> None:
-    assert trees.dirty("code-reviewer-1") == ()
+    assert trees.list_changes("code-reviewer-1") == ()
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ from liza.rules.paths import Paths
 # What watchdog says of a watch that is being closed is of no use to anyone at a terminal.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
-POLL: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """Seconds between two looks where the system cannot tell of changes."""
-_LOOKS: Final = frozenset(("opened", "closed_no_write"))
+_READ_EVENTS: Final = frozenset(("opened", "closed_no_write"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class WatchLost:
     polling: bool
 
 
-Happening = BoardChanged | SignalChanged | FileChanged | WatchLost
+WatchEvent = BoardChanged | SignalChanged | FileChanged | WatchLost
 
 
 class Watch:
@@ -66,46 +66,46 @@ class Watch:
     def __init__(self, paths: Paths, extra_dirs: Iterable[Path]) -> None:
         self._paths = paths
         self._extra = [path.resolve() for path in extra_dirs]
-        self._more: dict[Path, ObservedWatch | None] = {}
-        self._queues: list[queue.Queue[Happening]] = []
+        self._added: dict[Path, ObservedWatch | None] = {}
+        self._queues: list[queue.Queue[WatchEvent]] = []
         self._guard = threading.Lock()
         self._arming = threading.Lock()
         """Held while watches come and go; never while events are posted, which the watches' thread does."""
         self._closed = False
         self._observer: BaseObserver | None = None
-        self._early: list[Happening] = []
+        self._undelivered: list[WatchEvent] = []
         self.is_polling = False
         self._arm()
 
-    def put_into(self, target: queue.Queue[Happening]) -> None:
+    def subscribe(self, target: queue.Queue[WatchEvent]) -> None:
         """Posts every event from now on, and what happened since the watches were armed, to ``target``."""
         with self._guard:
             self._queues.append(target)
-            early, self._early = self._early, []
+            early, self._undelivered = self._undelivered, []
         for happening in early:
             target.put(happening)
 
-    def also(self, directory: Path) -> None:
+    def add_directory(self, directory: Path) -> None:
         """Watch the files of one more directory for writes; one that is not there is left out."""
         path = directory.resolve()
         with self._arming:
-            if not self._closed and path not in self._more:
-                self._more[path] = self._lay(path)
+            if not self._closed and path not in self._added:
+                self._added[path] = self._schedule(path)
 
-    def no_more(self, directory: Path) -> None:
+    def remove_directory(self, directory: Path) -> None:
         """Stop watching a directory of ``also``."""
         with self._arming:
-            laid = self._more.pop(directory.resolve(), None)
+            laid = self._added.pop(directory.resolve(), None)
             if self._observer is not None and laid is not None:
                 with contextlib.suppress(KeyError, OSError):
                     self._observer.unschedule(laid)
 
-    def _lay(self, path: Path) -> ObservedWatch | None:
+    def _schedule(self, path: Path) -> ObservedWatch | None:
         if self._observer is None or not path.is_dir():
             return None
         try:
             # Only writes: whoever reads the files would hear of its own reading.
-            return self._observer.schedule(_Handler(self._told), str(path), event_filter=[FileModifiedEvent])
+            return self._observer.schedule(_Handler(self._on_event), str(path), event_filter=[FileModifiedEvent])
         except OSError:
             return None
 
@@ -137,13 +137,13 @@ class Watch:
         for path in self._extra if self._paths.liza.is_dir() else ():
             path.mkdir(parents=True, exist_ok=True)
         try:
-            self._observer = _observing(Observer(), directories, self._told)
+            self._observer = _start_observer(Observer(), directories, self._on_event)
             self.is_polling = False
         except OSError as error:
-            self._observer = _observing(PollingObserver(timeout=POLL), directories, self._told)
+            self._observer = _start_observer(PollingObserver(timeout=POLL_SECONDS), directories, self._on_event)
             self.is_polling = True
-            self._post(WatchLost(f"{os.strerror(error.errno or 0)}: looking every {POLL:g} s", True))
-        self._more = {path: self._lay(path) for path in self._more}
+            self._post(WatchLost(f"{os.strerror(error.errno or 0)}: looking every {POLL_SECONDS:g} s", True))
+        self._added = {path: self._schedule(path) for path in self._added}
 
     def _disarm(self) -> None:
         if self._observer is not None:
@@ -152,13 +152,13 @@ class Watch:
                 self._observer.join()
             self._observer = None
 
-    def _told(self, event: FileSystemEvent) -> None:
-        if event.event_type in _LOOKS:
+    def _on_event(self, event: FileSystemEvent) -> None:
+        if event.event_type in _READ_EVENTS:
             return
         for raw in {event.src_path, event.dest_path} - {""}:
-            self._file(Path(os.fsdecode(raw)), event)
+            self._classify(Path(os.fsdecode(raw)), event)
 
-    def _file(self, path: Path, event: FileSystemEvent) -> None:
+    def _classify(self, path: Path, event: FileSystemEvent) -> None:
         home = self._paths.liza.resolve()
         if event.event_type == "deleted" and (path == home or path in self._extra):
             threading.Thread(target=self.rearm, args=(f"{path} went away",), daemon=True).start()
@@ -169,28 +169,28 @@ class Watch:
             self._post(WatchLost(f"{path} was deleted", self.is_polling))
         elif path.parent == home and path.name in SIGNALS:
             self._post(SignalChanged())
-        elif (path.parent in self._extra or path.parent in self._more) and not event.is_directory:
+        elif (path.parent in self._extra or path.parent in self._added) and not event.is_directory:
             self._post(FileChanged(path))
 
-    def _post(self, happening: Happening) -> None:
+    def _post(self, happening: WatchEvent) -> None:
         with self._guard:
             targets = list(self._queues)
-            if not targets and happening not in self._early:
-                self._early.append(happening)
+            if not targets and happening not in self._undelivered:
+                self._undelivered.append(happening)
         for target in targets:
             target.put(happening)
 
 
 class _Handler(FileSystemEventHandler):
     def __init__(self, told: object) -> None:
-        self._told = told
+        self._callback = told
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         with contextlib.suppress(queue.Full):
-            self._told(event)  # type: ignore[operator]
+            self._callback(event)  # type: ignore[operator]
 
 
-def _observing(observer: BaseObserver, directories: Iterable[Path], told: object) -> BaseObserver:
+def _start_observer(observer: BaseObserver, directories: Iterable[Path], told: object) -> BaseObserver:
     """The observer, started, with a watch on each directory. Raises OSError where the system has none to give."""
     handler = _Handler(told)
     try:

@@ -18,7 +18,7 @@ from liza.board.text.values import Revision
 from liza.rules.model import State
 from liza.system import crash_points, files
 
-_STEP: Final = 8192
+_BLOCK_SIZE: Final = 8192
 
 
 class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
@@ -38,12 +38,12 @@ class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"f
     void: Revision | None = None
 
 
-def line(record: RevisionRecord) -> bytes:
+def format_record(record: RevisionRecord) -> bytes:
     """A record as it stands in the file."""
     return b"- " + json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
 
 
-def _record(text: bytes) -> RevisionRecord | None:
+def _parse_record(text: bytes) -> RevisionRecord | None:
     if not text.startswith(b"- "):
         return None
     try:
@@ -54,27 +54,27 @@ def _record(text: bytes) -> RevisionRecord | None:
     return found if found.revision or found.void is not None else None
 
 
-def append(path: Path, record: RevisionRecord) -> None:
+def append_record(path: Path, record: RevisionRecord) -> None:
     """Appends a record and waits for the disk; what a crash left half written becomes a comment first.
 
     A last line that is whole but for its end is an entry, for everybody has read it as one.
     """
-    _mend(path)
-    files.append(path, line(record))
+    _repair_torn_line(path)
+    files.append_synced(path, format_record(record))
 
 
-@files.named()
-def _opened(path: Path, flags: int) -> int | None:
+@files.convert_os_errors()
+def _open_journal(path: Path, flags: int) -> int | None:
     """The journal, where there is one. Raises DiskRefused where it is no file."""
     try:
-        return files.opened(path, flags)
+        return files.open_no_follow(path, flags)
     except FileNotFoundError:
         return None
 
 
-@files.named()
-def _mend(path: Path) -> None:
-    descriptor = _opened(path, os.O_RDWR)
+@files.convert_os_errors()
+def _repair_torn_line(path: Path) -> None:
+    descriptor = _open_journal(path, os.O_RDWR)
     if descriptor is None:
         return
     try:
@@ -83,7 +83,7 @@ def _mend(path: Path) -> None:
             return
         start = next(_lines_backwards(descriptor, size))[0]
         torn = os.pread(descriptor, size - start, start)
-        os.pwrite(descriptor, (b"" if _record(torn) else b"# torn: ") + torn + b"\n", start)
+        os.pwrite(descriptor, (b"" if _parse_record(torn) else b"# torn: ") + torn + b"\n", start)
         crash_points.point("mended", path.name)
     finally:
         os.close(descriptor)
@@ -94,7 +94,7 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
     end, held = size, b""
     while end > 0:
         # As much again as is held: a line without an end, however long, is not put together anew at each step.
-        start = max(0, end - max(_STEP, len(held)))
+        start = max(0, end - max(_BLOCK_SIZE, len(held)))
         held = os.pread(descriptor, end - start, start) + held
         end = start
         lines = held.split(b"\n")
@@ -106,15 +106,15 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
         held = lines[0]
 
 
-def newest(path: Path) -> Iterator[RevisionRecord]:
+def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
     """Records from the newest to the oldest, those that never came to be left out. A missing file has none."""
-    descriptor = _opened(path, os.O_RDONLY)
+    descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return
     voided: set[int] = set()
     try:
         for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
-            record = _record(text)
+            record = _parse_record(text)
             if record is None:
                 continue
             if record.void is not None:
@@ -127,14 +127,14 @@ def newest(path: Path) -> Iterator[RevisionRecord]:
         os.close(descriptor)
 
 
-def highest(path: Path) -> int:
+def highest_revision(path: Path) -> int:
     """The highest revision that was ever written down, void or not; 0 for none."""
-    descriptor = _opened(path, os.O_RDONLY)
+    descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return 0
     try:
         for _, text in _lines_backwards(descriptor, os.fstat(descriptor).st_size):
-            record = _record(text)
+            record = _parse_record(text)
             if record is not None:
                 return record.revision or record.void or 0
     finally:
@@ -142,12 +142,12 @@ def highest(path: Path) -> int:
     return 0
 
 
-def last(path: Path) -> RevisionRecord | None:
+def last_record(path: Path) -> RevisionRecord | None:
     """The newest record that came to be."""
-    return next(newest(path), None)
+    return next(iter_newest_first(path), None)
 
 
-def subject(record: RevisionRecord) -> str:
+def format_subject(record: RevisionRecord) -> str:
     """What a revision did, in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
     if record.task and record.from_ != record.to and record.to:
         return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"

@@ -13,17 +13,17 @@ from liza.board.write_intent import sha
 from liza.rules.errors import BoardInconsistent
 from liza.system import crash_points, files
 
-FULL_EVERY: Final = 64
+FULL_TEXT_INTERVAL: Final = 64
 """Each so many revisions the whole text is kept, so that a gap cannot reach far."""
-IN_FULL: Final = (("", ""),)
+UNKNOWN_RENEWED: Final = (("", ""),)
 """In the place of the entries that heartbeats changed: what came before is not known, keep the next revision whole."""
-_LARGEST: Final = 4 * files.LARGEST
-PREVIOUS: Final = "previous"
-LIMIT: Final = 64 << 20
+_MAX_FILE_SIZE: Final = 4 * files.MAX_BOARD_SIZE
+PREVIOUS_NAME: Final = "previous"
+DRAIN_SIZE: Final = 64 << 20
 """Bytes; a larger spool is drained by the writer."""
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class EntryChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry's new text. ``after`` is the entry it comes behind, where it is new."""
 
     section: str
@@ -40,7 +40,7 @@ class SpoolItem(msgspec.Struct, frozen=True, omit_defaults=True):
     actor: str
     time: str
     sha: str
-    entries: tuple[Change, ...] = ()
+    entries: tuple[EntryChange, ...] = ()
     full: str | None = None
 
 
@@ -50,13 +50,13 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._base = directory.with_name("base")
-        self._previous = directory.with_name(PREVIOUS)
+        self._previous = directory.with_name(PREVIOUS_NAME)
 
-    def put(self, item: SpoolItem) -> None:
+    def add_item(self, item: SpoolItem) -> None:
         """Adds a revision."""
-        files.swap(self._directory / str(item.revision), msgspec.json.encode(item))
+        files.replace_unsynced(self._directory / str(item.revision), msgspec.json.encode(item))
 
-    @files.named()
+    @files.convert_os_errors()
     def revisions(self) -> list[int]:
         """The revisions that wait, ascending. Raises DiskRefused where no directory stands there."""
         try:
@@ -64,30 +64,32 @@ class Spool:
         except FileNotFoundError:
             return []
 
-    def items(self) -> Iterator[SpoolItem]:
+    def read_items(self) -> Iterator[SpoolItem]:
         """The revisions that wait, ascending; one that cannot be read is left out."""
         for revision in self.revisions():
             try:
-                yield msgspec.json.decode(files.read(self._directory / str(revision), _LARGEST), type=SpoolItem)
+                yield msgspec.json.decode(
+                    files.read_limited(self._directory / str(revision), _MAX_FILE_SIZE), type=SpoolItem
+                )
             except (OSError, ValueError, RecursionError):
                 continue
 
-    def is_whole(self, revision: int) -> bool:
+    def is_complete_after(self, revision: int) -> bool:
         """Whether what comes after ``revision`` can be put together from what waits: nothing of it was taken away."""
         waiting = self.revisions()
         if not waiting:
-            return self._dropped() == revision
+            return self._base_revision() == revision
         return waiting[-1] == revision and len(waiting) == revision - waiting[0] + 1
 
-    def has(self, revision: int) -> bool:
+    def has_revision(self, revision: int) -> bool:
         """Whether the text of ``revision`` can be had from here, or was dropped after it had been recorded."""
-        dropped = self._dropped()
+        dropped = self._base_revision()
         if dropped is None and not self.revisions():
             # Nothing is known at all: it may have been recorded.
             return True
-        return (dropped or 0) >= revision or any(number == revision for number, _ in self.texts())
+        return (dropped or 0) >= revision or any(number == revision for number, _ in self.rebuild_texts())
 
-    def _dropped(self) -> int | None:
+    def _base_revision(self) -> int | None:
         """The newest revision that was dropped, without reading its text."""
         try:
             with self._base.open("rb") as file:
@@ -95,7 +97,7 @@ class Spool:
         except (OSError, ValueError):
             return None
 
-    @files.named()
+    @files.convert_os_errors()
     def size(self) -> int:
         """Bytes that wait. Raises DiskRefused where no directory stands there."""
         total = 0
@@ -106,62 +108,62 @@ class Spool:
                 continue
         return total
 
-    def base(self) -> tuple[int, str] | None:
+    def read_base(self) -> tuple[int, str] | None:
         """The newest revision that was dropped, and its text."""
         try:
-            revision, text = msgspec.json.decode(files.read(self._base, _LARGEST), type=tuple[int, str])
+            revision, text = msgspec.json.decode(files.read_limited(self._base, _MAX_FILE_SIZE), type=tuple[int, str])
         except (OSError, ValueError, RecursionError):
             return None
         return revision, text
 
-    def previous(self) -> str | None:
+    def read_previous(self) -> str | None:
         """The board that the last writer found, heartbeats and all; None where it is not kept or is no text."""
         try:
-            return files.read(self._previous, files.LARGEST).decode()
+            return files.read_limited(self._previous, files.MAX_BOARD_SIZE).decode()
         except (OSError, ValueError):
             return None
 
-    @files.named()
-    def drop(self, revision: int) -> None:
+    @files.convert_os_errors()
+    def drop_through(self, revision: int) -> None:
         """Lets go of the revisions up to ``revision``; the text of the newest of them stays as the base."""
         newest = None
-        for number, text in self.texts():
+        for number, text in self.rebuild_texts():
             if number > revision:
                 break
             newest = number, text
         if newest is not None:
-            files.swap(self._base, msgspec.json.encode(newest))
+            files.replace_unsynced(self._base, msgspec.json.encode(newest))
         for number in self.revisions():
             if number <= revision:
                 (self._directory / str(number)).unlink(missing_ok=True)
                 crash_points.point("dropped", "spool")
 
-    @files.named()
-    def forget(self, revision: int) -> None:
+    @files.convert_os_errors()
+    def remove_revision(self, revision: int) -> None:
         """Takes out a revision that never came to be."""
         (self._directory / str(revision)).unlink(missing_ok=True)
         crash_points.point("forgotten", "spool")
 
-    def texts(self) -> Iterator[tuple[int, str]]:
+    def rebuild_texts(self) -> Iterator[tuple[int, str]]:
         """Each revision with its text, ascending, from the base on; those that cannot be rebuilt are left out."""
         text, dropped = None, 0
-        if (base := self.base()) is not None:
+        if (base := self.read_base()) is not None:
             dropped, text = base
             yield base
-        for item in self.items():
+        for item in self.read_items():
             if item.revision <= dropped:
                 # A kill between the new base and the last unlink left it; its text would not fit behind the base.
                 continue
-            text = self._after(text, item)
+            text = self._rebuild_text(text, item)
             if text is not None:
                 yield item.revision, text
 
-    def _after(self, text: str | None, item: SpoolItem) -> str | None:
+    def _rebuild_text(self, text: str | None, item: SpoolItem) -> str | None:
         """The text of a revision: from the one before it, or, where that is lost, from the board before the last."""
         if text is None and item.full is None:
-            text = self.previous()
+            text = self.read_previous()
         try:
-            return None if text is None and item.full is None else replay(text or "", item)
+            return None if text is None and item.full is None else apply_item(text or "", item)
         except BoardInconsistent:
             return None
 
@@ -169,12 +171,12 @@ class Spool:
 _last: document.Document | None = None
 
 
-def replay(base_text: str, item: SpoolItem) -> str:
+def apply_item(base_text: str, item: SpoolItem) -> str:
     """The text of a revision from the text of the one before it. Raises BoardInconsistent where they do not fit."""
     global _last
     if item.full is not None:
-        return _proved(item, item.full)
-    known = _last = document.read(base_text, known=_last)
+        return _check_sha(item, item.full)
+    known = _last = document.read_document(base_text, known=_last)
     parts = {name: place for place, name in enumerate(known.names)}
     texts = [part.text for part in known.parts]
     behind: dict[int, str] = {}
@@ -187,18 +189,18 @@ def replay(base_text: str, item: SpoolItem) -> str:
         else:
             raise BoardInconsistent(f"revision {item.revision} does not fit the one before it", "liza doctor")
     text = "".join(text + behind.get(place, "") for place, text in enumerate(texts))
-    return _proved(item, text)
+    return _check_sha(item, text)
 
 
-def _proved(item: SpoolItem, text: str) -> str:
+def _check_sha(item: SpoolItem, text: str) -> str:
     if sha(text.encode()) != item.sha:
         raise BoardInconsistent(f"revision {item.revision} is not kept as it was", "liza doctor")
     return text
 
 
-def changes(
+def diff_entries(
     before: document.Document, after: document.Document, renewed: tuple[tuple[str, str], ...]
-) -> tuple[Change, ...] | None:
+) -> tuple[EntryChange, ...] | None:
     """What turns one text into the other, entry by entry; None where only the whole text can say it.
 
     ``renewed`` are entries to name even where they are the same: heartbeats changed them since the last revision.
@@ -208,16 +210,16 @@ def changes(
     if before.names == after.names:
         touched = set(renewed)
         return tuple(
-            Change(*name, now.text)
+            EntryChange(*name, now.text)
             for was, now, name in zip(before.parts, after.parts, after.names, strict=True)
             if (was is not now and was.text != now.text) or (touched and name in touched)
         )
-    return _grown(before, after, set(renewed))
+    return _diff_added_entries(before, after, set(renewed))
 
 
-def _grown(
+def _diff_added_entries(
     before: document.Document, after: document.Document, touched: set[tuple[str, str]]
-) -> tuple[Change, ...] | None:
+) -> tuple[EntryChange, ...] | None:
     """The same, where entries came; None where one went away, moved, or came into a section that had none."""
     old = {name: part.text for name, part in zip(before.names, before.parts, strict=True)}
     found = []
@@ -228,9 +230,9 @@ def _grown(
             kept.append((section, key))
             behind[section] = key
             if old[section, key] != part.text or (section, key) in touched:
-                found.append(Change(section, key, part.text))
+                found.append(EntryChange(section, key, part.text))
         elif part.kind in ("item", "pair") and section in behind:
-            found.append(Change(section, key, part.text, after=behind[section]))
+            found.append(EntryChange(section, key, part.text, after=behind[section]))
         else:
             return None
     return tuple(found) if kept == before.names else None

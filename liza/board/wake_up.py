@@ -8,22 +8,22 @@ from pathlib import Path
 from liza.rules.paths import Paths
 
 
-def place(paths: Paths) -> Path:
+def wake_directory(paths: Paths) -> Path:
     """The directory to watch."""
     return paths.liza / "bell"
 
 
-def ring(paths: Paths, agent: str) -> None:
+def wake_watchers(paths: Paths, agent: str) -> None:
     """Wake everyone who watches. Raises OSError, also if there is no ``.liza``: it may have been moved away."""
-    place(paths).mkdir(exist_ok=True)
-    path = place(paths) / agent
+    wake_directory(paths).mkdir(exist_ok=True)
+    path = wake_directory(paths) / agent
     path.touch()
     os.utime(path)
 
 
-def last_rung(paths: Paths, agent: str) -> int | None:
+def last_wake(paths: Paths, agent: str) -> int | None:
     """When an agent rang last, for comparing; None where it never did. Raises OSError."""
     try:
-        return (place(paths) / agent).stat().st_mtime_ns
+        return (wake_directory(paths) / agent).stat().st_mtime_ns
     except FileNotFoundError:
         return None

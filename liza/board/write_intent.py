@@ -11,10 +11,10 @@ import msgspec
 from liza.board.text.values import Revision
 from liza.system import files
 
-_LARGEST: Final = 1 << 20
+_MAX_SIZE: Final = 1 << 20
 
 
-class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
+class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same
     as of the bytes before. ``stood`` is the inode and the time of the file that held the bytes before: a crash leaves
     that very file, a person who puts a copy back leaves another, or a later one."""
@@ -26,12 +26,12 @@ class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
     renewed_before: tuple[tuple[str, str], ...] = ()
     stood: tuple[int, int] | None = None
 
-    def undone(self) -> Seal:
+    def rolled_back(self) -> WriteIntent:
         """The seal of the bytes before: what it announced never happened."""
-        return Seal(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
+        return WriteIntent(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
 
 
-def standing(path: Path) -> tuple[int, int] | None:
+def file_stamp(path: Path) -> tuple[int, int] | None:
     """The inode and the time of a file; None where there is none to be had."""
     try:
         found = path.stat()
@@ -45,14 +45,14 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read(path: Path) -> Seal | None:
+def read_intent(path: Path) -> WriteIntent | None:
     """The seal in a file; None where there is none that can be read."""
     try:
-        return msgspec.json.decode(files.read(path, _LARGEST), type=Seal)
+        return msgspec.json.decode(files.read_limited(path, _MAX_SIZE), type=WriteIntent)
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def write(path: Path, seal: Seal) -> None:
+def save_intent(path: Path, seal: WriteIntent) -> None:
     """Replaces the seal in one step."""
-    files.swap(path, msgspec.json.encode(seal) + b"\n")
+    files.replace_unsynced(path, msgspec.json.encode(seal) + b"\n")

@@ -1,1 +1,7 @@
-"""The doors: what a person or an agent types, and what is printed. Nothing is decided here."""
+"""The command line: parses arguments, calls one verb, prints its result. It decides nothing.
+
+`entry_points.py` has the console scripts `liza` and `liza-agent`, and turns every error into a message and an exit
+code. `command_table.py` maps each command to the module that declares it; `app.py` loads that module on demand.
+Sub-packages: `commands/` (declarations), `render/` (text for people).
+Read `entry_points.py` first, then `command_table.py` and `commands/steer_commands.py`.
+"""

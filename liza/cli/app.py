@@ -11,10 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from liza import __version__
-from liza.cli.command_table import HEADINGS, MODULES
-from liza.cli.declare import PLAIN, new
-from liza.rules.errors import Usage
-from liza.rules.suggestions import close
+from liza.cli.command_table import COMMAND_MODULES, HEADINGS
+from liza.cli.declare import TYPER_SETTINGS, create_app
+from liza.rules.errors import UsageError
+from liza.rules.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's own error of everything that was typed wrong; it has no public name in every version."""
@@ -24,62 +24,62 @@ class CommandGroup(TyperGroup):
     """``liza``: finds a command's module by its word, and lists the commands under their headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(MODULES)
+        return list(COMMAND_MODULES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return command(cmd_name)
+        return load_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in MODULES:
-            likely = close(args[0], MODULES)
+        if args and not args[0].startswith("-") and args[0] not in COMMAND_MODULES:
+            likely = closest_match(args[0], COMMAND_MODULES)
             told = f"no such command {args[0]!r}" + (f"; did you mean {likely}?" if likely else "")
-            raise Usage(told, f"liza {likely} --help" if likely else "liza --help")
+            raise UsageError(told, f"liza {likely} --help" if likely else "liza --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, paths in HEADINGS:
             with formatter.section(heading):
-                formatter.write_dl([(path, _short(path, ctx)) for path in paths], col_max=18)
+                formatter.write_dl([(path, _short_help(path, ctx)) for path in paths], col_max=18)
 
 
-def command(word: str) -> Any:
+def load_command(word: str) -> Any:
     """The command, or the group of commands, of a word; None where there is none."""
-    if word not in MODULES:
+    if word not in COMMAND_MODULES:
         return None
-    module = importlib.import_module(f"liza.cli.commands.{MODULES[word]}")
-    if MODULES[word] == word and not any(info.name == word for info in module.app.registered_commands):
+    module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[word]}")
+    if COMMAND_MODULES[word] == word and not any(info.name == word for info in module.app.registered_commands):
         found = typer.main.get_command(module.app)
     else:
-        alone = new()
+        alone = create_app()
         alone.registered_commands = [info for info in module.app.registered_commands if info.name == word]
         found = typer.main.get_command(alone)
     found.name = word
     return found
 
 
-def _short(path: str, ctx: Any) -> str:
+def _short_help(path: str, ctx: Any) -> str:
     word, _, rest = path.partition(" ")
-    found = command(word)
+    found = load_command(word)
     if rest:
         found = found.get_command(ctx, rest)
     return str(found.get_short_help_str(90))
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"liza {__version__}")
         raise typer.Exit
 
 
-def root() -> Any:
+def build_app() -> Any:
     """The whole of ``liza``."""
-    app = typer.Typer(cls=CommandGroup, invoke_without_command=True, **{**PLAIN, "add_completion": True})
+    app = typer.Typer(cls=CommandGroup, invoke_without_command=True, **{**TYPER_SETTINGS, "add_completion": True})
 
     @app.callback()
     def liza(
         ctx: typer.Context,
         version: Annotated[
-            bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
         ] = False,
     ) -> None:
         """Coordinate AI coding agents that work on one git repository at the same time.
@@ -92,22 +92,22 @@ def root() -> Any:
     return typer.main.get_command(app)
 
 
-def run(words: Sequence[str]) -> int:
+def run_liza(words: Sequence[str]) -> int:
     """Carry out what was typed; the exit code. Raises LizaError; what typer finds wrong is Usage."""
-    whole = root()
+    whole = build_app()
     if "_LIZA_COMPLETE" in os.environ:
         whole.main(list(words), prog_name="liza")
-    return _carried_out(whole, words, "liza")
+    return _invoke(whole, words, "liza")
 
 
-def run_agent(words: Sequence[str]) -> int:
+def run_liza_agent(words: Sequence[str]) -> int:
     """Carry out ``liza-agent``."""
     supervise = importlib.import_module("liza.cli.commands.supervise")
 
-    return _carried_out(typer.main.get_command(supervise.app), words, "liza-agent")
+    return _invoke(typer.main.get_command(supervise.app), words, "liza-agent")
 
 
-def _carried_out(whole: Any, words: Sequence[str], name: str) -> int:
+def _invoke(whole: Any, words: Sequence[str], name: str) -> int:
     try:
         with whole.make_context(name, list(words)) as ctx:
             code = whole.invoke(ctx)
@@ -118,5 +118,5 @@ def _carried_out(whole: Any, words: Sequence[str], name: str) -> int:
     except _CLICK_ERROR as wrong:
         where = getattr(getattr(wrong, "ctx", None), "command_path", name)
         text = " ".join(wrong.format_message().split())
-        raise Usage(text[:1].lower() + text[1:].rstrip("."), f"{where} --help") from None
+        raise UsageError(text[:1].lower() + text[1:].rstrip("."), f"{where} --help") from None
     return code if isinstance(code, int) else 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from liza.cli.app import command, root
+from liza.cli.app import build_app, load_command
 from liza.cli.command_table import HEADINGS
 
 _FOREWORD = """\
@@ -33,53 +33,53 @@ Every command prints data on stdout and everything else on stderr. With `--json`
 """
 
 
-def text() -> str:
+def build_reference() -> str:
     """The whole reference."""
-    with root().make_context("liza", ["status"], resilient_parsing=True) as ctx:
+    with build_app().make_context("liza", ["status"], resilient_parsing=True) as ctx:
         parts = [_FOREWORD]
         for heading, paths in HEADINGS:
             parts.append(f"## {heading}\n")
-            parts += ["\n".join(_one(path, ctx)) for path in paths]
+            parts += ["\n".join(_command_section(path, ctx)) for path in paths]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _one(path: str, ctx: Any) -> Iterator[str]:
-    found = _found(path, ctx)
+def _command_section(path: str, ctx: Any) -> Iterator[str]:
+    found = _resolve_command(path, ctx)
     about, _, example = str(found.help).partition("\n\n\b\nExample:\n")
     yield f"### liza {path}\n"
     yield about + "\n"
-    rows = [record for one in found.get_params(ctx) if (record := _row(one, ctx)) is not None]
+    rows = [record for one in found.get_params(ctx) if (record := _parameter_row(one, ctx)) is not None]
     if rows:
         yield from ("| | |", "|---|---|")
-        yield from (f"| `{name}` | {_cell(help_text)} |" for name, help_text in rows)
+        yield from (f"| `{name}` | {_table_cell(help_text)} |" for name, help_text in rows)
         yield ""
     yield "```"
     yield re.sub(r"^  ", "", example, flags=re.MULTILINE)
     yield "```\n"
 
 
-def _found(path: str, ctx: Any) -> Any:
+def _resolve_command(path: str, ctx: Any) -> Any:
     word, _, rest = path.partition(" ")
-    found = command(word)
+    found = load_command(word)
     return found.get_command(ctx, rest) if rest else found
 
 
-def _row(one: Any, ctx: Any) -> tuple[str, str] | None:
+def _parameter_row(one: Any, ctx: Any) -> tuple[str, str] | None:
     if getattr(one, "hidden", False) or "--help" in one.opts or "--json" in one.opts:
         return None
     if one.param_type_name == "argument":
         return one.metavar or one.name.upper(), one.help or ""
-    takes = "" if one.is_flag else f" {one.metavar or _kind(one)}"
+    takes = "" if one.is_flag else f" {one.metavar or _value_placeholder(one)}"
     return ", ".join(one.opts) + takes, one.help or ""
 
 
-def _kind(one: Any) -> str:
+def _value_placeholder(one: Any) -> str:
     return "N" if str(one.type.name).startswith(("integer", "float")) else "TEXT"
 
 
-def _cell(help_text: str) -> str:
+def _table_cell(help_text: str) -> str:
     return " ".join(help_text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    typer.echo(text(), nl=False)
+    typer.echo(build_reference(), nl=False)

@@ -11,54 +11,54 @@ from liza.programs.session import session_process, setup_note
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
 from liza.rules.model import State
-from liza.rules.sessions.decide import Holding, holding
+from liza.rules.sessions.decide import CurrentWork, find_current_work
 
-_AT_WORK = {"work": "working", "review": "reviewing", "planning": "planning"}
-WAITS = "waits for you"
+_KIND_LABELS = {"work": "working", "review": "reviewing", "planning": "planning"}
+WAITING_FOR_PERSON = "waits for you"
 
 
 @dataclass(frozen=True)
 class Activity:
     """``what`` it does, in words that a duration can follow: ``working`` 4 min."""
 
-    what: str
+    label: str
     since: datetime
 
 
-def doing(crew: Crew, state: State, agent: str) -> Activity | None:
+def find_activity(crew: Crew, state: State, agent: str) -> Activity | None:
     """What the agent's run does; None where it holds nothing, or where that cannot be read."""
-    held = holding(state, agent)
+    held = find_current_work(state, agent)
     if held is None:
         return None
     try:
-        return _of_run(crew, state, held, crew.run_dir(held.run))
+        return _session_activity(crew, state, held, crew.run_dir(held.run))
     except (LizaError, OSError):
         return None
 
 
-def row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
+def activity_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
     """The same as `status --json` shows it: ``doing``, ``since`` and ``seconds``, each null where it is not known."""
-    found = doing(crew, state, agent)
+    found = find_activity(crew, state, agent)
     if found is None:
         return {"doing": None, "since": None, "seconds": None}
     seconds = max(0, int((crew.clock.now() - found.since).total_seconds()))
-    return {"doing": found.what, "since": found.since, "seconds": seconds}
+    return {"doing": found.label, "since": found.since, "seconds": seconds}
 
 
-def _of_run(crew: Crew, state: State, held: Holding, directory: RunDir) -> Activity | None:
+def _session_activity(crew: Crew, state: State, held: CurrentWork, directory: RunDir) -> Activity | None:
     if not directory.exists():
-        setup = setup_note.of(crew.paths, held.run)
-        return Activity("set-up", setup.started) if setup is not None else _by_hand(state, held)
-    found = session_process.look(directory.path)
-    if not isinstance(found, session_process.Living):
+        setup = setup_note.read_setup_note(crew.paths, held.run)
+        return Activity("set-up", setup.started) if setup is not None else _manual_activity(state, held)
+    found = session_process.read_state(directory.path)
+    if not isinstance(found, session_process.RunningSession):
         return None
-    if directory.asks() is not None:
+    if directory.read_question() is not None:
         asked = (directory.path / "asks").stat().st_mtime
-        return Activity(WAITS, datetime.fromtimestamp(asked, UTC).replace(microsecond=0))
-    return Activity(_AT_WORK[held.kind], found.time)
+        return Activity(WAITING_FOR_PERSON, datetime.fromtimestamp(asked, UTC).replace(microsecond=0))
+    return Activity(_KIND_LABELS[held.kind], found.time)
 
 
-def _by_hand(state: State, held: Holding) -> Activity | None:
+def _manual_activity(state: State, held: CurrentWork) -> Activity | None:
     task = state.task(held.task) if held.task else None
     began = [event.time for event in task.history if event.run == held.run] if task is not None else []
-    return Activity(_AT_WORK[held.kind], began[0]) if began else None
+    return Activity(_KIND_LABELS[held.kind], began[0]) if began else None

@@ -20,12 +20,12 @@ from liza.programs.session import log_file
 from liza.programs.session.run_directory import RunDir
 from liza.repo.slots import slots_directory
 from liza.rules import settings
-from liza.rules.derived import derive
+from liza.rules.derived import update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Refused
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.project import slots_location
-from liza.rules.secrets import redacted, redacted_since
+from liza.rules.redaction import redact, redact_changes
 from liza.rules.tasks.picking import Evidence
 from liza.system import program_path
 from liza.system.file_lock import Lock
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from liza.repo.slots.pool import Worktrees
 
 
-PERSON = "human:"
+PERSON_PREFIX = "human:"
 """How the name of a person begins, where it stands for who said something."""
 
 
@@ -55,17 +55,17 @@ class Crew:
 
     paths: Paths
     clock: Clock
-    held: tuple[int, ...] = ()
-    moved: str | None = None
+    lock_descriptors: tuple[int, ...] = ()
+    moved_reason: str | None = None
     """Why the slots cannot be used: the repository was moved, and a supervisor still works at the former path."""
 
-    def holding(self, lock: Lock) -> Crew:
+    def with_lock(self, lock: Lock) -> Crew:
         """This crew with gits that go on holding a lock of ours: it is free once the last of them is gone."""
-        return replace(self, held=(*self.held, lock.descriptor))
+        return replace(self, lock_descriptors=(*self.lock_descriptors, lock.descriptor))
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.paths, self.clock, lambda state: confirmed_settings.trusted(self.paths, state))
+        return Board(self.paths, self.clock, lambda state: confirmed_settings.with_trusted_settings(self.paths, state))
 
     @cached_property
     def git(self) -> Git:
@@ -76,21 +76,23 @@ class Crew:
         # A crew has pins from before its board is there: gone afterwards, nothing may run until that is mended.
         wanted = self.paths.pins.exists() or self.paths.state.exists()
         try:
-            git = Git(self.paths.root, Pins.load(self.paths.pins) if wanted else None, held=self.held)
+            git = Git(
+                self.paths.root, Pins.load(self.paths.pins) if wanted else None, inherited_fds=self.lock_descriptors
+            )
         except Missing as gone:
             from liza.crew.layout import mending
 
             raise Missing(gone.message, mending(self)) from gone
         place = self.paths.root / ".git"
         # A file there leads to where git keeps its things; it can only be believed.
-        return git if place.is_file() else git.inside(self.paths.root, place, place)
+        return git if place.is_file() else git.with_git_dir(self.paths.root, place, place)
 
     @cached_property
     def worktrees(self) -> Worktrees:
         from liza.repo.slots.pool import Worktrees
 
-        if self.moved is not None:
-            raise Refused(self.moved, "liza down")
+        if self.moved_reason is not None:
+            raise Refused(self.moved_reason, "liza down")
         return Worktrees(self.paths, self.git, self.board.read().config.integration_branch)
 
     @contextmanager
@@ -102,44 +104,44 @@ class Crew:
         with self.board.transaction(actor, event, task=task) as tx:
             yield tx
             if tx.state is not tx.before:
-                changed = tx.state if actor.startswith(PERSON) else redacted_since(tx.before, tx.state)
-                tx.state = derive(changed)
-        if actor.startswith(PERSON):
-            confirmed_settings.confirm(
-                self.paths, settings.changed(tx.before.config, tx.state.config), tx.before.config
+                changed = tx.state if actor.startswith(PERSON_PREFIX) else redact_changes(tx.before, tx.state)
+                tx.state = update_derived_fields(changed)
+        if actor.startswith(PERSON_PREFIX):
+            confirmed_settings.confirm_settings(
+                self.paths, settings.changed_settings(tx.before.config, tx.state.config), tx.before.config
             )
-        self.pass_on_alerts()
+        self.log_board_alerts()
 
-    def pass_on_alerts(self) -> tuple[str, ...]:
+    def log_board_alerts(self) -> tuple[str, ...]:
         """Write down what was settled on the board and a person must know, for nobody else hears of it."""
-        told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.alerts())
+        told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.take_alerts())
         if told:
-            self.write_down(told)
+            self.append_alert_log(told)
         return told
 
-    def write_down(self, lines: Iterable[str]) -> None:
+    def append_alert_log(self, lines: Iterable[str]) -> None:
         """Append lines to `.liza/alerts.log`, each with its time."""
         stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        with log_file.appended(self.paths.alerts) as log:
-            log.writelines(f"{stamp}  {redacted(line)}\n" for line in lines)
+        with log_file.open_for_append(self.paths.alerts) as log:
+            log.writelines(f"{stamp}  {redact(line)}\n" for line in lines)
 
     def run_dir(self, run: str) -> RunDir:
         return RunDir(self.paths, run)
 
-    def slot_of(self, task: Task) -> Path:
+    def worktree_path(self, task: Task) -> Path:
         """The worktree of a task. Raises NoCrew where it has none."""
         if task.worktree is None:
             raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
         return self.paths.slot(task.worktree)
 
-    def checkout_of_integration(self) -> Path | None:
+    def find_integration_checkout(self) -> Path | None:
         """Where somebody has integration checked out; None where nobody has."""
-        from liza.repo.merge.merges import checkouts
+        from liza.repo.merge.merges import list_checkouts
 
         branch = self.board.read().config.integration_branch
-        return next((place for place, found in checkouts(self.git).items() if found == branch), None)
+        return next((place for place, found in list_checkouts(self.git).items() if found == branch), None)
 
-    def supervised(self, agent: str) -> bool:
+    def is_supervised(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` lives: its lock is held."""
         path = self.paths.supervisor_lock(agent)
         if not path.exists():
@@ -150,22 +152,22 @@ class Crew:
             return False
         return True
 
-    def evidence(self, state: State) -> Evidence:
+    def gather_evidence(self, state: State) -> Evidence:
         """What `choose` cannot read off the board: who is offline, and which sessions are proved over."""
-        asked = [task for task in state.tasks if task.status in _ASKED and task.run]
+        asked = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
         owners = {task.assigned_to for task in asked if task.assigned_to}
         return Evidence(
-            offline=frozenset(agent for agent in owners if not self.supervised(agent)),
+            offline=frozenset(agent for agent in owners if not self.is_supervised(agent)),
             dead=frozenset(task.run for task in asked if task.run and self._is_over(task.run)),
-            abandoned=frozenset(self._abandoned(state)),
+            abandoned=frozenset(self._abandoned_runs(state)),
         )
 
-    def _abandoned(self, state: State) -> Iterator[str]:
+    def _abandoned_runs(self, state: State) -> Iterator[str]:
         """Reviews and planning whose lease lapsed, whose supervisor is gone and whose session is over."""
         reviews = [(task.review_run, task.review_lease_expires) for task in state.tasks]
         held = [*reviews, (state.planning.run, state.planning.lease_expires)]
         for run, expires in held:
-            if run is None or expires is None or expires > self.clock.now() or self.supervised(agent_of(run)):
+            if run is None or expires is None or expires > self.clock.now() or self.is_supervised(agent_of(run)):
                 continue
             if self._is_over(run):
                 yield run
@@ -174,36 +176,36 @@ class Crew:
         """Whether a session is proved over. A file of it that cannot be read proves nothing, and is its own agent's
         trouble: all others go on."""
         try:
-            return run_state.over(self.run_dir(run))
+            return run_state.is_session_over(self.run_dir(run))
         except LizaError:
             return False
 
 
-_ASKED = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
+_OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJECTED, Status.INTEGRATION_FAILED})
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     """The crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
-    found = crew_above(start, clock)
+    found = find_crew_or_none(start, clock)
     # A seal without a board: where processes of that crew live, one command ends them and brings it back.
-    if found is None or (not found.paths.state.exists() and _survivors(found)):
-        raise no_crew((start or _here()).absolute(), clock)
+    if found is None or (not found.paths.state.exists() and _survivor_names(found)):
+        raise no_crew_error((start or _current_directory()).absolute(), clock)
     return found
 
 
-def crew_above(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
+def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
     """As ``find_crew``; None where there is none, without asking git what is left of one. Raises Refused."""
     named = os.environ.get("LIZA_ROOT")
     if named:
-        return crew_at(Path(named), clock)
-    root = next((root for here in _wheres(start) if (root := _root_above(here)) is not None), None)
-    return None if root is None else crew_at(root, clock)
+        return open_crew(Path(named), clock)
+    root = next((root for here in _search_starts(start) if (root := _find_root(here)) is not None), None)
+    return None if root is None else open_crew(root, clock)
 
 
-def _wheres(start: Path | None) -> Iterator[Path]:
+def _search_starts(start: Path | None) -> Iterator[Path]:
     """Where to look for a crew: the directory, and its name as the shell has it, which a link may lead through: after
     a move the repository is found above `.worktrees/<task>`, and not yet from the slot that the link leads to."""
-    here = (start or _here()).absolute()
+    here = (start or _current_directory()).absolute()
     yield here
     logical = Path(os.environ.get("PWD", ""))
     with suppress(OSError):
@@ -211,12 +213,12 @@ def _wheres(start: Path | None) -> Iterator[Path]:
             yield logical
 
 
-def _root_above(here: Path) -> Path | None:
+def _find_root(here: Path) -> Path | None:
     """The repository of the nearest crew: above the directory, or named by the mark above a slot."""
     for directory in (here, *here.parents):
         if _has_board(directory):
             return directory
-        root = slots_directory.root_of(directory)
+        root = slots_directory.find_root(directory)
         if root is not None and _has_board(root):
             return root
     return None
@@ -226,25 +228,25 @@ def _has_board(root: Path) -> bool:
     return (root / ".liza" / "state.yaml").exists() or (root / ".liza" / "tx" / "seal").exists()
 
 
-def find_lost(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
+def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
     """The crew of the repository here that has neither board nor seal any more, where an earlier board is kept.
 
     Raises Refused, GitFailed.
     """
-    crew = _of_repository(start or _here(), clock)
-    return crew if crew is not None and kept_in(crew) else None
+    crew = _crew_of_repository(start or _current_directory(), clock)
+    return crew if crew is not None and find_earlier_board(crew) else None
 
 
-def kept_in(crew: Crew) -> str | None:
+def find_earlier_board(crew: Crew) -> str | None:
     """Where an earlier board of a crew that has none can be had from, in words; None for nowhere. Raises GitFailed."""
     if crew.paths.tx.is_dir():
         with suppress(BoardInconsistent):
-            crew.board.last_good()
+            crew.board.last_good_text()
             return ".liza/tx"
     return HISTORY_REF if crew.git.ok("show-ref", "--verify", "--quiet", HISTORY_REF) else None
 
 
-def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
+def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
     """Why there is no crew in a directory, and what can be done: begin one, or bring back what is kept of one."""
     told, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
     if not _in_git(here):
@@ -253,15 +255,15 @@ def no_crew(here: Path, clock: Clock | None = None) -> NoCrew:
     kept = None
     # Where even that cannot be asked, there is no crew all the same.
     with suppress(LizaError, OSError):
-        crew = _of_repository(here, clock)
+        crew = _crew_of_repository(here, clock)
         if crew is not None and crew.paths.liza.exists():
             place = crew.paths.liza
             told, hint = f"{place} is there and holds no board", shlex.join(["mv", str(place), f"{place}.old"])
-        kept = None if crew is None else kept_in(crew)
+        kept = None if crew is None else find_earlier_board(crew)
     if kept is None:
         return NoCrew(told, hint)
     told += f"; the board of a crew that was here is kept in {kept}. To begin anew: {hint}"
-    alive = _survivors(crew)
+    alive = _survivor_names(crew)
     if alive:
         told += f". Still at work: {', '.join(alive)}"
     return NoCrew(told, "liza restore --last-good --stop" if alive else "liza restore --last-good")
@@ -272,34 +274,34 @@ def _in_git(here: Path) -> bool:
     return any((directory / ".git").exists() for directory in (here, *here.parents))
 
 
-def _survivors(crew: Crew | None) -> list[str]:
+def _survivor_names(crew: Crew | None) -> list[str]:
     """What still works for a crew whose .liza is gone."""
-    from liza.crew.layout import survivors
+    from liza.crew.layout import find_survivors
 
-    return sorted(set(survivors(crew).values())) if crew is not None else []
+    return sorted(set(find_survivors(crew).values())) if crew is not None else []
 
 
-def _of_repository(here: Path, clock: Clock | None) -> Crew | None:
+def _crew_of_repository(here: Path, clock: Clock | None) -> Crew | None:
     """The crew that the repository of a directory has, had, or could have. Raises Refused."""
     here = here.absolute()
     for directory in (here, *here.parents):
         # In a linked work tree, and so in a slot, .git is a file.
         if (directory / ".git").is_dir():
-            return crew_at(directory, clock)
-        root = slots_directory.root_of(directory)
+            return open_crew(directory, clock)
+        root = slots_directory.find_root(directory)
         if root is not None and (root / ".git").exists():
-            return crew_at(root, clock)
+            return open_crew(root, clock)
     return None
 
 
-def _here() -> Path:
+def _current_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
         raise NoCrew("the directory that this was said in is not there any more", 'cd "$PWD"') from None
 
 
-def crew_at(root: Path, clock: Clock | None = None) -> Crew:
+def open_crew(root: Path, clock: Clock | None = None) -> Crew:
     """The crew of the repository at ``root``. Raises Refused, LizaError."""
     # By its one real name: sessions are known by the root that they were given.
     paths = Paths(root.resolve())
@@ -307,12 +309,12 @@ def crew_at(root: Path, clock: Clock | None = None) -> Crew:
     for place in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
         if place.is_symlink():
             raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")
-    placed = slots_directory.read(paths)
+    placed = slots_directory.read_record(paths)
     if placed is not None and placed.root == paths.root:
-        current, why = replace(paths, place=placed.place), None
+        current, why = replace(paths, chosen_slots=placed.directory), None
     else:
         from liza.crew.recovery import moved_repository
 
-        current, why = moved_repository.settled(paths, placed)
-    program_path.close(paths.worktrees, current.slots)
-    return Crew(current, clock or SystemClock(), moved=why)
+        current, why = moved_repository.repair_location(paths, placed)
+    program_path.remove_unsafe_entries(paths.worktrees, current.slots)
+    return Crew(current, clock or SystemClock(), moved_reason=why)

@@ -18,33 +18,33 @@ from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
 from liza.rules import settings
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, Refused
-from liza.rules.model import Config, Identity, State
+from liza.rules.model import Config, ProcessIdentity, State
 from liza.rules.paths import HISTORY_REF
-from liza.rules.reports import intrusions
+from liza.rules.reports import drift_alarms
 from liza.system import processes
 
-GOAL = ".liza/specs/goal.md"
+GOAL_FILE = ".liza/specs/goal.md"
 AGAIN = "liza restore --last-good --stop"
 FIX = "liza doctor --fix"
-GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+KILL_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
-def goal_page(goal: str) -> str:
+def default_goal_text(goal: str) -> str:
     """What stands in .liza/specs/goal.md until a person says more."""
     return f"# {goal}\n\nSay here what must be true when this is done.\n"
 
 
-def lay(crew: Crew) -> None:
+def create_layout(crew: Crew) -> None:
     """Directories, texts, and what keeps them out of git's sight. Repeatable. Raises GitFailed, OSError."""
     for directory in (crew.paths.liza, crew.paths.locks, crew.paths.specs):
         directory.mkdir(mode=0o755, exist_ok=True)
     for directory in (crew.paths.logs, crew.paths.runs):
         directory.mkdir(mode=0o700, exist_ok=True)
-    exclude.keep_out(crew.git)
-    agent_texts.lay(crew.paths)
+    exclude.ignore_liza_dirs(crew.git)
+    agent_texts.copy_texts(crew.paths)
 
 
-def lay_again(crew: Crew) -> Crew:
+def recreate_layout(crew: Crew) -> Crew:
     """The crew with new ground under it, where one has worked before. Repeatable. Raises GitFailed, OSError.
 
     Pins are not taken from the repository: by now anybody can have written there.
@@ -52,36 +52,36 @@ def lay_again(crew: Crew) -> Crew:
     plain = Git(crew.paths.root)
     crew.paths.liza.mkdir(mode=0o755, exist_ok=True)
     # First of all: where a board is there, no git starts without them.
-    Pins.of_person(plain).save(crew.paths.pins)
+    Pins.from_user_config(plain).save(crew.paths.pins)
     crew = Crew(crew.paths, crew.clock)
-    lay(crew)
-    brief_filter.install(crew.git)
-    Pins.of_person(plain).with_key(plain, brief_filter.KEY).save(crew.paths.pins)
+    create_layout(crew)
+    brief_filter.install_filter(crew.git)
+    Pins.from_user_config(plain).with_key(plain, brief_filter.FILTER_KEY).save(crew.paths.pins)
     return Crew(crew.paths, crew.clock)
 
 
-def confirm_again(crew: Crew) -> tuple[str, ...]:
+def restore_confirmed_settings(crew: Crew) -> tuple[str, ...]:
     """Let the settings count that a person had confirmed before the pins were lost, and say by name which these are,
     and which of the board's do not count. Raises GitFailed, OSError, BoardInconsistent."""
-    written = crew.board.as_written()
-    kept, first = board_history.settings(crew.git), board_history.first(crew.git)
+    written = crew.board.read_as_written()
+    kept, first = board_history.read_settings(crew.git), board_history.read_first(crew.git)
     if kept is not None or first is not None:
         begun = Config()
         with suppress(BoardInconsistent):
-            begun = document.load(first or "").config
-        confirmed_settings.confirm_kept(crew.paths, kept, begun)
-    odd = intrusions.of_settings(confirmed_settings.unconfirmed(crew.paths, written))
-    counting = settings.counting(confirmed_settings.trusted(crew.paths, written).config)
+            begun = document.load_state(first or "").config
+        confirmed_settings.restore_confirmed(crew.paths, kept, begun)
+    odd = drift_alarms.settings_alarms(confirmed_settings.find_unconfirmed(crew.paths, written))
+    counting = settings.describe_effective(confirmed_settings.with_trusted_settings(crew.paths, written).config)
     return counting, *(f"{one.message}: {one.next}" for one in odd)
 
 
-def lay_goal(crew: Crew, goal: str) -> bool:
+def restore_goal_file(crew: Crew, goal: str) -> bool:
     """The page of the goal, where there is none: as the history has it, or a new one; whether it was the history's."""
-    page = crew.paths.root / GOAL
+    page = crew.paths.root / GOAL_FILE
     if page.exists():
         return False
-    kept = board_history.goal(crew.git)
-    page.write_bytes(goal_page(goal).encode() if kept is None else kept)
+    kept = board_history.read_goal(crew.git)
+    page.write_bytes(default_goal_text(goal).encode() if kept is None else kept)
     return kept is not None
 
 
@@ -99,8 +99,8 @@ def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
     unlocked = [agent for agent in _ever_supervised(state) if not crew.paths.supervisor_lock(agent).exists()]
     if lacking is None and not unlocked and all(crew.paths.supervisor_lock(agent).exists() for agent in asked):
         return None
-    alive = sorted(set(survivors(crew).values()))
-    more_is_gone = lacking is not None and (unlocked or not crew.paths.placed.exists())
+    alive = sorted(set(find_survivors(crew).values()))
+    more_is_gone = lacking is not None and (unlocked or not crew.paths.slots_record.exists())
     if not alive and not more_is_gone:
         return None
     told = lacking or "lock files of this crew were deleted"
@@ -146,12 +146,12 @@ def _ever_supervised(state: State) -> tuple[str, ...]:
     return tuple(name for name, agent in state.agents.items() if agent.program)
 
 
-def survivors(crew: Crew) -> dict[int, str]:
+def find_survivors(crew: Crew) -> dict[int, str]:
     """The processes that hold a lock of a .liza that was deleted or moved away, each with the name of that lock:
     ``locks/supervisor-coder-1.lock``, or ``coder-1.1/session.lock``. No lock of the crew tells of them any more."""
     own = re.escape(f"{crew.paths.root}/.liza")
     held = r"(locks/supervisor-[^/]+\.lock|run/[^/]+/[^/]+/session\.lock)"
-    found = processes.having_open(rf"{own}(/{held} \(deleted\)|[^/]+/{held}( \(deleted\))?)")
+    found = processes.find_pids_with_open(rf"{own}(/{held} \(deleted\)|[^/]+/{held}( \(deleted\))?)")
     return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in found.items()}
 
 
@@ -160,7 +160,7 @@ def works_unseen(crew: Crew, agent: str) -> bool:
     if crew.paths.supervisor_lock(agent).exists():
         return False
     own = f"locks/supervisor-{agent}.lock"
-    return any(one == own or one.startswith(f"{agent}.") for one in survivors(crew).values())
+    return any(one == own or one.startswith(f"{agent}.") for one in find_survivors(crew).values())
 
 
 def refuse_survivors(crew: Crew, step: str | None = None) -> None:
@@ -169,7 +169,7 @@ def refuse_survivors(crew: Crew, step: str | None = None) -> None:
     ``step``: the command that ends them. Raises Refused where one lives, as far as the system shows what its processes
     have open.
     """
-    found = survivors(crew)
+    found = find_survivors(crew)
     if found:
         told, pids = ", ".join(sorted(set(found.values()))), " ".join(map(str, sorted(found)))
         raise Refused(f"processes of the crew whose .liza is gone still work here: {told}", step or f"kill {pids}")
@@ -181,8 +181,8 @@ def end_survivors(crew: Crew) -> tuple[str, ...]:
     Raises Refused for one that cannot be ended.
     """
     ended = []
-    for pid, name in sorted(survivors(crew).items(), key=lambda one: "session.lock" in one[1]):
-        holder = processes.identity_of(pid)
+    for pid, name in sorted(find_survivors(crew).items(), key=lambda one: "session.lock" in one[1]):
+        holder = processes.identify_process(pid)
         if holder is None:
             continue
         directory, _, lock = name.partition("/")
@@ -193,23 +193,23 @@ def end_survivors(crew: Crew) -> tuple[str, ...]:
     return tuple(ended)
 
 
-def _end(crew: Crew, holder: Identity, run: str | None) -> None:
+def _end(crew: Crew, holder: ProcessIdentity, run: str | None) -> None:
     """SIGTERM, and SIGKILL for what is still there: a supervisor, or what a session started and then its shim."""
 
     def there() -> Iterator[int]:
-        yield from processes.below(holder)
+        yield from processes.find_descendants(holder)
         if run is not None:
-            yield from processes.each_of_run(run, crew.paths.root)
+            yield from processes.iter_run_pids(run, crew.paths.root)
 
     asked = (holder.pid,) if run is None else tuple(there())
     for pid in asked:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
-    handle = processes.handle_on(holder)
+    handle = processes.open_pidfd(holder)
     if handle is not None:
         try:
-            processes.readable(handle, GRACE)
+            processes.wait_readable(handle, KILL_GRACE)
         finally:
             os.close(handle)
     processes.kill_all(there if run is not None else lambda: ())
-    processes.kill_all(lambda: (holder.pid,) if processes.proved_dead(holder) is False else ())
+    processes.kill_all(lambda: (holder.pid,) if processes.is_proved_dead(holder) is False else ())

@@ -25,13 +25,13 @@ def liza_path() -> Path:
     return Path(found).absolute()
 
 
-def liza_words() -> tuple[str, ...]:
+def liza_argv() -> tuple[str, ...]:
     """The words that start this Liza from another process."""
     # -P: without it Python would import what lies in the current directory, which is the person's checkout.
     return (sys.executable, "-P", "-m", "liza")
 
 
-def as_typed(command: str) -> str:
+def qualify_command(command: str) -> str:
     """A suggested command as the caller's shell finds it: with the absolute path of ``liza`` inside a session.
 
     The PATH of a session names the directory, but a program that runs commands in a login shell resets it.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from liza.rules.model import State
-from liza.rules.reports.narration import news
+from liza.rules.reports.narration import find_news
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,17 @@ class Result:
     task: str | None = None
     status: str | None = None
     next: str = ""
-    more: dict[str, Any] = field(default_factory=dict)
-    told: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    message: str = ""
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         said = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
-        return {**said, **self.more}
+        return {**said, **self.details}
 
 
-def answer(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Result:
+def make_result(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Result:
     """The answer of a verb that took the board from ``before`` to ``after``."""
     status = found.status.value if task and (found := after.task(task)) else None
-    told = "\n".join(one.text for one in news(before, after))
+    told = "\n".join(one.text for one in find_news(before, after))
     return Result("unchanged" if after == before else "changed", task, status, next_step, more, told)

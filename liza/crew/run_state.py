@@ -6,13 +6,14 @@ from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir
 
 
-def over(run_dir: RunDir) -> bool:
+def is_session_over(run_dir: RunDir) -> bool:
     """Whether the session is proved over, or never was: nothing of that run can still say a word."""
     return isinstance(
-        session_process.look(run_dir.path), session_process.Ended | session_process.Vanished | session_process.Never
+        session_process.read_state(run_dir.path),
+        session_process.EndedSession | session_process.VanishedSession | session_process.NoSession,
     )
 
 
-def living(run_dir: RunDir) -> bool:
+def is_session_living(run_dir: RunDir) -> bool:
     """Whether the session lives, or cannot be proved dead."""
-    return not over(run_dir)
+    return not is_session_over(run_dir)

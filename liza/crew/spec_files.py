@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from liza.crew.crew import Crew
-from liza.rules.tasks.backlog import OWN_SPECS
+from liza.rules.tasks.backlog import LIZA_SPECS
 
 
-def existing(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
+def find_existing_specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
     """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. What follows # is for readers."""
     branch = crew.board.read().config.integration_branch
     return frozenset(ref for ref in set(refs) if ref and _exists(crew, branch, ref.partition("#")[0]))
@@ -19,7 +19,7 @@ def _exists(crew: Crew, branch: str, path: str) -> bool:
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or ".." in pure.parts:
         return False
-    if pure.is_relative_to(OWN_SPECS):
+    if pure.is_relative_to(LIZA_SPECS):
         return (crew.paths.root / path).is_file()
     found = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
     return found.stdout.strip() == b"blob"

@@ -1,1 +1,6 @@
-"""The embedded default: a whole crew at work on a small project, with scripted agents."""
+"""`liza demo`: a whole crew with scripted agents on a small project.
+
+`run.py` starts the supervisors, prints what happens and answers the one question. `checks.py` tests the result.
+`agents/` holds the scripted programs; they start like any agent program and import nothing else of Liza.
+Read `run.py` first, then `agents/coder.py`.
+"""

@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.demo import cast
+from liza.demo import demo_crew
 from liza.repo.runner import Git
 from liza.rules.model import Status
 
 
-def wrong(crew: Crew, env: Mapping[str, str]) -> list[str]:
+def find_failures(crew: Crew, env: Mapping[str, str]) -> list[str]:
     """Everything that is not as it has to be, a sentence each."""
     tasks = crew.board.read().tasks
     found = [] if tasks else ["there is not one task on the board"]
     found += [f"{task.id} is {task.status}, and not MERGED" for task in tasks if task.status is not Status.MERGED]
-    valid = cast.say(["validate"], crew.paths.root, env)
+    valid = demo_crew.run_liza(["validate"], crew.paths.root, env)
     if valid.returncode != 0:
         found.append(f"liza validate says {valid.returncode}: {(valid.stderr or valid.stdout).strip()}")
-    return [*found, *_tests(crew, env)]
+    return [*found, *_run_tests(crew, env)]
 
 
-def _tests(crew: Crew, env: Mapping[str, str]) -> list[str]:
+def _run_tests(crew: Crew, env: Mapping[str, str]) -> list[str]:
     """The project's tests on what stands in integration, in a directory apart."""
     config = crew.board.read().config
     command = config.integration_command

@@ -16,60 +16,60 @@ from typing import Any
 from msgspec.structs import replace
 
 from liza.board import events
-from liza.cli.render import columns, tell
-from liza.crew.caller import person
-from liza.crew.crew import Crew, crew_at
+from liza.cli.render import columns, printing
+from liza.crew.caller import current_person
+from liza.crew.crew import Crew, open_crew
 from liza.crew.liza_path import liza_path
-from liza.demo import cast, checks, shop_project
-from liza.demo.cast import Cast, SupervisorEnded
+from liza.demo import checks, demo_crew, shop_project
+from liza.demo.demo_crew import DemoCrew, SupervisorEnded
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
-from liza.rules.reports.narration import LIZA, news
+from liza.rules.reports.narration import LIZA, find_news
 
-BOUND = 120.0
+TIME_LIMIT = 120.0
 """Seconds after which the demo says what it still waits for, and ends."""
-FIRST = ("planner-1", "coder-1", "coder-2")
+FIRST_AGENTS = ("planner-1", "coder-1", "coder-2")
 REVIEWER = "code-reviewer-1"
-RIVALS = ("price-currency", "price-discount")
+CONFLICTING_TASKS = ("price-currency", "price-discount")
 """Two tasks that change the same lines."""
 ANSWERS = {"invoice-mail": "billing@shop.example"}
 _COLOURS = {"you": "bold", "project": "plain"}
 
 
-def demo(directory: Path | None) -> int:
+def run_demo(directory: Path | None) -> int:
     """Show it; 0 when every task is merged, the board is valid and the merged code's tests pass, else 1.
 
     Raises Usage for a directory that is not empty, Missing without git.
     """
     began = time.monotonic()
-    root = shop_project.place(directory)
-    env = cast.environment()
-    _line("project", f"a small shop in {root}")
-    shop_project.make(root)
+    root = shop_project.choose_directory(directory)
+    env = demo_crew.demo_environment()
+    _print_line("project", f"a small shop in {root}")
+    shop_project.create_project(root)
     _init(root, env)
-    crew = crew_at(root)
-    _be_quick(crew)
+    crew = open_crew(root)
+    _shorten_delays(crew)
     with _interrupted_by_signals():
         try:
-            _play(crew, env)
+            _run_crew(crew, env)
         except KeyboardInterrupt:
-            _line("", f"all stopped; the work is in {root}/.worktrees and on task/*")
+            _print_line("", f"all stopped; the work is in {root}/.worktrees and on task/*")
             raise
-    return _end(crew, env, time.monotonic() - began)
+    return _report_end(crew, env, time.monotonic() - began)
 
 
 def _init(root: Path, env: Mapping[str, str]) -> None:
-    words = ["init", shop_project.GOAL, "--spec", shop_project.SPEC, "--program", cast.program("coder-1")]
-    done = cast.say(words, root, env)
+    words = ["init", shop_project.GOAL, "--spec", shop_project.SPEC, "--program", demo_crew.scripted_program("coder-1")]
+    done = demo_crew.run_liza(words, root, env)
     if done.returncode != 0:
         raise Refused(f"liza init said {done.returncode}: {done.stderr.strip()}", "liza doctor")
-    tell.live(done.stdout)
+    printing.print_now(done.stdout)
 
 
-def _be_quick(crew: Crew) -> None:
+def _shorten_delays(crew: Crew) -> None:
     """Real programs deserve a rest after a crash; nobody should watch one here."""
-    with crew.change(person(), "settings") as tx:
+    with crew.change(current_person(), "settings") as tx:
         config = replace(tx.state.config, restart_after_crash=0.5, restart_after_handoff=0.5)
         tx.state = replace(tx.state, config=config)
 
@@ -89,72 +89,76 @@ def _interrupted_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _play(crew: Crew, env: Mapping[str, str]) -> None:
+def _run_crew(crew: Crew, env: Mapping[str, str]) -> None:
     """From the first supervisor to the goal. Raises Refused: what it waited for, or what went wrong."""
     heard: queue.Queue[Any] = queue.Queue()
-    ends = time.monotonic() + BOUND
-    with events.watch(crew.paths) as watch, Cast(crew, env, heard) as players:
-        watch.put_into(heard)
-        for agent in FIRST:
+    ends = time.monotonic() + TIME_LIMIT
+    with events.watch(crew.paths) as watch, DemoCrew(crew, env, heard) as players:
+        watch.subscribe(heard)
+        for agent in FIRST_AGENTS:
             players.start(agent)
-        _line("", f"started {', '.join(FIRST)}")
-        scene = Scene(crew, players, crew.board.read())
-        while not scene.look():
-            _hear(heard, ends, scene)
+        _print_line("", f"started {', '.join(FIRST_AGENTS)}")
+        scene = DemoProgress(crew, players, crew.board.read())
+        while not scene.update():
+            _wait_for_event(heard, ends, scene)
 
 
-def _hear(heard: queue.Queue[Any], ends: float, scene: Scene) -> None:
+def _wait_for_event(heard: queue.Queue[Any], ends: float, scene: DemoProgress) -> None:
     """Wait until something happened; a supervisor that left will not bring the goal."""
     try:
         news = [heard.get(timeout=max(0.0, ends - time.monotonic()))]
     except queue.Empty:
-        raise Refused(f"after {BOUND:.0f} s it still waited for {scene.waits_for()}", _logs(scene.crew)) from None
+        raise Refused(
+            f"after {TIME_LIMIT:.0f} s it still waited for {scene.describe_unfinished()}", _log_hint(scene.crew)
+        ) from None
     while not heard.empty():
         news.append(heard.get())
     for gone in (one for one in news if isinstance(one, SupervisorEnded)):
-        last = scene.players.log(gone.agent).read_text(errors="replace").strip().splitlines()
+        last = scene.supervisors.log_path(gone.agent).read_text(errors="replace").strip().splitlines()
         said = last[-1] if last else "it said nothing"
-        raise Refused(f"the supervisor of {gone.agent} ended with {gone.code}: {said}", _logs(scene.crew))
+        raise Refused(f"the supervisor of {gone.agent} ended with {gone.code}: {said}", _log_hint(scene.crew))
 
 
 @dataclass
-class Scene:
+class DemoProgress:
     """What was shown so far, and what the person in front of it has to do."""
 
     crew: Crew
-    players: Cast
-    seen: State
+    supervisors: DemoCrew
+    last_state: State
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """Tell what is new and do what is a person's; whether the goal is reached. Raises Refused."""
-        before, state = self.seen, self.crew.board.read()
-        self.seen = state
-        for one in news(before, state):
-            _line("you" if one.who.startswith("human:") else LIZA if one.liza else one.who, one.text)
-        self._answer(state)
-        self._call_reviewer(state)
+        before, state = self.last_state, self.crew.board.read()
+        self.last_state = state
+        for one in find_news(before, state):
+            _print_line("you" if one.who.startswith("human:") else LIZA if one.liza else one.who, one.text)
+        self._answer_questions(state)
+        self._start_reviewer(state)
         return state.goal.status == "COMPLETED"
 
-    def _answer(self, state: State) -> None:
+    def _answer_questions(self, state: State) -> None:
         for task in state.tasks:
             if task.status is not Status.BLOCKED:
                 continue
             if task.failed_by or task.answers or task.id not in ANSWERS:
                 raise Refused(f"{task.id} is blocked: {task.blocked_reason}", f"liza task show {task.id}")
             words = ["task", "unblock", task.id, "--answer", ANSWERS[task.id]]
-            _line("you", f"type: liza {shlex.join(words)}")
-            done = cast.say(words, self.crew.paths.root, self.players.env)
+            _print_line("you", f"type: liza {shlex.join(words)}")
+            done = demo_crew.run_liza(words, self.crew.paths.root, self.supervisors.env)
             if done.returncode != 0:
                 raise Refused(f"liza {shlex.join(words)}: {done.stderr.strip()}", f"liza task show {task.id}")
 
-    def _call_reviewer(self, state: State) -> None:
+    def _start_reviewer(self, state: State) -> None:
         """Nothing is merged before there is a reviewer: so both rivals begin at the same commit, and must conflict."""
-        begun = [task for name in RIVALS if (task := state.task(name)) and task.base_commit]
-        if len(begun) == len(RIVALS) and REVIEWER not in self.players.agents():
-            self.players.start(REVIEWER)
-            _line("", f"started {REVIEWER}: {' and '.join(RIVALS)} change the same lines, and both are begun")
+        begun = [task for name in CONFLICTING_TASKS if (task := state.task(name)) and task.base_commit]
+        if len(begun) == len(CONFLICTING_TASKS) and REVIEWER not in self.supervisors.started_agents():
+            self.supervisors.start(REVIEWER)
+            _print_line(
+                "", f"started {REVIEWER}: {' and '.join(CONFLICTING_TASKS)} change the same lines, and both are begun"
+            )
 
-    def waits_for(self) -> str:
+    def describe_unfinished(self) -> str:
         """Each task that is not merged, and where it stands; else the goal."""
         state = self.crew.board.read()
         tasks = [task for task in state.tasks if task.status is not Status.MERGED]
@@ -162,39 +166,42 @@ class Scene:
         return ", ".join(named) or ("the planner's last word" if state.tasks else "the planner's tasks")
 
 
-def _end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
+def _report_end(crew: Crew, env: Mapping[str, str], seconds: float) -> int:
     """The board, what was merged, where to look; 0 when all is as it has to be."""
     root = crew.paths.root
     state = crew.board.read()
-    board = cast.say(["status"], root, env)
-    tell.live(f"\n{board.stdout}{board.stderr}")
+    board = demo_crew.run_liza(["status"], root, env)
+    printing.print_now(f"\n{board.stdout}{board.stderr}")
     git, branch = Git(root), state.config.integration_branch
     merged = git.out("log", "--first-parent", "--format=  %h %s", branch)
-    tell.live(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
-    found = checks.wrong(crew, env)
+    printing.print_now(f"\nMerged (git log --first-parent {branch}):\n{merged}\n")
+    found = checks.find_failures(crew, env)
     if found:
-        raise Refused("; ".join(found), _logs(crew))
-    tell.live(
+        raise Refused("; ".join(found), _log_hint(crew))
+    printing.print_now(
         f"{len(state.tasks)} tasks merged in {seconds:.1f} s and {state.revision} revisions of the board; "
         f"`liza validate` and the tests on {branch} pass. Nothing is left running.\n"
     )
-    _where_to_look(root)
+    _print_hints(root)
     return 0
 
 
-def _where_to_look(root: Path) -> None:
+def _print_hints(root: Path) -> None:
     liza = "liza" if shutil.which("liza") else shlex.quote(str(liza_path()))
     rows = [
         [f"  {liza} history invoice-model -p", "how a rejection was mended, a commit a step"],
         [f"  {liza} task show invoice-mail", "a question, its answer, and what came of it"],
         ["  git diff main...integration", "what the crew has made; your own branch is as it was"],
     ]
-    tell.live(f"Look around:  cd {shlex.quote(str(root))}\n{columns.table(rows)}")
+    printing.print_now(f"Look around:  cd {shlex.quote(str(root))}\n{columns.align_columns(rows)}")
 
 
-def _logs(crew: Crew) -> str:
+def _log_hint(crew: Crew) -> str:
     return f"cd {shlex.quote(str(crew.paths.root))} && liza status; the supervisors' words are in .liza/logs/"
 
 
-def _line(who: str, what: str) -> None:
-    tell.row(f"  {columns.paint(f'{who:<16}', _COLOURS.get(who, 'cyan'), tell.colours())}", columns.harmless(what))
+def _print_line(who: str, what: str) -> None:
+    printing.print_row(
+        f"  {columns.paint(f'{who:<16}', _COLOURS.get(who, 'cyan'), printing.wants_colours())}",
+        columns.strip_controls(what),
+    )

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from liza.repo.runner import Git
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 
 GOAL = "Customers can pay by invoice"
 SPEC = "docs/invoices.md"
@@ -44,7 +44,7 @@ class PricesTest(unittest.TestCase):
 }
 
 
-def place(directory: Path | None) -> Path:
+def choose_directory(directory: Path | None) -> Path:
     """An empty directory: the one that was asked for, else a new one under the temp directory. Raises Usage."""
     if directory is None:
         # The worktrees lie beside the project.
@@ -55,13 +55,13 @@ def place(directory: Path | None) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
-            raise Usage(f"{root} is not empty: the demo makes a project of its own", "liza demo")
+            raise UsageError(f"{root} is not empty: the demo makes a project of its own", "liza demo")
     except OSError as refused:
-        raise Usage(f"{root} cannot be an empty directory: {refused.strerror}", "liza demo") from None
+        raise UsageError(f"{root} cannot be an empty directory: {refused.strerror}", "liza demo") from None
     return root
 
 
-def make(root: Path) -> str:
+def create_project(root: Path) -> str:
     """Write and commit the project; its first commit. Raises Missing without git, GitFailed."""
     git = Git(root)
     git.out("init", "-q")

@@ -24,39 +24,45 @@ from liza.system import small_file
 
 # What git does with text when no driver is named: the planted driver's merges go on without it.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
-_FAILS = "false"
+_FAILING_COMMAND = "false"
 
-_PROGRAMS = (
+_PROGRAM_KEYS = (
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"merge\..*\.driver", _PLAIN_MERGE),
     (r"diff\..*\.textconv", "cat"),
     (r"credential(\..*)?\.helper", ""),
-    (r"diff\.external|diff\..*\.command", _FAILS),
-    (r"core\.(sshcommand|gitproxy|alternaterefscommand|editor|pager|askpass)", _FAILS),
-    (r"gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand", _FAILS),
-    (r"sequence\.editor|interactive\.difffilter|pager\..*", _FAILS),
-    (r"remote\..*\.(uploadpack|receivepack|vcs)|uploadpack\.packobjectshook", _FAILS),
-    (r"(difftool|mergetool|guitool|man|browser)\..*\.(cmd|path)|(web|help)\.browser", _FAILS),
-    (r"tar\..*\.command|trailer\..*\.(command|cmd)|hook\..*\.command", _FAILS),
+    (r"diff\.external|diff\..*\.command", _FAILING_COMMAND),
+    (r"core\.(sshcommand|gitproxy|alternaterefscommand|editor|pager|askpass)", _FAILING_COMMAND),
+    (r"gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand", _FAILING_COMMAND),
+    (r"sequence\.editor|interactive\.difffilter|pager\..*", _FAILING_COMMAND),
+    (r"remote\..*\.(uploadpack|receivepack|vcs)|uploadpack\.packobjectshook", _FAILING_COMMAND),
+    (r"(difftool|mergetool|guitool|man|browser)\..*\.(cmd|path)|(web|help)\.browser", _FAILING_COMMAND),
+    (r"tar\..*\.command|trailer\..*\.(command|cmd)|hook\..*\.command", _FAILING_COMMAND),
     (r"submodule\..*\.update", "checkout"),
     # No programs, but they hide what was not merged or not looked at, or have a file read that never ends.
     (r"merge\.default", "text"),
     (r"core\.sparsecheckout(cone)?", "false"),
     (r"core\.(attributesfile|excludesfile)|mailmap\.file|diff\.orderfile", os.devnull),
-    (r"lfs\.(customtransfer|extension)\..*\.(path|clean|smudge)", _FAILS),
+    (r"lfs\.(customtransfer|extension)\..*\.(path|clean|smudge)", _FAILING_COMMAND),
 )
 
 # Said, but not laid over: the runner answers these by itself, or what they bring in is judged key by key.
-_REPORTED = r"alias\..*|include\.path|includeif\..*\.path|core\.(hookspath|fsmonitor|worktree|bare)|init\.templatedir"
+_REPORT_ONLY_KEYS = (
+    r"alias\..*|include\.path|includeif\..*\.path|core\.(hookspath|fsmonitor|worktree|bare)|init\.templatedir"
+)
 
-_TABLE = tuple((re.compile(pattern, re.IGNORECASE | re.DOTALL), harmless) for pattern, harmless in _PROGRAMS)
-_ALL = re.compile("|".join([*(pattern for pattern, _ in _PROGRAMS), _REPORTED]), re.IGNORECASE | re.DOTALL)
-_SUBSTITUTES = ("info/grafts", "objects/info/alternates", "commondir", "shallow")
-_LARGEST = 1 << 24
-_INCLUDES = re.compile(r"include(if\..*)?\.path", re.IGNORECASE | re.DOTALL)
+_HARMLESS_VALUES = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), harmless) for pattern, harmless in _PROGRAM_KEYS
+)
+_WATCHED_KEYS = re.compile(
+    "|".join([*(pattern for pattern, _ in _PROGRAM_KEYS), _REPORT_ONLY_KEYS]), re.IGNORECASE | re.DOTALL
+)
+_SUBSTITUTE_FILES = ("info/grafts", "objects/info/alternates", "commondir", "shallow")
+_MAX_FILE_SIZE = 1 << 24
+_INCLUDE_KEYS = re.compile(r"include(if\..*)?\.path", re.IGNORECASE | re.DOTALL)
 
 # Values that name no program.
-_PLAIN = re.compile(
+_HARMLESS_SETTINGS = re.compile(
     r"(core\.fsmonitor|pager\..*)=(true|false|yes|no|on|off|1|0)?|(alias|submodule)\.[^=]*=[^!].*"
     r"|core\.(bare|sparsecheckout(cone)?)=(false|no|off|0)|merge\.default=text",
     re.IGNORECASE | re.DOTALL,
@@ -65,27 +71,27 @@ _PLAIN = re.compile(
 _TAKE_AGAIN = "liza doctor --fix"
 _SCOPES = ("system", "global", "local", "worktree")
 
-Seen = dict[str, tuple[str, ...]]
-Row = tuple[str, str, str]
-Stamp = tuple[object, ...]
+ConfigValues = dict[str, tuple[str, ...]]
+ConfigRow = tuple[str, str, str]
+ConfigStamp = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class _Known:
+class _ConfigCache:
     """What the configuration of one place said when its files had this stamp; None where that cannot be trusted."""
 
     files: tuple[Path, ...]
-    stamp: Stamp | None = None
+    stamp: ConfigStamp | None = None
     pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
-class Planted:
+class PinViolation:
     """Something that names a program, or stands for another commit, and was not there at init; ``mend``: the command
     for a person who did not put it there."""
 
-    text: str
-    mend: str
+    message: str
+    fix_command: str
 
 
 @dataclass(frozen=True)
@@ -100,25 +106,25 @@ class Pins:
     """What a person has confirmed of the board's settings; None where nothing ever was."""
     reviewed: Mapping[str, int] = field(default_factory=dict)
     """Until when (seconds since the epoch) a person has accepted what sessions did to a ref; ``*``: to every one."""
-    _known: dict[str, _Known] = field(default_factory=dict, compare=False, repr=False)
+    _cache: dict[str, _ConfigCache] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def take(cls, git: Git) -> Pins:
+    def capture(cls, git: Git) -> Pins:
         """The pins of today. Raises GitFailed."""
-        return cls(_programs(_settings(git)), _hooks(git), _substitutes(git))
+        return cls(_find_programs(_read_config(git)), _hash_hooks(git), _hash_substitutes(git))
 
     @classmethod
-    def of_person(cls, git: Git) -> Pins:
+    def from_user_config(cls, git: Git) -> Pins:
         """Pins under which only what stands outside the repository may run: nobody has said yet that its own
         configuration is to be believed. Raises GitFailed."""
-        return cls(_programs(_settings(git, ("system", "global"))), {})
+        return cls(_find_programs(_read_config(git, ("system", "global"))), {})
 
     @classmethod
     def load(cls, path: Path) -> Pins:
         """The pins that were saved. Raises Missing where there are none or they cannot be read, GitFailed where what
         stands there is no file."""
         try:
-            words = json.loads(small_file.read(path))
+            words = json.loads(small_file.read_small_file(path))
             config = {key: tuple(map(str, values)) for key, values in words["config"].items()}
             substitutes, confirmed = dict(words.get("substitutes", {})), words.get("settings")
             reviewed = {ref: int(until) for ref, until in words.get("reviewed", {}).items()}
@@ -143,41 +149,41 @@ class Pins:
     def with_key(self, git: Git, key: str) -> Pins:
         """These pins, with what the configuration says about one key today."""
         config = {name: values for name, values in self.config.items() if name != key.lower()}
-        today = {k: v for k, v in _programs(_settings(git)).items() if k == key}
+        today = {k: v for k, v in _find_programs(_read_config(git)).items() if k == key}
         return Pins({**config, **today}, self.hooks, self.substitutes, self.settings, self.reviewed)
 
-    def planted(self, git: Git) -> tuple[str, ...]:
+    def violation_messages(self, git: Git) -> tuple[str, ...]:
         """What names a program now and did not at init, a line each, for the alert. Raises GitFailed."""
-        return tuple(one.text for one in self.found(git))
+        return tuple(one.message for one in self.find_violations(git))
 
-    def found(self, git: Git) -> tuple[Planted, ...]:
+    def find_violations(self, git: Git) -> tuple[PinViolation, ...]:
         """The same, each with the command that takes it away. Raises GitFailed."""
-        rows = _rows(git)
-        now = _programs(_by_key(rows))
+        rows = _read_rows(git)
+        now = _find_programs(_group_by_key(rows))
         came = [
-            Planted(f"git configuration {key} = {value!r}", _unset(rows, key, value))
+            PinViolation(f"git configuration {key} = {value!r}", _unset_command(rows, key, value))
             for key, values in sorted(now.items())
             for value in values
             if value not in self.config.get(key, ())
         ]
         gone = [
-            Planted(f"git configuration {key} was removed", shlex.join(["git", "config", key, values[-1]]))
+            PinViolation(f"git configuration {key} was removed", shlex.join(["git", "config", key, values[-1]]))
             for key, values in self.config.items()
-            if _ours(key) and key not in now
+            if _is_own_filter(key) and key not in now
         ]
-        hooks = [name for name, digest in sorted(_hooks(git).items()) if self.hooks.get(name) != digest]
-        standing = sorted(_substitutes(git).items())
+        hooks = [name for name, digest in sorted(_hash_hooks(git).items()) if self.hooks.get(name) != digest]
+        standing = sorted(_hash_substitutes(git).items())
         others = [name for name, digest in standing if self.substitutes.get(name) != digest]
         common = git_dirs(git)[1]
         place = Path(common.name) if common.parent == git.directory else common
         return (
             *came,
             *gone,
-            *(Planted(f"git hook {name}", self._without_hook(place / "hooks", name)) for name in hooks),
-            *(Planted(f".git/{name}", _without(place, name)) for name in others),
+            *(PinViolation(f"git hook {name}", self._hook_fix(place / "hooks", name)) for name in hooks),
+            *(PinViolation(f".git/{name}", _removal_command(place, name)) for name in others),
         )
 
-    def _without_hook(self, place: Path, name: str) -> str:
+    def _hook_fix(self, place: Path, name: str) -> str:
         # One that was there at init is a person's own; only they can say which of its lines are theirs.
         return shlex.join(["less" if name in self.hooks else "rm", str(place / name)])
 
@@ -185,33 +191,35 @@ class Pins:
         """Key and value pairs to lay over the configuration that ``git`` would see. Raises GitFailed."""
         place = str(git.git_dir or git.directory)
         plain = git.unpinned()
-        known = self._known.get(place) or _Known(config_files(plain))
+        known = self._cache.get(place) or _ConfigCache(config_files(plain))
         # Looked at before the reading: what changes during it is seen as changed the next time.
-        stamp = _stamp(known.files)
+        stamp = _stamp_files(known.files)
         if known.stamp == stamp:
             return known.pairs
-        settings = _settings(plain)
-        pairs = tuple(self._harmless(_programs(settings)))
-        included = any(_INCLUDES.fullmatch(key) for key in settings)
-        self._known[place] = _Known(known.files, None if included else stamp, pairs)
+        settings = _read_config(plain)
+        pairs = tuple(self._neutralize(_find_programs(settings)))
+        included = any(_INCLUDE_KEYS.fullmatch(key) for key in settings)
+        self._cache[place] = _ConfigCache(known.files, None if included else stamp, pairs)
         return pairs
 
-    def _harmless(self, now: Seen) -> list[tuple[str, str]]:
+    def _neutralize(self, now: ConfigValues) -> list[tuple[str, str]]:
         pairs: list[tuple[str, str]] = []
         for key, values in now.items():
             pinned = self.config.get(key)
-            value = next((harmless for pattern, harmless in _TABLE if pattern.fullmatch(key)), None)
+            value = next((harmless for pattern, harmless in _HARMLESS_VALUES if pattern.fullmatch(key)), None)
             if value is None or pinned == values:
                 continue
             if pinned:
                 pairs += [(key, pinned[-1])]
             elif key.startswith("filter."):
-                pairs += self._no_filter(key)
+                pairs += self._disable_filter(key)
             else:
                 pairs += [(key, value)]
-        return pairs + [(key, values[-1]) for key, values in self.config.items() if _ours(key) and key not in now]
+        return pairs + [
+            (key, values[-1]) for key, values in self.config.items() if _is_own_filter(key) and key not in now
+        ]
 
-    def _no_filter(self, key: str) -> list[tuple[str, str]]:
+    def _disable_filter(self, key: str) -> list[tuple[str, str]]:
         name, _, verb = key.rpartition(".")
         # An empty process hides a pinned clean or smudge: text would go in unfiltered, and nothing would be said.
         if verb == "process" and any(f"{name}.{other}" in self.config for other in ("clean", "smudge")):
@@ -222,16 +230,16 @@ class Pins:
         return [(key, ""), (f"{name}.required", "false")]
 
 
-def _ours(key: str) -> bool:
+def _is_own_filter(key: str) -> bool:
     return key.startswith("filter.liza-brief.")
 
 
-def _settings(git: Git, scopes: Sequence[str] = _SCOPES) -> Seen:
+def _read_config(git: Git, scopes: Sequence[str] = _SCOPES) -> ConfigValues:
     """Every setting in a file that git would see, key to values in order; the last one counts."""
-    return _by_key(_rows(git, scopes))
+    return _group_by_key(_read_rows(git, scopes))
 
 
-def _rows(git: Git, scopes: Sequence[str] = _SCOPES) -> list[Row]:
+def _read_rows(git: Git, scopes: Sequence[str] = _SCOPES) -> list[ConfigRow]:
     """Scope, key and value of every setting, in the order in which git reads them."""
     words = git.unpinned().names("config", "--list", "--includes", "--show-scope", "-z")
     found = ((scope, word.partition("\n")) for scope, word in zip(words[::2], words[1::2], strict=True))
@@ -239,30 +247,30 @@ def _rows(git: Git, scopes: Sequence[str] = _SCOPES) -> list[Row]:
     return [(scope, key, value) for scope, (key, _, value) in found if scope in scopes]
 
 
-def _by_key(rows: Sequence[Row]) -> Seen:
+def _group_by_key(rows: Sequence[ConfigRow]) -> ConfigValues:
     found: dict[str, list[str]] = {}
     for _, key, value in rows:
         found.setdefault(key, []).append(value)
     return {key: tuple(values) for key, values in found.items()}
 
 
-def _unset(rows: Sequence[Row], key: str, value: str) -> str:
+def _unset_command(rows: Sequence[ConfigRow], key: str, value: str) -> str:
     scope = next((where for where, *setting in reversed(rows) if setting == [key, value]), "local")
     where = [] if scope == "local" else [f"--{scope}"]
     return shlex.join(["git", "config", *where, "--fixed-value", "--unset-all", key, value])
 
 
-def _without(place: Path, name: str) -> str:
+def _removal_command(place: Path, name: str) -> str:
     if name.startswith("refs/replace/"):
         return shlex.join(["git", "replace", "-d", name.rpartition("/")[2]])
     return "git fetch --unshallow" if name == "shallow" else shlex.join(["rm", str(place / name)])
 
 
-def _programs(settings: Seen) -> Seen:
+def _find_programs(settings: ConfigValues) -> ConfigValues:
     named = {
-        key: tuple(value for value in values if not _PLAIN.fullmatch(f"{key}={value}"))
+        key: tuple(value for value in values if not _HARMLESS_SETTINGS.fullmatch(f"{key}={value}"))
         for key, values in settings.items()
-        if _ALL.fullmatch(key)
+        if _WATCHED_KEYS.fullmatch(key)
     }
     return {key: values for key, values in named.items() if values}
 
@@ -281,19 +289,19 @@ def config_files(git: Git) -> tuple[Path, ...]:
 
 def git_dirs(git: Git) -> tuple[Path, Path]:
     """The git directory of a work tree, and the one that all work trees share. Raises GitFailed."""
-    if git.git_dir is not None and git.common is not None:
-        return git.git_dir, git.common
+    if git.git_dir is not None and git.common_dir is not None:
+        return git.git_dir, git.common_dir
     if git.git_dir is not None and (git.git_dir / "commondir").is_file():
         return git.git_dir, (git.git_dir / (git.git_dir / "commondir").read_text().strip()).resolve()
     words = git.unpinned().out("rev-parse", "--absolute-git-dir", "--git-common-dir").split("\n")
     return Path(words[0]), (git.directory / words[1]).resolve()
 
 
-def _stamp(files: Sequence[Path]) -> Stamp:
-    return tuple(_stat(path) for path in files)
+def _stamp_files(files: Sequence[Path]) -> ConfigStamp:
+    return tuple(_stamp_file(path) for path in files)
 
 
-def _stat(path: Path) -> object:
+def _stamp_file(path: Path) -> object:
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -301,26 +309,26 @@ def _stat(path: Path) -> object:
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _hooks(git: Git) -> dict[str, str]:
+def _hash_hooks(git: Git) -> dict[str, str]:
     """The hooks of the repository that would run, with a digest each; samples do not run."""
     place = git_dirs(git)[1] / "hooks"
     if not place.is_dir():
         return {}
     real = [path for path in place.iterdir() if path.is_file() and path.suffix != ".sample"]
-    return {path.name: _digest(path.resolve()) for path in real if os.access(path, os.X_OK)}
+    return {path.name: _hash_file(path.resolve()) for path in real if os.access(path, os.X_OK)}
 
 
-def _substitutes(git: Git) -> dict[str, str]:
+def _hash_substitutes(git: Git) -> dict[str, str]:
     """Files and refs that have git take one commit, or one repository, for another; a digest each."""
     common = git_dirs(git)[1]
-    files = {name: common / name for name in _SUBSTITUTES if os.path.lexists(common / name)}
+    files = {name: common / name for name in _SUBSTITUTE_FILES if os.path.lexists(common / name)}
     # A fetch may deepen a shallow clone; that it became one is news.
-    found = {name: "there" if name == "shallow" else _digest(path) for name, path in files.items()}
+    found = {name: "there" if name == "shallow" else _hash_file(path) for name, path in files.items()}
     rows = git.unpinned().lines("for-each-ref", "--format=%(refname) %(objectname)", "refs/replace")
     return found | dict(row.split(" ", 1) for row in rows)
 
 
-def _digest(path: Path) -> str:
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+def _hash_file(path: Path) -> str:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_FILE_SIZE:
         return "no plain file"
     return hashlib.sha256(path.read_bytes()).hexdigest()

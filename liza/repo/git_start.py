@@ -75,7 +75,7 @@ def _by_library(
     cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
     try:
         process = Library(str(directory)).execute(
-            [*([program_path.program("env"), *cleared] if cleared else []), *command],
+            [*([program_path.find_program("env"), *cleared] if cleared else []), *command],
             istream=stdin,
             as_process=True,
             env=dict(env),

@@ -7,33 +7,33 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.rules.reports.ref_moves import HEAD, ReflogEntry, entries
+from liza.rules.reports.ref_moves import HEAD, ReflogEntry, parse_reflog
 
-LARGEST = 1 << 16
+MAX_TAIL = 1 << 16
 """Bytes of the end of a log that are read: some 400 moves."""
-_OWN = ("refs/heads/task", "refs/liza")
+_LIZA_REFS = ("refs/heads/task", "refs/liza")
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def directories(common: Path) -> tuple[Path, ...]:
+def log_directories(common: Path) -> tuple[Path, ...]:
     """The directories that logs of a person's refs lie in."""
     top = common / "logs"
     return (top, *(Path(place) for place, _, _ in _walk(top))) if top.is_dir() else ()
 
 
-def stamp(common: Path) -> list[int]:
+def stamp_logs(common: Path) -> list[int]:
     """It changes when one of the logs does."""
-    found = [path.stat() for path in _files(common)]
+    found = [path.stat() for path in _log_files(common)]
     return [len(found), sum(one.st_size for one in found), max((one.st_mtime_ns for one in found), default=0)]
 
 
-def read(common: Path) -> dict[str, tuple[ReflogEntry, ...]]:
+def read_logs(common: Path) -> dict[str, tuple[ReflogEntry, ...]]:
     """The entries of each log, by the ref, oldest first; of a long one the newest. Raises OSError."""
     top = common / "logs"
-    return {str(path.relative_to(top)): tuple(entries(_tail(path))) for path in _files(common)}
+    return {str(path.relative_to(top)): tuple(parse_reflog(_read_tail(path))) for path in _log_files(common)}
 
 
-def _files(common: Path) -> Iterator[Path]:
+def _log_files(common: Path) -> Iterator[Path]:
     top = common / "logs"
     if _is_file(top / HEAD):
         yield top / HEAD
@@ -44,7 +44,7 @@ def _files(common: Path) -> Iterator[Path]:
 def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     for kind in ("heads", "remotes"):
         for place, below, names in os.walk(top / "refs" / kind):
-            below[:] = [name for name in below if str((Path(place) / name).relative_to(top)) not in _OWN]
+            below[:] = [name for name in below if str((Path(place) / name).relative_to(top)) not in _LIZA_REFS]
             yield place, below, names
 
 
@@ -55,7 +55,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _tail(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     with os.fdopen(os.open(path, _FLAGS), "rb") as log:
-        log.seek(max(0, os.fstat(log.fileno()).st_size - LARGEST))
-        return log.read(LARGEST).decode(errors="replace")
+        log.seek(max(0, os.fstat(log.fileno()).st_size - MAX_TAIL))
+        return log.read(MAX_TAIL).decode(errors="replace")

@@ -24,9 +24,9 @@ from liza.repo import git_start
 from liza.rules.errors import GitFailed, Missing
 from liza.system import crash_points, program_path
 
-NOBODY = ("Liza", "liza@localhost")
+FALLBACK_IDENTITY = ("Liza", "liza@localhost")
 
-_FIXED = (
+_FIXED_CONFIG = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.pager", "cat"),
@@ -48,7 +48,7 @@ _FIXED = (
     ("advice.graftFileDeprecated", "false"),
 )
 
-_ENVIRONMENT = {
+_FIXED_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": "true",
@@ -69,20 +69,20 @@ _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shal
 _REF = re.compile(r"refs/[^\0^~:]+")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """The whole name of a commit: all that is taken for one from a record that anybody can write."""
-_LOCK = re.compile(r"Unable to create '(.+\.lock)': File exists")
-_LONGEST_PATH = 4096 + 16
+_LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_MAX_GITFILE = 4096 + 16
 _WRITING = ("--output", "--index-output")
-_SHOWING = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
+_DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
-class Override(Protocol):
+class ConfigOverrides(Protocol):
     """What the runner asks of pins: configuration to lay over the repository's own."""
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True)
-class Done:
+class GitResult:
     """A git that ended: its exit code and what it wrote."""
 
     code: int
@@ -95,42 +95,42 @@ class Git:
     """git in one directory. ``timeout`` is in seconds; ``pins`` says which programs the configuration may name."""
 
     directory: Path
-    pins: Override | None = None
+    pins: ConfigOverrides | None = None
     timeout: float = 60
     git_dir: Path | None = None
-    common: Path | None = None
+    common_dir: Path | None = None
     ceiling: Path | None = None
-    held: tuple[int, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    inherited_fds: tuple[int, ...] = ()
+    extra_environment: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, directory: Path) -> Git:
         """git in another directory, under the same pins."""
         if directory == self.directory:
             return self
-        return replace(self, directory=directory, git_dir=None, common=None, ceiling=None)
+        return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=None)
 
-    def inside(self, directory: Path, git_dir: Path, common: Path | None = None) -> Git:
+    def with_git_dir(self, directory: Path, git_dir: Path, common: Path | None = None) -> Git:
         """git on a work tree whose git directory is known, and the one that all work trees share: what lies at
         ``directory/.git``, at ``commondir`` or at ``core.worktree`` is not asked."""
-        return replace(self, directory=directory, git_dir=git_dir, common=common, ceiling=None)
+        return replace(self, directory=directory, git_dir=git_dir, common_dir=common, ceiling=None)
 
-    def under(self, directory: Path) -> Git:
+    def at_root(self, directory: Path) -> Git:
         """git in ``directory``, which must be a repository by itself: none above it is looked for."""
-        return replace(self, directory=directory, git_dir=None, common=None, ceiling=directory.parent)
+        return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=directory.parent)
 
-    def holding(self, *descriptors: int) -> Git:
+    def inheriting(self, *descriptors: int) -> Git:
         """git that inherits these file descriptors: a lock on them lasts as long as git does, whoever dies first."""
-        return replace(self, held=(*self.held, *descriptors))
+        return replace(self, inherited_fds=(*self.inherited_fds, *descriptors))
 
-    def having(self, **environment: str) -> Git:
+    def with_environment(self, **environment: str) -> Git:
         """git with more environment."""
-        return replace(self, settings={**self.settings, **environment})
+        return replace(self, extra_environment={**self.extra_environment, **environment})
 
     def unpinned(self) -> Git:
         """git without pins, for reading the configuration that pins are made of."""
         return replace(self, pins=None)
 
-    def within(self, seconds: float) -> Git:
+    def with_timeout(self, seconds: float) -> Git:
         """git with another time limit."""
         return replace(self, timeout=seconds)
 
@@ -176,15 +176,18 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         codes: Sequence[int] | None = None,
-    ) -> Done:
+    ) -> GitResult:
         """Run git. ``codes`` are the exit codes that are answers; None takes any. Raises GitFailed, Missing."""
         _refuse_writing(args)
-        environment = {**self._environment(), **self.settings, **(env or {})}
-        done = self._spawn(_safe(args), _bytes(stdin), environment, self.timeout if timeout is None else timeout)
+        environment = {**self._environment(), **self.extra_environment, **(env or {})}
+        done = self._spawn(
+            _add_safe_switches(args), _encode(stdin), environment, self.timeout if timeout is None else timeout
+        )
         crash_points.point("git", next(word for word in args if not word.startswith("-")))
         if codes is not None and done.code not in codes:
             raise GitFailed(
-                f"git {args[0]} failed in {self.directory} ({done.code}): {last_words(done)}", mending(done.stderr)
+                f"git {args[0]} failed in {self.directory} ({done.code}): {summarize_error(done)}",
+                lock_removal_command(done.stderr),
             )
         return done
 
@@ -193,9 +196,9 @@ class Git:
         found = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
         rows = dict(row.split("\n", 1) for row in found.decode("utf-8", "replace").split("\0") if "\n" in row)
         name, email = rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
-        return (name, email) if name and email else NOBODY
+        return (name, email) if name and email else FALLBACK_IDENTITY
 
-    def signed(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
+    def with_identity(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
         """git whose commits bear ``person`` (name, address), else the repository's identity; ``when`` else now."""
         name, email = person or self.identity()
         words = {
@@ -205,32 +208,36 @@ class Git:
         }
         if when is not None:
             words |= {f"GIT_{who}_DATE": f"{int(when.timestamp())} +0000" for who in ("AUTHOR", "COMMITTER")}
-        return self.having(**words)
+        return self.with_environment(**words)
 
     def _environment(self) -> dict[str, str]:
-        environment = dict(_ENVIRONMENT)
+        environment = dict(_FIXED_ENVIRONMENT)
         if self.git_dir is not None:
             environment |= {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.directory)}
-        if self.common is not None:
-            environment["GIT_COMMON_DIR"] = str(self.common)
+        if self.common_dir is not None:
+            environment["GIT_COMMON_DIR"] = str(self.common_dir)
         if self.ceiling is not None:
             environment["GIT_CEILING_DIRECTORIES"] = str(self.ceiling)
-        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED]
+        pairs = [*(self.pins.overrides(self) if self.pins else ()), *_FIXED_CONFIG]
         environment["GIT_CONFIG_COUNT"] = str(len(pairs))
         for number, (key, value) in enumerate(pairs):
             environment[f"GIT_CONFIG_KEY_{number}"] = key
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _refuse_endless(self, args: Sequence[str]) -> None:
+    def _refuse_endless_files(self, args: Sequence[str]) -> None:
         """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory, at a pipe
         it would wait. Or where the repository itself leads to another one: git asks that file for refs, whatever the
         environment says."""
         verb = args[0]
-        if self.common is not None and self.common == self.git_dir and os.path.lexists(self.common / "commondir"):
-            place = self.common / "commondir"
+        if (
+            self.common_dir is not None
+            and self.common_dir == self.git_dir
+            and os.path.lexists(self.common_dir / "commondir")
+        ):
+            place = self.common_dir / "commondir"
             raise GitFailed(f"git {verb} was not run: {place} leads into another repository", f"rm {place}")
-        common = self.common or _common_of(self.directory)
+        common = self.common_dir or _find_common_dir(self.directory)
         for place in () if common is None else (common / name for name in _READ_WHOLE):
             try:
                 found = place.stat()
@@ -240,55 +247,55 @@ class Git:
                 raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {place}") from error
             if not stat.S_ISREG(found.st_mode):
                 raise GitFailed(f"git {verb} was not run: {place} is no plain file any more", f"ls -lL {place}")
-        for place in _small(args, self.git_dir or _git_dir_of(self.directory), common):
-            if _never_ends(place):
+        for place in _state_files(args, self.git_dir or _find_git_dir(self.directory), common):
+            if _is_endless(place):
                 hint = shlex.join(["rm", str(place)])
                 raise GitFailed(f"git {verb} was not run: {place} is no file but something that never ends", hint)
 
-    def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
-        self._refuse_endless(args)
+    def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
+        self._refuse_endless_files(args)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
             raise GitFailed(
                 f"git {args[0]} was not run: {self.git_dir} is no directory any more", f"ls -ld {self.git_dir}"
             )
-        command = [program_path.program("git"), "--no-pager", "-C", str(self.directory), *args]
+        command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
         stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
-            process = git_start.start(command, self.directory, env, stream, self.held)
+            process = git_start.start(command, self.directory, env, stream, self.inherited_fds)
         except FileNotFoundError as error:
             raise Missing("git is not installed, or not in PATH", "liza doctor") from error
         try:
             out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:
-            _end(process)
+            _kill_group(process)
             raise GitFailed(f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was ended") from None
         except BaseException:
-            _end(process)
+            _kill_group(process)
             raise
-        return Done(process.returncode, out, err.decode("utf-8", "replace").strip())
+        return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
 
 
-def _common_of(directory: Path) -> Path | None:
+def _find_common_dir(directory: Path) -> Path | None:
     """The git directory that the work trees of a repository share, without asking git; None where that is not told."""
     place = directory / ".git"
-    own = _git_dir_of(directory)
+    own = _find_git_dir(directory)
     return own if own is None or own == place else own.parent.parent
 
 
-def _git_dir_of(directory: Path) -> Path | None:
+def _find_git_dir(directory: Path) -> Path | None:
     """The git directory of a work tree, without asking git; None where that is not told."""
     place = directory / ".git"
     if place.is_dir():
         return place
-    if not place.is_file() or place.stat().st_size > _LONGEST_PATH:
+    if not place.is_file() or place.stat().st_size > _MAX_GITFILE:
         return None
     named = place.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
     return directory / named
 
 
-def _small(args: Sequence[str], own: Path | None, common: Path | None) -> set[Path]:
+def _state_files(args: Sequence[str], own: Path | None, common: Path | None) -> set[Path]:
     """The files of the state of a work tree, and of the refs that these arguments spell out, there or not."""
     found = set() if own is None else {own / "HEAD", own / "index"}
     if common is not None:
@@ -297,7 +304,7 @@ def _small(args: Sequence[str], own: Path | None, common: Path | None) -> set[Pa
     return found
 
 
-def _never_ends(place: Path) -> bool:
+def _is_endless(place: Path) -> bool:
     """Whether a pipe, a device or a socket stands there. Of everything else that is wrong git tells by itself."""
     try:
         mode = place.stat().st_mode
@@ -306,7 +313,7 @@ def _never_ends(place: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a git and everything it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -324,28 +331,28 @@ def _refuse_writing(args: Sequence[str]) -> None:
             raise GitFailed(f"git {args[0]} was not run: {option} stands for a commit, and would write into {path}")
 
 
-def _safe(args: Sequence[str]) -> list[str]:
+def _add_safe_switches(args: Sequence[str]) -> list[str]:
     """``args`` with the switches that keep external diffs and text conversions from running, and with the one that has
     a ref written, or deleted, itself: a symbolic ref would lead to a branch of the person's."""
     if args and args[0] == "update-ref" and "--no-deref" not in args:
         return [args[0], "--no-deref", *args[1:]]
-    if args and args[0] in _SHOWING:
+    if args and args[0] in _DIFF_COMMANDS:
         # A submodule's own configuration is nobody's pin, and git would run a status of its own in each.
         return [args[0], "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", *args[1:]]
     return list(args)
 
 
-def _bytes(text: str | bytes | None) -> bytes | None:
+def _encode(text: str | bytes | None) -> bytes | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
-def mending(said: str) -> str:
+def lock_removal_command(said: str) -> str:
     """The command that removes a directory at which git stopped, for it took it for a lock; else nothing."""
-    found = _LOCK.search(said)
+    found = _LOCK_ERROR.search(said)
     return shlex.join(["rm", "-r", found[1]]) if found is not None and Path(found[1]).is_dir() else ""
 
 
-def last_words(done: Done) -> str:
+def summarize_error(done: GitResult) -> str:
     """What git said at its end: the line that ended it first, then other failures, else its last lines."""
     lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     fatal = [line for line in lines if line.startswith("fatal:")]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from liza.repo.config_pins import Pins, git_dirs
-from liza.repo.runner import NOBODY, Git, Override
+from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
 from liza.rules.errors import GitFailed, Missing
 
-_UNDER_WAY = (
+_OPERATION_FILES = (
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
     ("rebase-apply", "rebase"),
@@ -41,12 +41,12 @@ class Survey:
     worktree_of: Path | None
 
     @property
-    def merges_without_checkout(self) -> bool:
+    def has_merge_tree(self) -> bool:
         """Whether this git knows ``merge-tree --write-tree`` (2.38 and later)."""
         return tuple(int(part) for part in self.git_version.split(".")[:2]) >= (2, 38)
 
 
-def survey(directory: Path, pins: Override | None = None) -> Survey:
+def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
     """Look at the repository that ``directory`` is in. Raises Missing outside of one, GitFailed.
 
     Without ``pins`` no program that the repository's configuration names is run, whoever wrote it.
@@ -63,24 +63,24 @@ def survey(directory: Path, pins: Override | None = None) -> Survey:
     # In a git directory itself there is no checkout to speak of either.
     inside = git.out("rev-parse", "--is-inside-work-tree") == "true"
     root = Path(git.out("rev-parse", "--show-toplevel")) if inside else own
-    here = replace(git.at(root), pins=pins or Pins.of_person(git))
+    here = replace(git.at(root), pins=pins or Pins.from_user_config(git))
     identity = here.identity()
     return Survey(
         root=root,
-        branch=_branch(here),
-        head=_head(here),
+        branch=_current_branch(here),
+        head=_head_commit(here),
         bare=bare,
-        in_progress=in_progress(own),
-        dirty_count=len(changed(here)) if inside else 0,
-        identity=None if identity == NOBODY else identity,
+        in_progress=find_operation(own),
+        dirty_count=len(list_changed_files(here)) if inside else 0,
+        identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
         worktree_of=common.parent if own != common and inside else None,
     )
 
 
-def in_progress(git_dir: Path) -> str | None:
+def find_operation(git_dir: Path) -> str | None:
     """The merge, rebase, cherry-pick, revert or bisect that was begun and not concluded."""
-    return next((word for name, word in _UNDER_WAY if (git_dir / name).exists()), None)
+    return next((word for name, word in _OPERATION_FILES if (git_dir / name).exists()), None)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class WorkTreeState:
     changed: tuple[str, ...]
 
 
-def look(git: Git) -> WorkTreeState:
+def read_work_tree(git: Git) -> WorkTreeState:
     """Names are relative to the top; an untracked directory is one name with a slash; a renamed file is two names.
 
     What happens inside submodules is not asked: their configuration is nobody's pin. Raises GitFailed.
@@ -120,16 +120,16 @@ def look(git: Git) -> WorkTreeState:
     return WorkTreeState(head, tuple(found))
 
 
-def changed(git: Git) -> tuple[str, ...]:
+def list_changed_files(git: Git) -> tuple[str, ...]:
     """The changed and untracked files of ``look``. Raises GitFailed."""
-    return look(git).changed
+    return read_work_tree(git).changed
 
 
-def _branch(git: Git) -> str | None:
+def _current_branch(git: Git) -> str | None:
     done = git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1))
     return done.stdout.decode("utf-8", "surrogateescape").strip() or None
 
 
-def _head(git: Git) -> str | None:
+def _head_commit(git: Git) -> str | None:
     done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
     return done.stdout.decode().strip() or None

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from liza.rules.model import Agent, State, Status
 
 S = Status
-_SHOWN = ("STARTING", "WAITING", "OFFLINE")
+_SUPERVISOR_STATUSES = ("STARTING", "WAITING", "OFFLINE")
 
 
-def derive(state: State) -> State:
+def update_derived_fields(state: State) -> State:
     """The board with agents.status, agents.current_task and sprint.metrics as the tasks say."""
-    work = _work(state)
+    work = _work_by_agent(state)
     agents = {name: _agent(agent, work.get(name)) for name, agent in state.agents.items()}
-    return replace(state, agents=agents, sprint=replace(state.sprint, metrics=metrics(state)))
+    return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
 
 
-def _work(state: State) -> dict[str, tuple[str, str | None]]:
+def _work_by_agent(state: State) -> dict[str, tuple[str, str | None]]:
     work: dict[str, tuple[str, str | None]] = {}
     if state.planning.run is not None:
         work[state.planning.run.rpartition(".")[0]] = ("WORKING", None)
@@ -36,14 +36,16 @@ def _work(state: State) -> dict[str, tuple[str, str | None]]:
 
 def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
     if work is None:
-        return replace(agent, status=agent.status if agent.status in _SHOWN else "IDLE", current_task=None)
+        return replace(
+            agent, status=agent.status if agent.status in _SUPERVISOR_STATUSES else "IDLE", current_task=None
+        )
     if work[0] == "HANDOFF" and agent.status == "OFFLINE":
         # It left, and its task waits for it to come back.
         return replace(agent, current_task=work[1])
     return replace(agent, status=work[0], current_task=work[1])
 
 
-def metrics(state: State) -> dict[str, Any]:
+def sprint_metrics(state: State) -> dict[str, Any]:
     """Counts over the sprint's tasks, for people and planners."""
     counts = Counter(task.status for task in state.tasks)
     verdicts = Counter(

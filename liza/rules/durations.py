@@ -5,7 +5,7 @@ from __future__ import annotations
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
-def spelled(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """``40 s``, ``4 min``, ``2 h 5 min``, ``3 days``: the two largest units at most, rounded down."""
     whole = max(0, int(seconds))
     if whole < 2 * MINUTE:

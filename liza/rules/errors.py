@@ -1,6 +1,6 @@
 """Errors, named after the situation, each with an exit code and a hint that is a command.
 
-Nothing here prints. ``cli/door.py`` is the one place that turns an error into a message and an exit code.
+Nothing here prints. ``cli/entry_points.py`` is the one place that turns an error into a message and an exit code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Refused(LizaError):
     code = "refused"
 
 
-class NotYours(Refused):
+class NotOwner(Refused):
     """A verb from a run that the task does not name: the fence. Exit code 1."""
 
     code = "not-yours"
@@ -43,7 +43,7 @@ class UnknownId(Refused):
     code = "unknown-id"
 
 
-class Usage(LizaError):
+class UsageError(LizaError):
     """The words of the command are wrong: a malformed id, a missing option. Exit code 2."""
 
     exit_code = 2
@@ -57,7 +57,7 @@ class GitFailed(LizaError):
     code = "git-failed"
 
 
-class PlaceBroken(GitFailed):
+class SharedPathBlocked(GitFailed):
     """Something stands where Liza, or git, keeps what every task needs: no task is at fault. Exit code 3."""
 
 
@@ -107,11 +107,11 @@ class NoCrew(Missing):
     code = "no-crew"
 
 
-class NoFile(Missing):
+class NotRegularFile(Missing):
     """A pipe, a device, a directory or far too much stands where a file is to be read. Exit code 5."""
 
 
-class DiskRefused(Missing):
+class WriteFailed(Missing):
     """The disk did not take a change: it is full or read-only, or no file stands where one must. Exit code 5."""
 
     code = "disk-refused"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from liza.rules.errors import Usage
-from liza.rules.model import FINAL, Agent, Config, State, Status, Task, Violation
-from liza.rules.paths import ROLES, agent_id, role_of, task_id
+from liza.rules.errors import UsageError
+from liza.rules.model import FINAL_STATUSES, Agent, Config, State, Status, Task, Violation
+from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 
 S = Status
 _RUN_NUMBER = re.compile("[0-9]{1,9}")
@@ -16,36 +16,36 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
 SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
 AGENT_STATUSES = ("STARTING", "IDLE", "WORKING", "REVIEWING", "WAITING", "HANDOFF", "OFFLINE")
-MERGE_CLEAN = ("always", "after_red", "never")
+MERGE_CLEAN_VALUES = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 
 
-def of_entry(section: str, key: str, entry: Any, state: State) -> tuple[Violation, ...]:
+def check_entry(section: str, key: str, entry: Any, state: State) -> tuple[Violation, ...]:
     """The invariants of one entry alone (a Task, an Agent …), given the config of ``state``."""
     rule = _RULES.get(section)
     return tuple(rule(key, entry)) if rule else ()
 
 
-def check(state: State) -> tuple[Violation, ...]:
+def check_board(state: State) -> tuple[Violation, ...]:
     """Every violation on the board."""
     found: list[Violation] = [
-        *of_entry("goal", "goal", state.goal, state),
-        *of_entry("sprint", "sprint", state.sprint, state),
-        *of_entry("config", "config", state.config, state),
+        *check_entry("goal", "goal", state.goal, state),
+        *check_entry("sprint", "sprint", state.sprint, state),
+        *check_entry("config", "config", state.config, state),
     ]
     for task in state.tasks:
-        found += of_entry("tasks", task.id, task, state)
+        found += check_entry("tasks", task.id, task, state)
     for name, agent in state.agents.items():
-        found += of_entry("agents", name, agent, state)
-    return (*found, *across(state))
+        found += check_entry("agents", name, agent, state)
+    return (*found, *check_relations(state))
 
 
-def across(state: State) -> tuple[Violation, ...]:
+def check_relations(state: State) -> tuple[Violation, ...]:
     """The invariants between entries: ids twice, dependencies, cycles, one slot or agent in two claims."""
-    return (*_ids_twice(state), *_dependencies(state), *_cycles(state), *_shared(state))
+    return (*_duplicate_ids(state), *_dependencies(state), *_cycles(state), *_double_claims(state))
 
 
-def cycle_through(state: State, start: str) -> tuple[str, ...]:
+def find_cycle(state: State, start: str) -> tuple[str, ...]:
     """The ids of a dependency cycle through ``start``; empty when there is none."""
     by_id = {task.id: task for task in state.tasks}
     path: list[str] = []
@@ -69,9 +69,9 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
     yield from _id_form(key, task.id)
     for name in ("description", "done_when", "scope", "spec_ref"):
         if not getattr(task, name).isascii() and _SURROGATE.search(getattr(task, name)):
-            yield Violation(entry=key, field=name, found="half a character", wanted="text that UTF-8 can write")
+            yield Violation(entry=key, field=name, actual="half a character", expected="text that UTF-8 can write")
     if not 1 <= task.priority <= 9:
-        yield Violation(entry=key, field="priority", found=str(task.priority), wanted="1 to 9")
+        yield Violation(entry=key, field="priority", actual=str(task.priority), expected="1 to 9")
     for name in (
         "iteration",
         "idle_sessions",
@@ -80,29 +80,33 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         "review_cycles_total",
     ):
         if getattr(task, name) < 0:
-            yield Violation(entry=key, field=name, found=str(getattr(task, name)), wanted="0 or more")
+            yield Violation(entry=key, field=name, actual=str(getattr(task, name)), expected="0 or more")
     for status, names in _NEEDED.items():
         if task.status is status:
-            yield from _missing(key, task, names)
+            yield from _missing_fields(key, task, names)
     if task.status not in (S.DRAFT, S.ABANDONED, S.SUPERSEDED):
-        yield from _missing(key, task, ("description", "done_when", "scope", "spec_ref"))
+        yield from _missing_fields(key, task, ("description", "done_when", "scope", "spec_ref"))
     if task.reviewing_by is not None:
         yield from _review(key, task)
-    if task.status in FINAL and task.worktree is not None:
-        yield Violation(entry=key, field="worktree", found=task.worktree, wanted=f"none, because it is {task.status}")
+    if task.status in FINAL_STATUSES and task.worktree is not None:
+        yield Violation(
+            entry=key, field="worktree", actual=task.worktree, expected=f"none, because it is {task.status}"
+        )
     if task.merging is not None and task.status is not S.APPROVED:
         yield Violation(
-            entry=key, field="merging", found=task.merging.candidate, wanted=f"none, because it is {task.status}"
+            entry=key, field="merging", actual=task.merging.candidate, expected=f"none, because it is {task.status}"
         )
     if task.set_aside is not None and task.status is not S.APPROVED:
         yield Violation(
-            entry=key, field="set_aside", found=task.set_aside.kind, wanted=f"none, because it is {task.status}"
+            entry=key, field="set_aside", actual=task.set_aside.kind, expected=f"none, because it is {task.status}"
         )
     if task.approved_by is not None and task.approved_by == task.assigned_to:
-        yield Violation(entry=key, field="approved_by", found=task.approved_by, wanted="somebody else than its author")
+        yield Violation(
+            entry=key, field="approved_by", actual=task.approved_by, expected="somebody else than its author"
+        )
     if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
         yield Violation(
-            entry=key, field="reservation", found=task.reservation.run, wanted=f"none, because it is {task.status}"
+            entry=key, field="reservation", actual=task.reservation.run, expected=f"none, because it is {task.status}"
         )
 
 
@@ -118,64 +122,73 @@ _NEEDED: dict[Status, tuple[str, ...]] = {
 }
 
 
-def _missing(key: str, task: Task, names: tuple[str, ...]) -> Iterator[Violation]:
+def _missing_fields(key: str, task: Task, names: tuple[str, ...]) -> Iterator[Violation]:
     for name in names:
         if not getattr(task, name):
-            yield Violation(entry=key, field=name, found="missing", wanted=f"a value, because it is {task.status}")
+            yield Violation(entry=key, field=name, actual="missing", expected=f"a value, because it is {task.status}")
 
 
 def _review(key: str, task: Task) -> Iterator[Violation]:
     if task.status is not S.READY_FOR_REVIEW:
         yield Violation(
-            entry=key, field="reviewing_by", found=str(task.reviewing_by), wanted=f"none, because it is {task.status}"
+            entry=key,
+            field="reviewing_by",
+            actual=str(task.reviewing_by),
+            expected=f"none, because it is {task.status}",
         )
     if task.reviewing_by == task.assigned_to:
         yield Violation(
-            entry=key, field="reviewing_by", found=str(task.reviewing_by), wanted="somebody else than its author"
+            entry=key, field="reviewing_by", actual=str(task.reviewing_by), expected="somebody else than its author"
         )
     for name in ("review_run", "review_lease_expires"):
         if getattr(task, name) is None:
-            yield Violation(entry=key, field=name, found="missing", wanted="a value, because it is under review")
+            yield Violation(entry=key, field=name, actual="missing", expected="a value, because it is under review")
 
 
 def _id_form(key: str, value: str) -> Iterator[Violation]:
     try:
-        task_id(value)
-    except Usage as wrong:
-        yield Violation(entry=key, field="id", found=repr(value), wanted=wrong.message)
+        check_task_id(value)
+    except UsageError as wrong:
+        yield Violation(entry=key, field="id", actual=repr(value), expected=wrong.message)
 
 
 def _agent(key: str, agent: Agent) -> Iterator[Violation]:
     try:
-        name = agent_id(key)
-    except Usage as wrong:
-        yield Violation(entry=key, field="id", found=repr(key), wanted=wrong.message)
+        name = parse_agent_id(key)
+    except UsageError as wrong:
+        yield Violation(entry=key, field="id", actual=repr(key), expected=wrong.message)
         return
     if agent.role.replace("_", "-") != role_of(name):
-        yield Violation(entry=key, field="role", found=agent.role, wanted=f"{role_of(name)}, one of {', '.join(ROLES)}")
+        yield Violation(
+            entry=key, field="role", actual=agent.role, expected=f"{role_of(name)}, one of {', '.join(ROLES)}"
+        )
     if agent.status not in AGENT_STATUSES:
-        yield Violation(entry=key, field="status", found=agent.status, wanted=f"one of {', '.join(AGENT_STATUSES)}")
+        yield Violation(entry=key, field="status", actual=agent.status, expected=f"one of {', '.join(AGENT_STATUSES)}")
     if agent.runs < 0:
-        yield Violation(entry=key, field="runs", found=str(agent.runs), wanted="0 or more")
+        yield Violation(entry=key, field="runs", actual=str(agent.runs), expected="0 or more")
 
 
 def _one_of(field: str, allowed: tuple[str, ...]) -> Callable[[str, Any], Iterator[Violation]]:
     def rule(key: str, entry: Any) -> Iterator[Violation]:
         if getattr(entry, field) not in allowed:
-            yield Violation(entry=key, field=field, found=getattr(entry, field), wanted=f"one of {', '.join(allowed)}")
+            yield Violation(
+                entry=key, field=field, actual=getattr(entry, field), expected=f"one of {', '.join(allowed)}"
+            )
 
     return rule
 
 
 def _config(key: str, config: Config) -> Iterator[Violation]:
-    if config.merge_clean not in MERGE_CLEAN:
-        wanted = f"one of {', '.join(MERGE_CLEAN)}"
-        yield Violation(entry=key, field="merge_clean", found=config.merge_clean, wanted=wanted)
+    if config.merge_clean not in MERGE_CLEAN_VALUES:
+        wanted = f"one of {', '.join(MERGE_CLEAN_VALUES)}"
+        yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
         # In this way round, for what is no number (nan) is no limit either.
         if limit is not None and not limit > 0:
-            yield Violation(entry=key, field=f"budget.{name}", found=str(limit), wanted="more than 0, or no such line")
+            yield Violation(
+                entry=key, field=f"budget.{name}", actual=str(limit), expected="more than 0, or no such line"
+            )
 
 
 _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
@@ -188,11 +201,11 @@ _RULES: dict[str, Callable[[str, Any], Iterator[Violation]]] = {
 }
 
 
-def _ids_twice(state: State) -> Iterator[Violation]:
+def _duplicate_ids(state: State) -> Iterator[Violation]:
     seen: set[str] = set()
     for task in state.tasks:
         if task.id in seen:
-            yield Violation(entry=task.id, field="id", found="there twice", wanted="one task of that id")
+            yield Violation(entry=task.id, field="id", actual="there twice", expected="one task of that id")
         seen.add(task.id)
 
 
@@ -202,7 +215,7 @@ def _dependencies(state: State) -> Iterator[Violation]:
         for field, others in (("depends_on", task.depends_on), ("superseded_by", task.superseded_by)):
             for other in others:
                 if other not in known:
-                    yield Violation(entry=task.id, field=field, found=other, wanted="a task that is on the board")
+                    yield Violation(entry=task.id, field=field, actual=other, expected="a task that is on the board")
 
 
 def _cycles(state: State) -> Iterator[Violation]:
@@ -223,7 +236,7 @@ def _cycles(state: State) -> Iterator[Violation]:
             elif step in path:
                 loop = [*list(path)[list(path).index(step) :], step]
                 yield Violation(
-                    entry=step, field="depends_on", found=" → ".join(loop), wanted="no task that waits for itself"
+                    entry=step, field="depends_on", actual=" → ".join(loop), expected="no task that waits for itself"
                 )
                 done.add(step)
             else:
@@ -231,29 +244,29 @@ def _cycles(state: State) -> Iterator[Violation]:
                 stack.append((step, iter(wanted[step])))
 
 
-def _shared(state: State) -> Iterator[Violation]:
+def _double_claims(state: State) -> Iterator[Violation]:
     slots: dict[str, str] = {}
     owners: dict[str, str] = {}
     runs: dict[str, str] = {}
     for task in state.tasks:
         if task.status in _WORKED_ON and task.worktree:
-            yield from _twice(slots, task.worktree, task.id, "worktree")
+            yield from _report_duplicate(slots, task.worktree, task.id, "worktree")
         if task.status is S.CLAIMED and task.assigned_to:
-            yield from _twice(owners, task.assigned_to, task.id, "assigned_to")
+            yield from _report_duplicate(owners, task.assigned_to, task.id, "assigned_to")
         if task.review_run:
-            yield from _twice(runs, task.review_run, task.id, "review_run")
+            yield from _report_duplicate(runs, task.review_run, task.id, "review_run")
         for run in {task.run, task.review_run} - {None}:
             agent, _, number = str(run).rpartition(".")
             known = state.agents.get(agent)
             if known is None or not _RUN_NUMBER.fullmatch(number) or int(number) > known.runs:
                 yield Violation(
-                    entry=task.id, field="run", found=str(run), wanted="a run that its agent's counter has reached"
+                    entry=task.id, field="run", actual=str(run), expected="a run that its agent's counter has reached"
                 )
 
 
-def _twice(seen: dict[str, str], value: str, task: str, field: str) -> Iterator[Violation]:
+def _report_duplicate(seen: dict[str, str], value: str, task: str, field: str) -> Iterator[Violation]:
     if value in seen:
         yield Violation(
-            entry=task, field=field, found=f"{value}, which {seen[value]} has too", wanted="a value of its own"
+            entry=task, field=field, actual=f"{value}, which {seen[value]} has too", expected="a value of its own"
         )
     seen.setdefault(value, task)

@@ -39,24 +39,24 @@ class Status(StrEnum):
     ABANDONED = "ABANDONED"
 
 
-FINAL = frozenset({Status.MERGED, Status.SUPERSEDED, Status.ABANDONED})
+FINAL_STATUSES = frozenset({Status.MERGED, Status.SUPERSEDED, Status.ABANDONED})
 
 
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+AwareDatetime = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time that says its zone: one that does not cannot be compared with any."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FrozenStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Anything on the board."""
 
 
-class AlignmentNote(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class AlignmentNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: datetime | None = None
     event: str = ""
     summary: str = ""
 
 
-class Goal(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Goal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     description: str = ""
     spec_ref: str = ""
@@ -65,7 +65,7 @@ class Goal(Entry, frozen=True, kw_only=True, omit_defaults=True):
     alignment_history: tuple[AlignmentNote, ...] = ()
 
 
-class Reservation(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Reservation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Phase one of a claim: who is making the worktree, and how to prove that it died."""
 
     agent: str
@@ -80,7 +80,7 @@ class Reservation(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """The run that owned a lapsed claim; undo puts it back."""
 
 
-class Merging(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration.
 
     ``tested`` is None until the candidate may be published: True when its tests passed, False where no test command is
@@ -93,7 +93,7 @@ class Merging(Entry, frozen=True, kw_only=True, omit_defaults=True):
     tested: bool | None = None
 
 
-class SetAside(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A merge that failed and is tried again.
 
     ``kind`` is one of ``merging.Kind``, ``reason`` the words of git or of the system, ``tries`` how many times in a row
@@ -106,17 +106,17 @@ class SetAside(Entry, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
     tries: int = 1
     deaths: int = 0
-    until: Moment | None = None
+    until: AwareDatetime | None = None
 
 
-class Answer(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     question: str
     answer: str
     by: str = ""
     timestamp: datetime | None = None
 
 
-class Event(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a task's history; (event, run) is what makes a verb idempotent."""
 
     time: datetime
@@ -127,7 +127,7 @@ class Event(Entry, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
 
 
-class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     description: str = ""
     status: Status
@@ -153,8 +153,8 @@ class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
     review_run: str | None = None
     review_lease_expires: datetime | None = None
     approved_by: str | None = None
-    merging: Merging | None = None
-    set_aside: SetAside | None = None
+    merging: MergeInProgress | None = None
+    set_aside: MergeRetry | None = None
     merge_commit: str | None = None
     tested: bool | None = None
     rejection_reason: str | None = None
@@ -172,7 +172,7 @@ class Task(Entry, frozen=True, kw_only=True, omit_defaults=True):
     history: tuple[Event, ...] = ()
 
 
-class Agent(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are for readers alone."""
 
     role: str
@@ -187,7 +187,7 @@ class Agent(Entry, frozen=True, kw_only=True, omit_defaults=True):
     context_percent: int = 0
 
 
-class Planning(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The planner's claim of a wake-up; ``fingerprint`` and ``count`` outlive it."""
 
     run: str | None = None
@@ -198,7 +198,7 @@ class Planning(Entry, frozen=True, kw_only=True, omit_defaults=True):
     lease_expires: datetime | None = None
 
 
-class Discovery(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Discovery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     by: str = ""
     during: str | None = None
@@ -210,7 +210,7 @@ class Discovery(Entry, frozen=True, kw_only=True, omit_defaults=True):
     converted_to_task: str | None = None
 
 
-class Handoff(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Handoff(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str
     run: str | None = None
     timestamp: datetime | None = None
@@ -223,7 +223,7 @@ class Handoff(Entry, frozen=True, kw_only=True, omit_defaults=True):
     next_steps: tuple[str, ...] = ()
 
 
-class Anomaly(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Anomaly(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: datetime
     task: str | None = None
     reporter: str = ""
@@ -231,32 +231,32 @@ class Anomaly(Entry, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, Any] = {}
 
 
-class HumanNote(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HumanNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: datetime
     message: str
     recipient: str | None = msgspec.field(default=None, name="for")
 
 
-class SpecChange(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SpecChange(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: datetime
     spec: str
     change: str = ""
     triggered_by: str = ""
 
 
-class SprintScope(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SprintScope(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     planned: tuple[str, ...] = ()
     stretch: tuple[str, ...] = ()
 
 
-class Timeline(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Timeline(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     started: datetime | None = None
     deadline: datetime | None = None
     checkpoint_at: datetime | None = None
     ended: datetime | None = None
 
 
-class Sprint(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Sprint(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = "sprint-1"
     goal_ref: str = "goal"
     scope: SprintScope = SprintScope()
@@ -266,21 +266,21 @@ class Sprint(Entry, frozen=True, kw_only=True, omit_defaults=True):
     retrospective: str | None = None
 
 
-class BreakerTrip(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class BreakerTrip(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     time: datetime
     trigger: str
     detail: str = ""
     resolved: datetime | None = None
 
 
-class CircuitBreaker(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class CircuitBreaker(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     last_check: datetime | None = None
     status: str = "OK"
     current_trigger: str | None = None
     history: tuple[BreakerTrip, ...] = ()
 
 
-class Budget(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Ceilings; None is none. Money in dollars, wall time in seconds."""
 
     money_per_task: float | None = None
@@ -291,7 +291,7 @@ class Budget(Entry, frozen=True, kw_only=True, omit_defaults=True):
     seconds_per_sprint: int | None = None
 
 
-class Delivery(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Delivery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """How messages are brought to a running agent. Times are seconds, patterns are regular expressions.
 
     ``readiness_timeout`` is how long to wait for a moment to type one in, ``acknowledgment_timeout`` how long for an
@@ -310,7 +310,7 @@ class Delivery(Entry, frozen=True, kw_only=True, omit_defaults=True):
     acknowledgment_patterns: tuple[str, ...] = (r"ACK:\s*context received",)
 
 
-class TestProof(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the test command was shown to test the checkout that it runs in, and with which set-up.
 
     ``outcome`` is ``proved``, ``unproved``, ``elsewhere`` (it tests another checkout) or ``skipped`` (a person wanted
@@ -323,7 +323,7 @@ class TestProof(Entry, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
-class Loop(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """When a session makes no progress. A limit of 0 is off. At a limit it is reported, at twice the limit it is ended.
 
     ``same_calls``: how often one tool call gave one result while nothing new was called. ``pause``: seconds; a call
@@ -337,7 +337,7 @@ class Loop(Entry, frozen=True, kw_only=True, omit_defaults=True):
     unchanged_seconds: int = 600
 
 
-class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings. Durations are seconds, sizes are bytes."""
 
     max_coder_iterations: int = 10
@@ -367,7 +367,7 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
     permissions: str = "confined"
     budget: Budget = Budget()
     delivery: Delivery = Delivery()
-    loop: Loop = Loop()
+    loop: LoopLimits = LoopLimits()
 
     @property
     def has_tests(self) -> bool:
@@ -375,7 +375,7 @@ class Config(Entry, frozen=True, kw_only=True, omit_defaults=True):
         return bool((self.integration_command or "").strip())
 
 
-class State(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole board at one revision."""
 
     version: int
@@ -383,7 +383,7 @@ class State(Entry, frozen=True, kw_only=True, omit_defaults=True):
     goal: Goal
     tasks: tuple[Task, ...] = ()
     agents: dict[str, Agent] = {}
-    planning: Planning = Planning()
+    planning: PlanningClaim = PlanningClaim()
     discovered: tuple[Discovery, ...] = ()
     handoff: dict[str, Handoff] = {}
     anomalies: tuple[Anomaly, ...] = ()
@@ -407,7 +407,7 @@ class State(Entry, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, agents={**self.agents, agent_id: changed})
 
 
-class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class ProcessIdentity(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A process, named so that its death can be proved: host, boot, pid and start time."""
 
     host: str
@@ -416,7 +416,7 @@ class Identity(Entry, frozen=True, kw_only=True, omit_defaults=True):
     start: str
 
 
-class SupervisorExit(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board.
 
     ``by_hand`` starts its program as a person does, where that waits for one to answer it or to log in.
@@ -427,13 +427,13 @@ class SupervisorExit(Entry, frozen=True, kw_only=True, omit_defaults=True):
     by_hand: str = ""
 
 
-class Violation(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Violation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One broken invariant: where, what was found, what was wanted."""
 
     entry: str
     field: str
-    found: str
-    wanted: str
+    actual: str
+    expected: str
 
     def __str__(self) -> str:
-        return f"{self.entry}: {self.field} is {self.found}, wanted {self.wanted}"
+        return f"{self.entry}: {self.field} is {self.actual}, wanted {self.expected}"

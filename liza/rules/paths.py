@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 
 ROLES = ("planner", "coder", "code-reviewer")
 _AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
@@ -17,18 +17,18 @@ _RUN = re.compile(r"((?:planner|coder|code-reviewer)-[0-9]{1,9})\.([0-9]{1,9})")
 HISTORY_REF = "refs/liza/blackboard"
 
 
-def agent_id(text: str) -> str:
+def parse_agent_id(text: str) -> str:
     """The agent id in ``text``; ``reviewer-1`` is understood as ``code-reviewer-1``. Raises Usage."""
     name = re.sub(r"^(code_)?reviewer-", "code-reviewer-", text)
     if not _AGENT.fullmatch(name):
-        raise Usage(
+        raise UsageError(
             f"{text!r} is not an agent id: a role (planner, coder, code-reviewer), a dash and a number",
             "liza agents",
         )
     return name
 
 
-def in_order(agents: Iterable[str]) -> list[str]:
+def sort_agents(agents: Iterable[str]) -> list[str]:
     """Agent ids in a fixed order: planners, coders, reviewers, each by number; what is no agent id comes last."""
 
     def place(name: str) -> tuple[int, int, str]:
@@ -40,13 +40,13 @@ def in_order(agents: Iterable[str]) -> list[str]:
 
 def role_of(agent: str) -> str:
     """``coder`` for ``coder-1``. Raises Usage."""
-    return agent_id(agent).rpartition("-")[0]
+    return parse_agent_id(agent).rpartition("-")[0]
 
 
-def task_id(text: str) -> str:
+def check_task_id(text: str) -> str:
     """``text`` if it is a task id: it becomes a path and a ref, so it is kept plain. Raises Usage."""
     if not _TASK.fullmatch(text):
-        raise Usage(
+        raise UsageError(
             f"{text!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit",
             "liza task list",
         )
@@ -62,11 +62,11 @@ def agent_of(run: str) -> str:
     """``coder-1`` for ``coder-1.7``. Raises Usage."""
     found = _RUN.fullmatch(run)
     if not found:
-        raise Usage(f"{run!r} is not a run: an agent id, a dot and a number, such as coder-1.7", "liza agents")
+        raise UsageError(f"{run!r} is not a run: an agent id, a dot and a number, such as coder-1.7", "liza agents")
     return found.group(1)
 
 
-def number_of(run: str, agent: str) -> int | None:
+def run_number(run: str, agent: str) -> int | None:
     """7 for ``coder-1.7`` of ``coder-1``; None for what is no run of this agent's."""
     found = _RUN.fullmatch(run)
     return int(found[2]) if found and found[1] == agent else None
@@ -85,7 +85,7 @@ class Paths:
     """
 
     root: Path
-    place: Path | None = None
+    chosen_slots: Path | None = None
 
     @property
     def liza(self) -> Path:
@@ -181,20 +181,20 @@ class Paths:
 
     @property
     def slots(self) -> Path:
-        return self.place or self.worktrees / ".slots"
+        return self.chosen_slots or self.worktrees / ".slots"
 
     @property
-    def placed(self) -> Path:
+    def slots_record(self) -> Path:
         """The record of where the slots are."""
         return self.liza / "worktrees.json"
 
     def slot(self, name: str) -> Path:
         return self.slots / name
 
-    def leads_to(self, slot: str) -> str:
+    def link_target(self, slot: str) -> str:
         """The text of a link ``.worktrees/<task>`` to a slot."""
         inside = self.slots == self.worktrees / ".slots"
         return f".slots/{slot}" if inside else str(self.slot(slot))
 
-    def link(self, task: str) -> Path:
+    def task_link(self, task: str) -> Path:
         return self.worktrees / task

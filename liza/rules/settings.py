@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import msgspec
 
-from liza.rules.model import Budget, Config, Delivery, Loop, TestProof
+from liza.rules.model import Budget, Config, Delivery, LoopLimits, TestProof
 
-NESTED: Final = {"budget": Budget, "delivery": Delivery, "loop": Loop, "proof": TestProof}
+NESTED_SETTINGS: Final = {"budget": Budget, "delivery": Delivery, "loop": LoopLimits, "proof": TestProof}
 """The settings that are mappings of settings."""
 
-PINNED: Final = (
+NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop",
 )  # fmt: skip
 """The settings that a person confirms. One that this version does not have is passed over."""
 
 
-class Unconfirmed(msgspec.Struct, frozen=True):
+class UnconfirmedSetting(msgspec.Struct, frozen=True):
     """A setting that was changed by other means than a command of a person: ``used`` counts, ``found`` stands there."""
 
     key: str
@@ -32,17 +32,17 @@ class Unconfirmed(msgspec.Struct, frozen=True):
     found: Any
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A sentence for people."""
         return (
-            f"config.{self.key} was changed outside of liza to {_shown(self.found)}; "
-            f"{_shown(self.used)} is used until a person confirms that"
+            f"config.{self.key} was changed outside of liza to {_format_value(self.found)}; "
+            f"{_format_value(self.used)} is used until a person confirms that"
         )
 
 
-def values(config: Config) -> dict[str, Any]:
+def confirmable_values(config: Config) -> dict[str, Any]:
     """The settings that a person confirms, as JSON has them."""
-    wanted = {key: getattr(config, key) for key in PINNED if key in Config.__struct_fields__}
+    wanted = {key: getattr(config, key) for key in NEEDS_CONFIRMATION if key in Config.__struct_fields__}
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
     return found
 
@@ -52,7 +52,7 @@ def are_valid(confirmed: object) -> bool:
     could be read."""
     if not isinstance(confirmed, Mapping):
         return False
-    words = {**msgspec.to_builtins(Config()), **{key: confirmed[key] for key in PINNED if key in confirmed}}
+    words = {**msgspec.to_builtins(Config()), **{key: confirmed[key] for key in NEEDS_CONFIRMATION if key in confirmed}}
     try:
         msgspec.convert(words, Config)
     except msgspec.ValidationError:
@@ -60,58 +60,58 @@ def are_valid(confirmed: object) -> bool:
     return True
 
 
-def unconfirmed(config: Config, confirmed: Mapping[str, Any]) -> tuple[Unconfirmed, ...]:
+def find_unconfirmed(config: Config, confirmed: Mapping[str, Any]) -> tuple[UnconfirmedSetting, ...]:
     """The settings that differ from what a person has confirmed. A key that nobody ever confirmed counts as its
     default, as it was before there was such a setting."""
-    now, usual = values(config), values(Config())
+    now, usual = confirmable_values(config), confirmable_values(Config())
     wanted = {key: confirmed.get(key, usual[key]) for key in now}
-    return tuple(Unconfirmed(key, wanted[key], now[key]) for key in now if now[key] != wanted[key])
+    return tuple(UnconfirmedSetting(key, wanted[key], now[key]) for key in now if now[key] != wanted[key])
 
 
-def effective(config: Config, confirmed: Mapping[str, Any]) -> Config:
+def effective_config(config: Config, confirmed: Mapping[str, Any]) -> Config:
     """The settings that count: the confirmed values, and the board's for everything else."""
-    odd = unconfirmed(config, confirmed)
+    odd = find_unconfirmed(config, confirmed)
     if not odd:
         return config
     words = {**msgspec.to_builtins(config), **{one.key: one.used for one in odd}}
     return msgspec.convert(words, Config)
 
 
-def counting(config: Config) -> str:
+def describe_effective(config: Config) -> str:
     """Which settings count, by name: those that a person confirms and that are not as Liza has them by itself."""
-    given = [f"{key} {value!r}" for key, value in changed(Config(), config).items()]
+    given = [f"{key} {value!r}" for key, value in changed_settings(Config(), config).items()]
     return f"the settings that count: {'; '.join(given) or 'none'} (all others as liza has them by itself)"
 
 
-def changed(before: Config, after: Config) -> dict[str, Any]:
+def changed_settings(before: Config, after: Config) -> dict[str, Any]:
     """The settings that a person confirms which differ, with their new values."""
-    old, new = values(before), values(after)
+    old, new = confirmable_values(before), confirmable_values(after)
     return {key: value for key, value in new.items() if value != old[key]}
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "nothing" if value in (None, "", [], {}) else repr(value)
 
 
-def unknown(config: Mapping[str, Any]) -> tuple[str, ...]:
+def unknown_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The keys in what stands under ``config`` that no rule reads: ``key``, or ``budget.key`` one level below."""
     found = [key for key in config if key not in Config.__struct_fields__]
-    for outer, kind in NESTED.items():
+    for outer, kind in NESTED_SETTINGS.items():
         inside = config.get(outer)
         if isinstance(inside, Mapping):
             found += [f"{outer}.{key}" for key in inside if key not in kind.__struct_fields__]
     return tuple(found)
 
 
-def told(key: str) -> str:
+def describe_unknown_key(key: str) -> str:
     """What is wrong with a key of ``unknown``, and which settings there are instead."""
     outer, _, name = key.partition(".")
-    if not name or outer not in NESTED:
+    if not name or outer not in NESTED_SETTINGS:
         near = _nearest(key, Config.__struct_fields__)
-        return f"config.{key} is no setting{near or f': there are {_listed(Config.__struct_fields__)}'}"
-    names = NESTED[outer].__struct_fields__
+        return f"config.{key} is no setting{near or f': there are {_join_names(Config.__struct_fields__)}'}"
+    names = NESTED_SETTINGS[outer].__struct_fields__
     idle = " and limits nothing" if outer == "budget" else ""
-    return f"config.{key} is no setting{idle}{_nearest(name, names)} (config.{outer} has {_listed(names)})"
+    return f"config.{key} is no setting{idle}{_nearest(name, names)} (config.{outer} has {_join_names(names)})"
 
 
 def _nearest(word: str, words: tuple[str, ...]) -> str:
@@ -121,5 +121,5 @@ def _nearest(word: str, words: tuple[str, ...]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     return ", ".join(names)

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def close(word: str, known: Iterable[str]) -> str | None:
+def closest_match(word: str, known: Iterable[str]) -> str | None:
     """The one of ``known`` that a mistyped word is nearest to; None where none is near."""
     found = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean show?``, to be put behind a message; empty where nothing is near."""
-    found = close(word, known)
+    found = closest_match(word, known)
     return f"; did you mean {found}?" if found else ""

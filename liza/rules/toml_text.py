@@ -10,38 +10,38 @@ from typing import Any
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def value(said: Any) -> str:
+def format_value(said: Any) -> str:
     """A value on one line."""
     if isinstance(said, Mapping):
-        return "{" + ", ".join(f"{key(name)} = {value(one)}" for name, one in said.items()) + "}"
+        return "{" + ", ".join(f"{format_key(name)} = {format_value(one)}" for name, one in said.items()) + "}"
     if isinstance(said, list | tuple):
-        return "[" + ", ".join(map(value, said)) + "]"
+        return "[" + ", ".join(map(format_value, said)) + "]"
     # JSON writes the characters of the higher planes as two halves, which TOML refuses, and leaves DEL, which it does.
     return json.dumps(said, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def key(name: str) -> str:
+def format_key(name: str) -> str:
     """A key, in quotes where it needs them."""
-    return name if _BARE.fullmatch(name) else value(name)
+    return name if _BARE.fullmatch(name) else format_value(name)
 
 
-def lines(table: str, said: Mapping[str, Any]) -> Iterator[str]:
+def format_table(table: str, said: Mapping[str, Any]) -> Iterator[str]:
     """A table with its inner ones by dotted keys, and then a block for each of what is a list of tables. What is empty
     is left out."""
     yield f"[{table}]"
-    yield from (f"{name} = {value(one)}" for name, one in _leaves("", said) if not _is_tables(one))
+    yield from (f"{name} = {format_value(one)}" for name, one in _leaves("", said) if not _is_tables(one))
     for name, blocks in said.items():
         for block in blocks if _is_tables(blocks) else ():
-            yield f"[[{table}.{key(name)}]]"
-            yield from (f"{inner} = {value(one)}" for inner, one in _leaves("", block))
+            yield f"[[{table}.{format_key(name)}]]"
+            yield from (f"{inner} = {format_value(one)}" for inner, one in _leaves("", block))
 
 
 def _leaves(before: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, one in said.items():
         if isinstance(one, Mapping):
-            yield from _leaves(f"{before}{key(name)}.", one)
+            yield from _leaves(f"{before}{format_key(name)}.", one)
         elif one or (one == 0 and one is not False):
-            yield f"{before}{key(name)}", one
+            yield f"{before}{format_key(name)}", one
 
 
 def _is_tables(said: Any) -> bool:

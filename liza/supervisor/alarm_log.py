@@ -8,36 +8,36 @@ from liza.crew.crew import Crew
 from liza.rules.merging.merge_alarms import Alarm
 from liza.rules.model import State
 from liza.system.file_lock import Lock
-from liza.system.files import swap
-from liza.verbs.status import found_alarms
+from liza.system.files import replace_unsynced
+from liza.verbs.status import find_alarms
 
-Standing = list[tuple[str, str]]
-WRITTEN_ALREADY = "supervisor_left"
+AlarmKeys = list[tuple[str, str]]
+SELF_LOGGED_KIND = "supervisor_left"
 """The supervisor that leaves writes that itself, for it may have been the last one."""
 
 
-def raise_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
+def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
     """Append what is new to `.liza/alerts.log`, and give it back to be said. Another supervisor's turn: nothing."""
     lock = Lock(crew.paths.locks / "alerts.lock")
     if not lock.try_acquire():
         return ()
     try:
-        return _raise(crew, state)
+        return _log_locked(crew, state)
     finally:
         lock.release()
 
 
-def _raise(crew: Crew, state: State) -> tuple[Alarm, ...]:
+def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
     place = crew.paths.tx / "alerts"
-    before = set(msgspec.json.decode(place.read_bytes(), type=Standing)) if place.exists() else set()
+    before = set(msgspec.json.decode(place.read_bytes(), type=AlarmKeys)) if place.exists() else set()
     found = {
         (one.kind, one.about): one
-        for one in found_alarms(crew, state, crew.evidence(state))
-        if one.kind != WRITTEN_ALREADY
+        for one in find_alarms(crew, state, crew.gather_evidence(state))
+        if one.kind != SELF_LOGGED_KIND
     }
     new = tuple(alarm for key, alarm in found.items() if key not in before)
     if new:
-        crew.write_down([f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
+        crew.append_alert_log([f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
     if set(found) != before:
-        swap(place, msgspec.json.encode(sorted(found)))
+        replace_unsynced(place, msgspec.json.encode(sorted(found)))
     return new

@@ -10,34 +10,34 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.crew.crew import Crew
-from liza.crew.recovery.run_cleanup import tidy
+from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.presets.preset import Preset
 from liza.programs.session import outcomes, session_process, transcript
-from liza.programs.session.failure_patterns import ModelTrouble, Signs, trouble
-from liza.programs.session.run_directory import Halt, RunDir, RunRecord
+from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
+from liza.programs.session.run_directory import RunDir, RunRecord, StopNote
 from liza.programs.terminal import tmux
 from liza.programs.usage import ledger
 from liza.programs.usage.meter import Meter
 from liza.rules.errors import LizaError, Refused
 from liza.rules.model import State, Status
 from liza.rules.sessions import model_silence
-from liza.rules.sessions.loop_detection import NO_PROGRESS
-from liza.rules.sessions.spending import Spent, Used
+from liza.rules.sessions.loop_detection import NO_PROGRESS_PREFIX
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.tasks import claims, coding, planning, reviews
-from liza.rules.tasks.claims import HELD_UP, QUOTA, STOP, TOLD_ONLY, UNANSWERED, UNUSABLE
-from liza.supervisor.observe import recorded
-from liza.supervisor.worktree_files import strip
+from liza.rules.tasks.claims import HELD_UP, QUOTA, STOP, UNANSWERED, UNCOUNTED_ENDS, UNUSABLE
+from liza.supervisor.observe import trusted_record
+from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
 
 LOOPED = "looped"
 """What came of a session that made no progress and was ended for it."""
-SCREEN = 2000  # lines of a terminal that are kept besides those on its screen
-LAST_OUTPUT = 64 << 10  # bytes: some programs print much after what tells why they end
+SCREEN_HISTORY_LINES = 2000  # lines of a terminal that are kept besides those on its screen
+OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much after what tells why they end
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
 @dataclass(frozen=True)
-class Came:
+class SessionResult:
     """What came of a session: ``kind`` is finished, handed off, crashed, looped, stopped, held up, quota,
     unanswered or unusable.
 
@@ -47,111 +47,115 @@ class Came:
 
     run: str
     kind: str
-    why: str
-    until: datetime | None = None
-    by_hand: bool = False
+    reason: str
+    retry_at: datetime | None = None
+    needs_person: bool = False
 
 
-def settle(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> Came:
+def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> SessionResult:
     """Carry the end of a session onto the board. Repeatable: every step judges what is there. ``environ`` is the
     supervisor's own."""
-    record = recorded(crew, crew.board.read(), directory)
-    _keep_screen(crew, directory)
-    directory.note_asks(None)
-    directory.note_model(None)
-    came = _held_up(directory, _what_came(crew, directory, preset))
+    record = trusted_record(crew, crew.board.read(), directory)
+    _save_screen(crew, directory)
+    directory.write_question(None)
+    directory.write_model_note(None)
+    came = _apply_postponement(directory, _classify_session(crew, directory, preset))
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     crash_points.point("settle", "stopped")
     if record is not None:
-        strip(crew, record)
+        remove_worktree_files(crew, record)
         crash_points.point("settle", "brief-gone")
-        _tell(crew, record, came)
+        _record_end(crew, record, came)
         crash_points.point("settle", "told")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
-        _write_down(crew, directory, record, came, _used(meter))
-    directory.note_settled(f"{came.kind}: {came.why}")
+        _append_usage(crew, directory, record, came, _used(meter))
+    directory.mark_concluded(f"{came.kind}: {came.reason}")
     # In nobody's way if it fails: the next end, or the next supervisor, does it.
     with suppress(LizaError, OSError):
-        tidy(crew, directory.agent)
+        archive_old_runs(crew, directory.agent)
     return came
 
 
-def _used(meter: Meter) -> Used | None:
+def _used(meter: Meter) -> TokenUsage | None:
     """What the session used; nobody knows where its files cannot be read, of which its end tells."""
     try:
-        return meter.final()
+        return meter.final_usage()
     except OSError:
         return None
 
 
-def _keep_screen(crew: Crew, directory: RunDir) -> None:
+def _save_screen(crew: Crew, directory: RunDir) -> None:
     """What the terminal shows is gone with it, and says more than the bytes that drew it. A server that does not answer
     keeps no end from being told."""
     with suppress(Refused):
-        pane = tmux.pane(crew.paths.root, directory.run)
-        if pane is not None and not directory.screen.exists():
-            directory.note_screen(pane.capture(history=SCREEN))
+        pane = tmux.find_pane(crew.paths.root, directory.run)
+        if pane is not None and not directory.screen_path.exists():
+            directory.write_screen(pane.capture(history=SCREEN_HISTORY_LINES))
 
 
-def _what_came(crew: Crew, directory: RunDir, preset: Preset) -> Came:
-    found = session_process.look(directory.path)
-    halt = directory.stopped()
-    if isinstance(found, session_process.Living | session_process.ShimStarting | session_process.Never):
-        return Came(directory.run, "stopped", "its program was never started")
+def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionResult:
+    found = session_process.read_state(directory.path)
+    halt = directory.read_stop()
+    if isinstance(found, session_process.RunningSession | session_process.ShimStarting | session_process.NoSession):
+        return SessionResult(directory.run, "stopped", "its program was never started")
     reason = halt.reason if halt else None
-    found_trouble = _trouble(crew, directory, preset)
-    moved, begun = _moved(crew, directory), directory.is_ready()
-    match outcomes.outcome(found, directory.word(), preset.exit_codes, moved, reason, found_trouble, begun=begun):
-        case outcomes.Halted(why) if why.startswith(NO_PROGRESS):
-            return Came(directory.run, LOOPED, why)
-        case outcomes.Halted(why) if why in outcomes.ON_PURPOSE:
-            return Came(directory.run, "stopped" if why == STOP else "finished", why)
-        case outcomes.Limited() | outcomes.ModelRefused() | outcomes.NoModelAnswer() | outcomes.Halted() if (
+    found_trouble = _find_model_failure(crew, directory, preset)
+    moved, begun = _has_committed(crew, directory), directory.is_ready()
+    match outcomes.classify_end(
+        found, directory.closing_code(), preset.exit_codes, moved, reason, found_trouble, begun=begun
+    ):
+        case outcomes.Halted(why) if why.startswith(NO_PROGRESS_PREFIX):
+            return SessionResult(directory.run, LOOPED, why)
+        case outcomes.Halted(why) if why in outcomes.DELIBERATE_STOPS:
+            return SessionResult(directory.run, "stopped" if why == STOP else "finished", why)
+        case outcomes.UsageLimited() | outcomes.ModelRefused() | outcomes.NoModelAnswer() | outcomes.Halted() if (
             halt is not None and halt.model
         ):
-            return _model_failed(directory.run, halt, found_trouble)
+            return _result_of_model_failure(directory.run, halt, found_trouble)
         case outcomes.Completed():
-            return Came(directory.run, "finished", _last_lines(directory))
+            return SessionResult(directory.run, "finished", _last_output_lines(directory))
         case outcomes.HandedOff():
-            return Came(directory.run, "handed off", _last_lines(directory))
-        case outcomes.Limited(why, until):
-            return Came(directory.run, QUOTA, why, until)
-        case outcomes.NotBegun(why):
-            return Came(directory.run, HELD_UP, why)
+            return SessionResult(directory.run, "handed off", _last_output_lines(directory))
+        case outcomes.UsageLimited(why, until):
+            return SessionResult(directory.run, QUOTA, why, until)
+        case outcomes.LostBeforeStart(why):
+            return SessionResult(directory.run, HELD_UP, why)
         case outcomes.NoModelAnswer(why):
-            return Came(directory.run, UNANSWERED, why)
+            return SessionResult(directory.run, UNANSWERED, why)
         case outcomes.NeverRan(why):
-            return Came(directory.run, UNUSABLE, why)
+            return SessionResult(directory.run, UNUSABLE, why)
         case outcomes.ModelRefused(why):
-            return Came(directory.run, UNUSABLE, why, by_hand=True)
+            return SessionResult(directory.run, UNUSABLE, why, needs_person=True)
         case outcomes.Halted(why) if halt is not None and halt.unusable:
-            return Came(directory.run, UNUSABLE, why, by_hand=True)
+            return SessionResult(directory.run, UNUSABLE, why, needs_person=True)
         case outcomes.Halted(why) | outcomes.Crashed(why):
-            last = _last_lines(directory)
-            return Came(directory.run, "crashed", why if why.endswith(last) else f"{why}. {last}")
+            last = _last_output_lines(directory)
+            return SessionResult(directory.run, "crashed", why if why.endswith(last) else f"{why}. {last}")
 
 
-def _model_failed(run: str, halt: Halt, said: ModelTrouble | None) -> Came:
+def _result_of_model_failure(run: str, halt: StopNote, said: ModelFailure | None) -> SessionResult:
     """What came of a session that its supervisor ended because its model gave no answer."""
     if halt.model == model_silence.LOGIN:
-        return Came(run, UNUSABLE, halt.reason, by_hand=True)
+        return SessionResult(run, UNUSABLE, halt.reason, needs_person=True)
     if halt.model == model_silence.QUOTA:
         until = said.until if said is not None and said.kind == model_silence.QUOTA else None
-        return Came(run, QUOTA, halt.reason, until)
-    return Came(run, UNANSWERED, halt.reason)
+        return SessionResult(run, QUOTA, halt.reason, until)
+    return SessionResult(run, UNANSWERED, halt.reason)
 
 
-def _trouble(crew: Crew, directory: RunDir, preset: Preset) -> ModelTrouble | None:
+def _find_model_failure(crew: Crew, directory: RunDir, preset: Preset) -> ModelFailure | None:
     """What the program's last words say that kept its model from answering; a time of day is one of this machine's."""
-    said = directory.last_said() if directory.screen.exists() else directory.tail(LAST_OUTPUT)
-    return trouble(Signs(preset.failures, preset.answers), said, crew.clock.now().astimezone())
+    said = directory.last_output() if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES)
+    return find_failure(ModelSigns(preset.failures, preset.answers), said, crew.clock.now().astimezone())
 
 
-def _write_down(crew: Crew, directory: RunDir, record: RunRecord, came: Came, used: Used | None) -> None:
+def _append_usage(
+    crew: Crew, directory: RunDir, record: RunRecord, came: SessionResult, used: TokenUsage | None
+) -> None:
     """What the session used, in the ledger."""
-    found = session_process.look(directory.path)
-    over = found.time if isinstance(found, session_process.Ended) else crew.clock.now()
-    spent = Spent(
+    found = session_process.read_state(directory.path)
+    over = found.time if isinstance(found, session_process.EndedSession) else crew.clock.now()
+    spent = LedgerEntry(
         run=record.run,
         time=over,
         kind=record.kind,
@@ -162,81 +166,87 @@ def _write_down(crew: Crew, directory: RunDir, record: RunRecord, came: Came, us
         sprint=crew.board.read().sprint.id,
         used=used,
     )
-    ledger.note(crew.paths, spent)
+    ledger.append_entry(crew.paths, spent)
 
 
-def _held_up(directory: RunDir, came: Came) -> Came:
+def _apply_postponement(directory: RunDir, came: SessionResult) -> SessionResult:
     """What came of a session that could not say its word for the board's or the disk's sake is not its own fault."""
-    note, halt = directory.held_up(), directory.stopped()
-    on_purpose = halt is not None and halt.reason in outcomes.ON_PURPOSE
-    if note is None or not coding.is_held_up(came.kind, directory.word(), on_purpose):
+    note, halt = directory.read_postponed(), directory.read_stop()
+    on_purpose = halt is not None and halt.reason in outcomes.DELIBERATE_STOPS
+    if note is None or not coding.is_end_postponed(came.kind, directory.closing_code(), on_purpose):
         return came
-    return Came(directory.run, HELD_UP, f"liza {note.verb}: {note.reason}")
+    return SessionResult(directory.run, HELD_UP, f"liza {note.verb}: {note.reason}")
 
 
-def _moved(crew: Crew, directory: RunDir) -> bool:
+def _has_committed(crew: Crew, directory: RunDir) -> bool:
     """Whether the session made a commit."""
-    record = recorded(crew, crew.board.read(), directory)
+    record = trusted_record(crew, crew.board.read(), directory)
     if record is None or not record.worktree:
         return False
     slot = Path(record.worktree).name
-    if crew.worktrees.stands(slot):
-        return crew.worktrees.head(slot) != record.commit
+    if crew.worktrees.exists(slot):
+        return crew.worktrees.head_commit(slot) != record.commit
     # The slot was destroyed, or git's records of it: what was committed in it is on the branch.
-    tip = crew.worktrees.tip(record.task) if record.kind == "work" and record.task else None
+    tip = crew.worktrees.branch_tip(record.task) if record.kind == "work" and record.task else None
     return tip is not None and tip != record.commit
 
 
-def _last_lines(directory: RunDir) -> str:
+def _last_output_lines(directory: RunDir) -> str:
     """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
-    own = _BRIEF_END.split(directory.last_said())[-1]
-    lines = list(transcript.lines(own))
+    own = _BRIEF_END.split(directory.last_output())[-1]
+    lines = list(transcript.extract_lines(own))
     return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It said nothing."
 
 
-def _tell(crew: Crew, record: RunRecord, came: Came) -> None:
+def _record_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
     now = crew.clock.now()
     state = crew.board.read()
     if record.kind == "planning":
         if state.planning.run == record.run:
-            _tell_planning(crew, record, came)
+            _record_planning_end(crew, record, came)
         return
     assert record.task is not None
     if record.kind == "review":
-        _tell_review(crew, record, came)
+        _record_review_end(crew, record, came)
         return
     task = state.task(record.task)
     if task is None or task.run != record.run or task.status is not Status.CLAIMED:
         return
-    with crew.change(record.agent, _EVENTS[came.kind], record.task) as tx:
+    with crew.change(record.agent, _EVENT_OF_KIND[came.kind], record.task) as tx:
         tx.state = (
-            _after_work(crew, tx.state, record, came)
+            _record_work_end(crew, tx.state, record, came)
             if came.kind != "stopped"
             else claims.stop(tx.state, record.task, record.run, now)
         )
 
 
-_EVENTS = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP}
-_EVENTS[LOOPED] = "ended"
-_EVENTS |= {kind: kind for kind in TOLD_ONLY}
+_EVENT_OF_KIND = {"crashed": "crash", "finished": "ended", "handed off": "ended", "stopped": STOP}
+_EVENT_OF_KIND[LOOPED] = "ended"
+_EVENT_OF_KIND |= {kind: kind for kind in UNCOUNTED_ENDS}
 
 
-def _tell_planning(crew: Crew, record: RunRecord, came: Came) -> None:
-    held_up = came.kind in TOLD_ONLY
+def _record_planning_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
+    held_up = came.kind in UNCOUNTED_ENDS
     with crew.change(record.agent, "planning held up" if held_up else "planning over") as tx:
-        after = planning.planning_held_up if held_up else planning.planning_over
+        after = planning.undo_planning_claim if held_up else planning.end_planning
         tx.state = after(tx.state, record.run)
 
 
-def _after_work(crew: Crew, state: State, record: RunRecord, came: Came) -> State:
+def _record_work_end(crew: Crew, state: State, record: RunRecord, came: SessionResult) -> State:
     assert record.task is not None
-    moved = came.kind != LOOPED and _moved(crew, crew.run_dir(record.run))
-    return coding.session_over(
-        state, record.task, record.run, event=_EVENTS[came.kind], detail=came.why, moved=moved, now=crew.clock.now()
+    moved = came.kind != LOOPED and _has_committed(crew, crew.run_dir(record.run))
+    return coding.record_session_end(
+        state,
+        record.task,
+        record.run,
+        event=_EVENT_OF_KIND[came.kind],
+        detail=came.reason,
+        moved=moved,
+        now=crew.clock.now(),
     )
 
 
-def _tell_review(crew: Crew, record: RunRecord, came: Came) -> None:
+def _record_review_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
     assert record.task is not None
     task = crew.board.read().task(record.task)
     if task is None or task.review_run != record.run:
@@ -245,7 +255,7 @@ def _tell_review(crew: Crew, record: RunRecord, came: Came) -> None:
     with crew.change(record.agent, "release review", record.task) as tx:
         if came.kind == "stopped":
             tx.state = reviews.release_review(tx.state, record.task, record.run, now)
-        elif came.kind in TOLD_ONLY:
-            tx.state = reviews.release_review(tx.state, record.task, record.run, now, f"{came.kind}: {came.why}")
+        elif came.kind in UNCOUNTED_ENDS:
+            tx.state = reviews.release_review(tx.state, record.task, record.run, now, f"{came.kind}: {came.reason}")
         else:
-            tx.state = reviews.review_without_verdict(tx.state, record.task, record.run, now, came.why)
+            tx.state = reviews.end_review_without_verdict(tx.state, record.task, record.run, now, came.reason)

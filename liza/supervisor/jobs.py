@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
-from liza.rules.durations import spelled
-from liza.rules.errors import NoFile
-from liza.rules.secrets import redacted
+from liza.rules.durations import format_duration
+from liza.rules.errors import NotRegularFile
+from liza.rules.redaction import redact
 from liza.system import crash_points
 
 LOOK = 1.0  # seconds between two looks at the size of a log, and at the time limit
@@ -27,7 +27,7 @@ class JobEnded:
     """The event: this job's child is gone, with this exit code."""
 
     name: str
-    code: int
+    exit_status: int
 
 
 @dataclass
@@ -37,36 +37,34 @@ class Job:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    guard: guarded_command.Guarded | None = None
-    ended: JobEnded | None = None
-    began: float = field(default_factory=time.monotonic)
+    guard: guarded_command.GuardedCommand | None = None
+    end_event: JobEnded | None = None
+    started_at: float = field(default_factory=time.monotonic)
     late: bool = False
     """Whether it was ended at its time limit."""
 
     @property
     def seconds(self) -> float:
         """How long it has run."""
-        return time.monotonic() - self.began
+        return time.monotonic() - self.started_at
 
-    def tail(self, size: int = 2000) -> str:
+    def read_tail(self, size: int = 2000) -> str:
         """The last of what it said; or why that cannot be read: its end is told all the same."""
         try:
-            return redacted(log_file.tail(self.log, size)).strip()
-        except (OSError, NoFile) as error:
+            return redact(log_file.read_tail(self.log, size)).strip()
+        except (OSError, NotRegularFile) as error:
             return f"its log cannot be read: {error}"
 
     def failure(self, code: int) -> str:
         """How it failed, with the last of what it said."""
-        took = spelled(self.seconds)
+        took = format_duration(self.seconds)
         late = f"was ended after {took}, the limit of config.integration_timeout"
-        return (
-            f"{late if self.late else f'failed with exit {code} after {took}'}: {self.tail(300) or 'it said nothing'}"
-        )
+        return f"{late if self.late else f'failed with exit {code} after {took}'}: {self.read_tail(300) or 'it said nothing'}"
 
     def stop(self) -> None:
         """End the child and everything that it started."""
         if self.guard is not None:
-            self.guard.end()
+            self.guard.terminate()
             return
         # What is gone already, its thread may have waited for: then its group is gone, too.
         with suppress(ProcessLookupError):
@@ -80,11 +78,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Order:
+class JobSpec:
     """What a job is to run."""
 
     name: str
-    words: Sequence[str]
+    argv: Sequence[str]
     directory: Path
     log: Path
     env: Mapping[str, str]
@@ -94,20 +92,20 @@ class Order:
     """Seconds after which a guarded one is ended."""
 
 
-def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
+def start_job(order: JobSpec, post: Callable[[JobEnded], None]) -> Job:
     """Start it in a group of its own; ``post`` hears of its end. Its log is kept small meanwhile.
 
     Raises OSError when it cannot be started, Refused where its log is a link.
     """
     order.log.parent.mkdir(exist_ok=True)
     guard = None
-    with log_file.fresh(order.log) as out:
+    with log_file.open_empty(order.log) as out:
         if order.guarded:
-            guard = guarded_command.start(order.words, order.directory, out, order.env)
+            guard = guarded_command.start_guarded(order.argv, order.directory, out, order.env)
             process = guard.process
         else:
             process = subprocess.Popen(
-                list(order.words),
+                list(order.argv),
                 cwd=order.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -124,16 +122,16 @@ def start(order: Order, post: Callable[[JobEnded], None]) -> Job:
             log_file.cap(order.log)
             if guard is not None and job.seconds >= order.limit:
                 job.late = True
-                guard.end()
+                guard.terminate()
                 return
 
     def wait() -> None:
         code = process.wait()
         over.set()
         if guard is not None:
-            guard.end()
-        job.ended = JobEnded(order.name, code)
-        post(job.ended)
+            guard.terminate()
+        job.end_event = JobEnded(order.name, code)
+        post(job.end_event)
 
     threading.Thread(target=wait, name=f"wait-{order.name}", daemon=True).start()
     threading.Thread(target=look_after, name=f"look-{order.name}", daemon=True).start()

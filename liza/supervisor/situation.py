@@ -11,100 +11,102 @@ from liza.crew.crew import Crew
 from liza.programs.messages import channel, inbox
 from liza.programs.presets.preset import Preset
 from liza.programs.usage import ledger
-from liza.repo.survey import changed
+from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
 from liza.rules.merging import merge_rules
 from liza.rules.model import Budget, State
 from liza.rules.sessions import message_rules, spending
-from liza.rules.sessions.decide import SessionFacts, SessionState, Situation, holding
+from liza.rules.sessions.decide import SessionFacts, SessionState, Situation, find_current_work
 from liza.supervisor.memory import Memory
-from liza.supervisor.observe import Watcher
+from liza.supervisor.observe import SessionObserver
 from liza.system.file_lock import Lock
 
 
-def gather(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callable[[str], bool]) -> Situation:
+def gather_situation(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callable[[str], bool]) -> Situation:
     """How things stand now; ``takes`` knows whether a message can be carried into a run's session at the moment.
 
     Raises LizaError where something cannot be read.
     """
     state = crew.board.read()
     steady, now = crew.clock.monotonic(), crew.clock.now()
-    slept = memory.notice_gap(now, steady, state.config.lease_duration)
-    watcher = Watcher(crew, state, preset, memory, steady, now)
-    facts = watcher.look(agent)
+    slept = memory.detect_clock_gap(now, steady, state.config.lease_duration)
+    watcher = SessionObserver(crew, state, preset, memory, steady, now)
+    facts = watcher.observe(agent)
     if slept and memory.session is not None:
-        memory.session.beat = float("-inf")
-        memory.session.moved = steady
-    money = _spending(crew, state, agent, memory, steady)
+        memory.session.last_heartbeat = float("-inf")
+        memory.session.last_activity = steady
+    money = _budget_state_or_unknown(crew, state, agent, memory, steady)
     return Situation(
         agent=agent,
         state=state,
         now=now,
-        evidence=crew.evidence(state),
-        signals=signals.standing(crew.paths),
+        evidence=crew.gather_evidence(state),
+        signals=signals.active_signals(crew.paths),
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
         leaving=memory.leaving,
         crashes=tuple(steady - one for one in memory.crashes),
-        rest=max(0.0, memory.rest_until - steady),
+        rest_seconds=max(0.0, memory.rest_until - steady),
         ready_timeout=watcher.ready_timeout,
-        merge_lock_free=_may_merge(crew, state, memory),
-        offered=_free_of_files(crew, state, memory),
-        since_gap=None if memory.gap_at is None else steady - memory.gap_at,
-        unusable=memory.unusable,
-        overspent=money.overspent,
+        merge_lock_free=_may_start_merger(crew, state, memory),
+        resumable_merge=_find_resumable_merge(crew, state, memory),
+        since_clock_gap=None if memory.clock_gap_at is None else steady - memory.clock_gap_at,
+        unusable_reason=memory.unusable_reason,
+        over_budget=money.over_budget,
         seconds_left=money.seconds_left,
-        mail=mail(crew, state, agent, facts, watcher) if facts is not None and takes(facts.run) else None,
+        message_step=next_message_step(crew, state, agent, facts, watcher)
+        if facts is not None and takes(facts.run)
+        else None,
     )
 
 
 @dataclass(frozen=True)
-class Spending:
+class BudgetState:
     """Why no more may be spent; and, while that is not so, in how many seconds the living session uses up a limit."""
 
-    overspent: str | None = None
+    over_budget: str | None = None
     seconds_left: float | None = None
 
 
-def _spending(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> Spending:
+def _budget_state_or_unknown(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> BudgetState:
     """As ``spending_now``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
     try:
-        return spending_now(crew, state, agent, memory, steady)
+        return compute_budget_state(crew, state, agent, memory, steady)
     except LizaError as error:
-        return Spending(f"what was spent cannot be told: {error.message}")
+        return BudgetState(f"what was spent cannot be told: {error.message}")
 
 
-def spending_now(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> Spending:
+def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> BudgetState:
     """How the budget stands by the ledger and by what the living session says that it used so far. Raises LizaError."""
     budget = state.config.budget
     if budget == Budget():
-        return Spending()
-    live = _so_far(state, memory, steady)
-    held = holding(state, agent)
+        return BudgetState()
+    live = _living_entry(state, memory, steady)
+    held = find_current_work(state, agent)
     task = held.task if held else None
-    spent = [one for one in _ledger(crew, memory) if live is None or one.run != live.run]
+    spent = [one for one in _read_ledger(crew, memory) if live is None or one.run != live.run]
     spent += [live] if live is not None else []
-    why = spending.over(budget, spent, task, state.sprint.id)
+    why = spending.over_budget_reason(budget, spent, task, state.sprint.id)
     left = spending.seconds_left(budget, spent, task, state.sprint.id) if live is not None and why is None else None
-    return Spending(why, left)
+    return BudgetState(why, left)
 
 
-def _ledger(crew: Crew, memory: Memory) -> tuple[spending.Spent, ...]:
+def _read_ledger(crew: Crew, memory: Memory) -> tuple[spending.LedgerEntry, ...]:
     """The sessions that are over, read again only where the file changed."""
     seen = crew.paths.usage.stat() if crew.paths.usage.exists() else None
     stamp = seen and (seen.st_mtime_ns, seen.st_size)
     if memory.ledger[0] != stamp:
-        memory.ledger = (stamp, ledger.entries(crew.paths))
+        memory.ledger = (stamp, ledger.read_entries(crew.paths))
     return memory.ledger[1]
 
 
-def _so_far(state: State, memory: Memory, steady: float) -> spending.Spent | None:
+def _living_entry(state: State, memory: Memory, steady: float) -> spending.LedgerEntry | None:
     """What the living session used until now, as measured."""
     known = memory.session
-    if known is None or known.metering is None:
+    if known is None or known.meter_thread is None:
         return None
-    record = known.metering.record
-    return spending.Spent(
+    record = known.meter_thread.record
+    return spending.LedgerEntry(
         run=known.run,
         time=record.started,
         kind=record.kind,
@@ -113,28 +115,30 @@ def _so_far(state: State, memory: Memory, steady: float) -> spending.Spent | Non
         seconds=steady - known.started,
         task=record.task,
         sprint=state.sprint.id,
-        used=known.metering.now.used,
+        used=known.meter_thread.latest.used,
     )
 
 
-def mail(crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: Watcher) -> message_rules.Step | None:
+def next_message_step(
+    crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: SessionObserver
+) -> message_rules.DeliveryStep | None:
     """What is to be done for a message to a living session; None without messages."""
-    if facts.standing is not SessionState.LIVING:
+    if facts.state is not SessionState.LIVING:
         return None
-    waiting = inbox.pending(crew.paths, agent)
+    waiting = inbox.list_pending(crew.paths, agent)
     if not waiting:
         return None
     how, directory = state.config.delivery, crew.run_dir(facts.run)
-    reach = channel.reach(directory, watcher.preset, watcher.has_terminal(directory))
+    reach = channel.find_reach(directory, watcher.preset, watcher.has_terminal(directory))
     return message_rules.next_step(waiting, reach, watcher.now, how)
 
 
-def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:
+def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether a merger is worth starting: nobody merges now, and this one was not refused at this very revision."""
     ripe = merge_rules.next_to_merge(state, crew.clock.now())
     if crew.clock.monotonic() < memory.merge_rest_until:
         return False
-    if ripe is None or memory.job is not None or memory.merge_tried == (state.revision, ripe.id):
+    if ripe is None or memory.job is not None or memory.last_merge_try == (state.revision, ripe.id):
         return False
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
@@ -143,14 +147,14 @@ def _may_merge(crew: Crew, state: State, memory: Memory) -> bool:
     return True
 
 
-def _free_of_files(crew: Crew, state: State, memory: Memory) -> str | None:
+def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
     """A task whose candidate waits for files that a person had changed, and that are clean now."""
     if memory.job is not None:
         return None
     for task in state.tasks:
-        if task.merging is None or not task.merging.waiting or memory.merge_tried == (state.revision, task.id):
+        if task.merging is None or not task.merging.waiting or memory.last_merge_try == (state.revision, task.id):
             continue
-        place = crew.checkout_of_integration()
-        if place is None or not set(changed(crew.git.at(place))) & set(task.merging.waiting.split(", ")):
+        place = crew.find_integration_checkout()
+        if place is None or not set(list_changed_files(crew.git.at(place))) & set(task.merging.waiting.split(", ")):
             return task.id
     return None

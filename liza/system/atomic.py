@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from liza.rules.errors import NoFile
+from liza.rules.errors import NotRegularFile
 from liza.system import crash_points
 
-LARGEST = 64 << 20
+MAX_RECORD_SIZE = 64 << 20
 """Bytes of a file of facts; more is nobody's word."""
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace ``path`` with ``data`` in one step; a reader sees the old bytes or the new ones. Raises OSError."""
-    aside = _aside(path.parent, data, mode)
+    aside = _write_temporary(path.parent, data, mode)
     crash_points.point("synced", path.name)
     try:
         aside.replace(path)
@@ -31,9 +31,9 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def write_first(path: Path, data: bytes, mode: int = 0o600) -> bool:
+def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
     """Write ``path`` unless it exists; of several writers one wins, with its bytes whole. Whether this one did."""
-    aside = _aside(path.parent, data, mode)
+    aside = _write_temporary(path.parent, data, mode)
     try:
         os.link(aside, path)
     except FileExistsError:
@@ -43,7 +43,7 @@ def write_first(path: Path, data: bytes, mode: int = 0o600) -> bool:
     return True
 
 
-def _aside(directory: Path, data: bytes, mode: int) -> Path:
+def _write_temporary(directory: Path, data: bytes, mode: int) -> Path:
     handle, name = tempfile.mkstemp(prefix=".aside-", dir=directory)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -53,7 +53,7 @@ def _aside(directory: Path, data: bytes, mode: int) -> Path:
     return Path(name)
 
 
-def make(root: Path, directory: Path) -> None:
+def make_directory(root: Path, directory: Path) -> None:
     """Make a directory of the crew at ``root``, for this user only. Repeatable.
 
     Raises FileNotFoundError if the repository is not there: what was moved away is not made again at its former path.
@@ -64,7 +64,7 @@ def make(root: Path, directory: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path) -> Iterator[BinaryIO]:
     """A file to read. Anybody can put anything in its place: a pipe would be waited for, and a device read, for ever.
 
     Raises NoFile for what is none, OSError.
@@ -74,24 +74,24 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise NoFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}") from error
+        raise NotRegularFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}") from error
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise NoFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}")
+            raise NotRegularFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}")
         with os.fdopen(handle, "rb", closefd=False) as file:
             yield file
     finally:
         os.close(handle)
 
 
-def read(path: Path, largest: int = LARGEST) -> bytes | None:
+def read_if_exists(path: Path, largest: int = MAX_RECORD_SIZE) -> bytes | None:
     """What a file holds; None where there is none. Raises NoFile for what is none or has more than ``largest`` bytes,
     OSError."""
     try:
-        with opened(path) as file:
+        with open_regular(path) as file:
             data = file.read(largest + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if len(data) > largest:
-        raise NoFile(f"{path} has more than {largest >> 20} MB", f"ls -lL {shlex.quote(str(path))}")
+        raise NotRegularFile(f"{path} has more than {largest >> 20} MB", f"ls -lL {shlex.quote(str(path))}")
     return data

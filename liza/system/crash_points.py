@@ -24,15 +24,15 @@ _passed = 0
 def point(name: str, detail: str = "") -> None:
     """Here a process can die: ``name`` says after which step, ``detail`` of what. Raises OSError when told to fail."""
     if _ARMED:
-        _reached(f"{name}.{detail}" if detail else name)
+        _pass_point(f"{name}.{detail}" if detail else name)
 
 
-def portion(data: memoryview) -> memoryview:
+def limit_write(data: memoryview) -> memoryview:
     """What the next write takes of ``data``: all of it, or half where a test looks for what a torn write leaves."""
     return data[: len(data) // 2] if _ARMED and len(data) > 1 else data
 
 
-def _reached(name: str) -> None:
+def _pass_point(name: str) -> None:
     global _passed
     if _TRACE:
         with open(_TRACE, "a") as trace:  # noqa: PTH123 - one small append, which the kernel does not tear
@@ -41,10 +41,10 @@ def _reached(name: str) -> None:
         return
     _passed += 1
     if _passed == int(_COUNT or 1):
-        _strike()
+        _trigger()
 
 
-def _strike() -> None:
+def _trigger() -> None:
     match _KIND:
         case "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

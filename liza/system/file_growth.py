@@ -11,37 +11,37 @@ from pathlib import Path
 
 from liza.system import processes
 
-MODIFIED = 2
+IN_MODIFY = 2
 CLOSED, MOVED_HERE, CREATED = 8, 0x80, 0x100
 NEWS = CLOSED | MOVED_HERE | CREATED
 """Of a directory: a file of it is there, was replaced, or is not written to any more."""
-WHOLE = 0.005  # seconds without another word that make what was drawn whole
-LONGEST = 0.05  # seconds of drawing after which one looks all the same
+QUIET_SECONDS = 0.005  # seconds without another word that make what was drawn whole
+MAX_BURST_SECONDS = 0.05  # seconds of drawing after which one looks all the same
 
 
 @contextmanager
-def heard(path: Path, events: int = MODIFIED) -> Iterator[Callable[[float], None]]:
+def watch_growth(path: Path, events: int = IN_MODIFY) -> Iterator[Callable[[float], None]]:
     """What waits until the file has grown and come to rest, so many seconds at the longest; growth since the last time
     counts. Where the system does not tell, it waits for as long as it may. ``events``: those of inotify that count."""
-    handle = _watch(path, events)
+    handle = _open_inotify(path, events)
     if handle is None:
         yield time.sleep
         return
     try:
-        yield lambda seconds: _wait(handle, seconds)
+        yield lambda seconds: _wait_for_growth(handle, seconds)
     finally:
         os.close(handle)
 
 
-def _wait(handle: int, seconds: float) -> None:
-    if not processes.readable(handle, seconds):
+def _wait_for_growth(handle: int, seconds: float) -> None:
+    if not processes.wait_readable(handle, seconds):
         return
-    end = time.monotonic() + LONGEST
-    while processes.readable(handle, WHOLE) and time.monotonic() < end:
+    end = time.monotonic() + MAX_BURST_SECONDS
+    while processes.wait_readable(handle, QUIET_SECONDS) and time.monotonic() < end:
         os.read(handle, 4096)
 
 
-def _watch(path: Path, events: int) -> int | None:
+def _open_inotify(path: Path, events: int) -> int | None:
     """A descriptor that can be read once the file grew; None where the system has none to give."""
     try:
         system = ctypes.CDLL(None, use_errno=True)

@@ -18,7 +18,7 @@ from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 from liza.rules.errors import LockTimeout, Refused
 from liza.system import files
 
-LIMIT: Final = 10.0
+DEFAULT_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock unless the caller says otherwise."""
 
 
@@ -28,7 +28,7 @@ class Lock(BaseFileLock):
     ``acquire(timeout=seconds)`` and ``with lock:`` raise LockTimeout, which names the holder.
     """
 
-    _wait = 0.0
+    _wait_limit = 0.0
 
     def acquire(  # type: ignore[override]  # how to wait is not the caller's choice: the kernel's queue
         self, timeout: float | None = None
@@ -37,12 +37,13 @@ class Lock(BaseFileLock):
 
         Raises LockTimeout.
         """
-        self._wait = LIMIT if timeout is None else timeout
+        self._wait_limit = DEFAULT_TIMEOUT if timeout is None else timeout
         try:
             return super().acquire(0, blocking=False)
         except Timeout:
             raise LockTimeout(
-                f"{self.lock_file} was not free within {self._wait:g} s: {holder(Path(self.lock_file))}", "liza status"
+                f"{self.lock_file} was not free within {self._wait_limit:g} s: {describe_holder(Path(self.lock_file))}",
+                "liza status",
             ) from None
 
     def try_acquire(self) -> bool:
@@ -62,17 +63,17 @@ class Lock(BaseFileLock):
         return held
 
     def _acquire(self) -> None:
-        with files.named():
-            descriptor = files.opened(Path(self.lock_file), os.O_RDWR | os.O_CREAT)
-        if not _taken_now(descriptor):
-            if self._wait == 0:
+        with files.convert_os_errors():
+            descriptor = files.open_no_follow(Path(self.lock_file), os.O_RDWR | os.O_CREAT)
+        if not _try_flock(descriptor):
+            if self._wait_limit == 0:
                 os.close(descriptor)
                 return
-            if not _Waiter(descriptor).result(self._wait):
+            if not _FlockThread(descriptor).wait_acquired(self._wait_limit):
                 return
         # The name is for people; on a full disk the lock is held without it.
         with suppress(OSError):
-            os.ftruncate(descriptor, os.pwrite(descriptor, _own_name(), 0))
+            os.ftruncate(descriptor, os.pwrite(descriptor, _own_holder_line(), 0))
         self._context.lock_file_fd = descriptor
 
     def _release(self) -> None:
@@ -83,7 +84,7 @@ class Lock(BaseFileLock):
             os.close(descriptor)
 
 
-def _taken_now(descriptor: int) -> bool:
+def _try_flock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -91,7 +92,7 @@ def _taken_now(descriptor: int) -> bool:
     return True
 
 
-class _Waiter:
+class _FlockThread:
     """A thread that stands in the kernel's queue; when nobody wants the lock any more, it lets go at once.
 
     A thread, because a blocked flock(2) can otherwise be ended by a signal only, and signals belong to the program.
@@ -100,45 +101,45 @@ class _Waiter:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._guard = threading.Lock()
-        self._answered = threading.Event()
-        self._taken = self._given_up = False
-        threading.Thread(target=self._stand, daemon=True, name="waits for a lock").start()
+        self._finished = threading.Event()
+        self._acquired = self._given_up = False
+        threading.Thread(target=self._wait_in_queue, daemon=True, name="waits for a lock").start()
 
-    def _stand(self) -> None:
+    def _wait_in_queue(self) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             taken = True
         except OSError:
             taken = False
         with self._guard:
-            self._taken = taken
+            self._acquired = taken
             if self._given_up or not taken:
                 os.close(self._descriptor)
-        self._answered.set()
+        self._finished.set()
 
-    def result(self, limit: float) -> bool:
+    def wait_acquired(self, limit: float) -> bool:
         """Whether the lock was had within ``limit`` seconds; if not, the descriptor is closed sooner or later."""
         try:
-            self._answered.wait(None if limit < 0 else limit)
+            self._finished.wait(None if limit < 0 else limit)
         finally:
             with self._guard:
-                self._given_up = not self._taken
-        return self._taken
+                self._given_up = not self._acquired
+        return self._acquired
 
 
-_NAME: dict[int, bytes] = {}
+_HOLDER_LINES: dict[int, bytes] = {}
 
 
-def _own_name() -> bytes:
+def _own_holder_line() -> bytes:
     """``pid start command`` of this process, made once."""
     pid = os.getpid()
-    if pid not in _NAME:
-        _NAME.clear()
-        _NAME[pid] = f"{pid} {_start(pid)} {_command(pid)}\n".encode(errors="replace")[:400]
-    return _NAME[pid]
+    if pid not in _HOLDER_LINES:
+        _HOLDER_LINES.clear()
+        _HOLDER_LINES[pid] = f"{pid} {_start_ticks(pid)} {_command_line(pid)}\n".encode(errors="replace")[:400]
+    return _HOLDER_LINES[pid]
 
 
-def _start(pid: int) -> str:
+def _start_ticks(pid: int) -> str:
     """When a process started, in clock ticks since boot; ``?`` where it cannot be known."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
@@ -146,7 +147,7 @@ def _start(pid: int) -> str:
         return "?"
 
 
-def _command(pid: int) -> str:
+def _command_line(pid: int) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -154,7 +155,7 @@ def _command(pid: int) -> str:
     return " ".join(os.fsdecode(word) for word in words if word).replace("\n", " ")[:200]
 
 
-def holder(path: Path) -> str:
+def describe_holder(path: Path) -> str:
     """Who holds a lock, for a message: the kernel's word where it gives one, else what the holder wrote down."""
     try:
         wanted = path.stat()
@@ -167,7 +168,7 @@ def holder(path: Path) -> str:
             pid = int(words[4])
             if not _may_have_open(pid, wanted):
                 continue
-            return f"process {pid} (started at tick {_start(pid)}) holds it: {_command(pid)}"
+            return f"process {pid} (started at tick {_start_ticks(pid)}) holds it: {_command_line(pid)}"
     try:
         pid_text, start, command = path.read_text(errors="replace").split(" ", 2)
     except (OSError, ValueError):
@@ -189,7 +190,7 @@ def _may_have_open(pid: int, wanted: os.stat_result) -> bool:
     return False
 
 
-def holder_pid(path: Path) -> int | None:
+def last_holder_pid(path: Path) -> int | None:
     """The process that wrote its name into a lock last; None where none did."""
     try:
         return int(path.read_text(errors="replace").split(" ", 1)[0])

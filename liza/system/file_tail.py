@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.rules.errors import NoFile
+from liza.rules.errors import NotRegularFile
 from liza.system import atomic
 
 BLOCK = 1 << 20
@@ -42,9 +42,9 @@ class Tail:
     def _end(self) -> int:
         """The size of the file now; the position is moved to where reading goes on."""
         try:
-            with atomic.opened(self.path) as file:
+            with atomic.open_regular(self.path) as file:
                 end = file.seek(0, 2)
-        except (FileNotFoundError, NoFile):
+        except (FileNotFoundError, NotRegularFile):
             return 0
         if not self._began:
             self._began, self.size = True, max(0, end - (self._first or 0))
@@ -56,10 +56,10 @@ class Tail:
 
     def _block(self, end: int) -> bytes:
         try:
-            with atomic.opened(self.path) as file:
+            with atomic.open_regular(self.path) as file:
                 file.seek(self.size)
                 block = file.read(min(BLOCK, end - self.size))
-        except (FileNotFoundError, NoFile):
+        except (FileNotFoundError, NotRegularFile):
             return b""
         self.size += len(block)
         return block

@@ -14,16 +14,16 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from liza.rules.errors import BoardInconsistent, DiskRefused
+from liza.rules.errors import BoardInconsistent, WriteFailed
 from liza.system import crash_points
 
-LARGEST: Final = 16 << 20
+MAX_BOARD_SIZE: Final = 16 << 20
 """Bytes of a board, and of what a revision keeps of it. To read and judge so much takes about as long as others wait
 for the lock; a board of 5,000 tasks has a third of it."""
 
-_PLAIN: Final = os.O_NONBLOCK | os.O_CLOEXEC
+_BASE_FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe must not hold up who opens it."""
-_OWN: Final = _PLAIN | os.O_NOFOLLOW
+_NO_FOLLOW_FLAGS: Final = _BASE_FLAGS | os.O_NOFOLLOW
 """What is written must not end up elsewhere, over a file that a link leads to."""
 _HINTS: Final = {
     errno.ENOSPC: "df -h .",
@@ -32,7 +32,7 @@ _HINTS: Final = {
     errno.EFBIG: "ulimit -f",
 }
 
-_BLOCKED: Final = {
+_WRONG_TYPE_ERRORS: Final = {
     *(errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY),
     # A directory was to be made where something else stands.
     errno.EEXIST,
@@ -40,31 +40,31 @@ _BLOCKED: Final = {
 
 
 @contextlib.contextmanager
-def named() -> Iterator[None]:
+def convert_os_errors() -> Iterator[None]:
     """What the disk refuses inside is raised as DiskRefused."""
     try:
         yield
     except OSError as error:
-        raise _refused(error) from error
+        raise _build_write_failed(error) from error
 
 
-def _refused(error: OSError) -> DiskRefused:
+def _build_write_failed(error: OSError) -> WriteFailed:
     place = error.filename2 or error.filename
     said = f"{place}: {error.strerror}" if place else error.strerror
     hint = _HINTS.get(error.errno or 0)
     if hint is None:
         word = shlex.quote(str(place))
-        blocked = error.errno in _BLOCKED
+        blocked = error.errno in _WRONG_TYPE_ERRORS
         hint = "liza doctor" if not place else f"mv {word} {word}.odd" if blocked else f"ls -ld {word}"
-    return DiskRefused(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
+    return WriteFailed(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
 
 
-def refusal(error: OSError) -> DiskRefused | None:
+def to_write_failed(error: OSError) -> WriteFailed | None:
     """What to tell of a disk that is full or read-only; None where the error says something else."""
-    return _refused(error) if error.errno in _HINTS else None
+    return _build_write_failed(error) if error.errno in _HINTS else None
 
 
-def regular(descriptor: int, path: Path) -> os.stat_result:
+def require_regular(descriptor: int, path: Path) -> os.stat_result:
     """What is open, if it is a file. Raises OSError for a directory, a pipe, a device."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
@@ -72,44 +72,44 @@ def regular(descriptor: int, path: Path) -> os.stat_result:
     return found
 
 
-def opened(path: Path, flags: int) -> int:
+def open_no_follow(path: Path, flags: int) -> int:
     """A descriptor of a file of Liza's own, which no link may lead away from. Raises OSError."""
-    descriptor = os.open(path, flags | _OWN, 0o666)
+    descriptor = os.open(path, flags | _NO_FOLLOW_FLAGS, 0o666)
     try:
-        regular(descriptor, path)
+        require_regular(descriptor, path)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def read(path: Path, most: int) -> bytes:
+def read_limited(path: Path, most: int) -> bytes:
     """The bytes of a file. Raises OSError, also for what is no file, and for one with more than ``most`` bytes."""
-    descriptor = os.open(path, os.O_RDONLY | _PLAIN)
+    descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
-        size = regular(descriptor, path).st_size
+        size = require_regular(descriptor, path).st_size
         data = file.readall() if size <= most else b""
     if size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most >> 20} MB ({size} bytes)", str(path))
     return data
 
 
-def encoded(text: str) -> bytes:
+def encode_board(text: str) -> bytes:
     """The bytes of a board. Raises BoardInconsistent where it could not be read again."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
         raise BoardInconsistent(f"a letter that UTF-8 does not have: {error}", "liza validate") from None
-    if len(data) > LARGEST:
+    if len(data) > MAX_BOARD_SIZE:
         size = f"{len(data) / (1 << 20):.1f} MB"
         raise BoardInconsistent(
-            f"the board would have {size}, more than {LARGEST >> 20}; nothing was written", "liza edit"
+            f"the board would have {size}, more than {MAX_BOARD_SIZE >> 20}; nothing was written", "liza edit"
         )
     return data
 
 
-@named()
-def keep(path: Path, directory: Path, name: str) -> Path | None:
+@convert_os_errors()
+def preserve_file(path: Path, directory: Path, name: str) -> Path | None:
     """Gives what stands at a path a second name, or where that cannot be had another one: that name, None where nothing
     stands. Nothing is copied: it may be a directory, a device without an end, a file larger than the disk."""
     if not os.path.lexists(path):
@@ -128,7 +128,7 @@ def is_being_written(path: Path) -> bool:
     Where it gives none for other reasons (another owner, a file system without leases): False.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | _PLAIN)
+        descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
     except OSError:
         return False
     try:
@@ -145,12 +145,12 @@ def is_being_written(path: Path) -> bool:
     return False
 
 
-@named()
-def append(path: Path, data: bytes) -> None:
+@convert_os_errors()
+def append_synced(path: Path, data: bytes) -> None:
     """Appends and waits until the disk has it."""
-    descriptor = opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    descriptor = open_no_follow(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        _all(descriptor, data)
+        _write_all(descriptor, data)
         crash_points.point("written", path.name)
         os.fdatasync(descriptor)
         crash_points.point("synced", path.name)
@@ -158,12 +158,12 @@ def append(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-@named()
-def aside(path: Path, data: bytes) -> None:
+@convert_os_errors()
+def write_synced(path: Path, data: bytes) -> None:
     """Writes a file that is not in use yet, and waits until the disk has it."""
-    descriptor = opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = open_no_follow(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        _all(descriptor, data)
+        _write_all(descriptor, data)
         crash_points.point("written", path.name)
         os.fsync(descriptor)
         crash_points.point("synced", path.name)
@@ -171,21 +171,21 @@ def aside(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def swap(path: Path, data: bytes) -> None:
+def replace_unsynced(path: Path, data: bytes) -> None:
     """Replaces a small file in one step, without waiting for the disk: readers see the old one or the new one."""
-    swap_from(path.parent, path, data)
+    replace_unsynced_via(path.parent, path, data)
 
 
-@named()
-def swap_from(directory: Path, path: Path, data: bytes) -> None:
+@convert_os_errors()
+def replace_unsynced_via(directory: Path, path: Path, data: bytes) -> None:
     """The same, the new file being made in another directory of the same disk."""
     directory.mkdir(parents=True, exist_ok=True)
     fresh = directory / f"{path.name}.new"
-    descriptor = opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = open_no_follow(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if data:
-            _reserve(descriptor, len(data))
-        _all(descriptor, data)
+            _preallocate(descriptor, len(data))
+        _write_all(descriptor, data)
     finally:
         os.close(descriptor)
     name = directory.name if path.name.isdecimal() else path.name
@@ -194,14 +194,14 @@ def swap_from(directory: Path, path: Path, data: bytes) -> None:
     crash_points.point("renamed", name)
 
 
-def _reserve(descriptor: int, size: int) -> None:
+def _preallocate(descriptor: int, size: int) -> None:
     """Takes the blocks now: ext4 would otherwise write them out inside the rename, a millisecond each time."""
     with contextlib.suppress(OSError, AttributeError):
         os.posix_fallocate(descriptor, 0, size)
 
 
-@named()
-def settle_directory(path: Path) -> None:
+@convert_os_errors()
+def fsync_directory(path: Path) -> None:
     """Waits until the disk has the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -210,9 +210,9 @@ def settle_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _all(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
-    view = view[os.write(descriptor, crash_points.portion(view)) :]
+    view = view[os.write(descriptor, crash_points.limit_write(view)) :]
     crash_points.point("part")
     while view:
         view = view[os.write(descriptor, view) :]

@@ -13,7 +13,7 @@ from liza.rules.errors import LockTimeout
 
 
 @contextmanager
-def locked(path: Path, timeout: float = 300) -> Iterator[int]:
+def lock_path(path: Path, timeout: float = 300) -> Iterator[int]:
     """Hold flock(2) on ``path``, a file that is made or a directory that is there.
 
     Gives the descriptor, so that a child can go on holding the lock.
@@ -26,14 +26,14 @@ def locked(path: Path, timeout: float = 300) -> Iterator[int]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _wait(handle, path, timeout)
+        _wait_for_lock(handle, path, timeout)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def _wait(handle: int, path: Path, timeout: float) -> None:
+def _wait_for_lock(handle: int, path: Path, timeout: float) -> None:
     """Wait in line. flock(2) has no time limit, so a thread waits, and closes what comes too late."""
     mutex, given_up = threading.Lock(), False
     done = threading.Event()

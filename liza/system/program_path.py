@@ -13,41 +13,41 @@ from pathlib import Path
 
 from liza.rules.errors import Missing
 
-_known: dict[tuple[str, str], str | None] = {}
+_cache: dict[tuple[str, str], str | None] = {}
 
 
-def close(*trees: Path) -> None:
+def remove_unsafe_entries(*trees: Path) -> None:
     """Drop from PATH what is relative, empty, or inside one of these directories."""
     now = os.environ.get("PATH")
-    if now is not None and (kept := _without(now, trees)) != now:
+    if now is not None and (kept := _filter_path(now, trees)) != now:
         os.environ["PATH"] = kept
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """The absolute path of a program that Liza runs itself. Raises Missing."""
-    found = _found(name, _without(os.environ.get("PATH", os.defpath), ()))
+    found = _find_cached(name, _filter_path(os.environ.get("PATH", os.defpath), ()))
     if found is None:
         raise Missing(f"{name} is not installed, or not in PATH", "liza doctor")
     return found
 
 
-def _found(name: str, path: str) -> str | None:
-    known = _known.get((name, path))
+def _find_cached(name: str, path: str) -> str | None:
+    known = _cache.get((name, path))
     if known is None or not os.access(known, os.X_OK):
         import shutil  # slow to import, and a hook of a program looks nothing up
 
-        known = _known[name, path] = shutil.which(name, path=path)
+        known = _cache[name, path] = shutil.which(name, path=path)
     return known
 
 
 @lru_cache(maxsize=16)
-def _without(path: str, trees: tuple[Path, ...]) -> str:
+def _filter_path(path: str, trees: tuple[Path, ...]) -> str:
     real = [os.path.realpath(tree) for tree in trees]
-    kept = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _inside(entry, real)]  # noqa: PTH117
+    kept = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _is_inside(entry, real)]  # noqa: PTH117
     return os.pathsep.join(kept)
 
 
-def _inside(entry: str, trees: list[str]) -> bool:
+def _is_inside(entry: str, trees: list[str]) -> bool:
     if not trees:
         return False
     place = os.path.realpath(entry)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
-from liza.rules.errors import Usage
-from liza.rules.paths import ROLES, agent_id, role_of
+from liza.rules.errors import UsageError
+from liza.rules.paths import ROLES, parse_agent_id, role_of
 from liza.rules.reports import up_command
 
 _NAME = re.compile(r"[\w-]*")
@@ -37,18 +37,18 @@ class UpOptions:
         counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
 
-    def again(self) -> str:
+    def restart_command(self) -> str:
         """The command that starts the same crew with the same programs."""
         counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
         of_all = {"": self.program} if self.program else {}
-        return up_command.command(counts, {**of_all, **self.programs}, terminal=self.terminal)
+        return up_command.format_up_command(counts, {**of_all, **self.programs}, terminal=self.terminal)
 
     def program_of(self, agent: str) -> str | None:
         """The program that was asked for it."""
         return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
 
 
-def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
 
     Raises Usage where one is said twice, or of nobody.
@@ -57,19 +57,19 @@ def asked_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     named: dict[str, str] = {}
     for word in words:
         who, _, spec = word.partition("=")
-        name = _whose(who) if spec else None
+        name = _parse_who(who) if spec else None
         if name is None:
             of_all.append(word)
         elif name in named:
-            raise Usage(f"{name} is given two programs", "liza up --help")
+            raise UsageError(f"{name} is given two programs", "liza up --help")
         else:
             named[name] = spec
     if len(of_all) > 1:
-        raise Usage(f"{' and '.join(of_all)}: one program is for all", f"liza up --program coder={of_all[1]}")
+        raise UsageError(f"{' and '.join(of_all)}: one program is for all", f"liza up --program coder={of_all[1]}")
     return (of_all[0] if of_all else None), named
 
 
-def _whose(who: str) -> str | None:
+def _parse_who(who: str) -> str | None:
     """The role or the agent id in ``who``; None where a command is meant, as in ``script:A=1 ./agent.sh``.
 
     Raises Usage for a word that is neither.
@@ -78,14 +78,16 @@ def _whose(who: str) -> str | None:
     if role in ROLES:
         return role
     try:
-        return agent_id(who)
-    except Usage as error:
+        return parse_agent_id(who)
+    except UsageError as error:
         if _NAME.fullmatch(who):
-            raise Usage(f"{who!r} is no role or agent: planner, coder, reviewer, coder-2", "liza agents") from error
+            raise UsageError(
+                f"{who!r} is no role or agent: planner, coder, reviewer, coder-2", "liza agents"
+            ) from error
         return None
 
 
-def start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
+def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     words = [
         str(liza_path().with_name("liza-agent")),
         agent,
@@ -94,7 +96,7 @@ def start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     ]
     crew.paths.logs.mkdir(parents=True, exist_ok=True)
     if options.detached:
-        with log_of(crew, agent).open("ab") as log:
+        with supervisor_log(crew, agent).open("ab") as log:
             return subprocess.Popen(
                 words,
                 cwd=crew.paths.root,
@@ -117,5 +119,5 @@ def start(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
     )
 
 
-def log_of(crew: Crew, agent: str) -> Path:
+def supervisor_log(crew: Crew, agent: str) -> Path:
     return crew.paths.logs / f"{agent}.log"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from liza.crew.caller import human_or
+from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.programs.terminal import tmux
 from liza.rules.errors import Refused
-from liza.rules.paths import agent_id, agent_of
-from liza.verbs.logs import newest_run
+from liza.rules.paths import agent_of, parse_agent_id
+from liza.verbs.logs import find_newest_run
 
 
 @dataclass(frozen=True)
-class Seat:
+class TerminalAttachment:
     """The command that puts a person at the terminal of a run."""
 
     agent: str
@@ -21,14 +21,14 @@ class Seat:
     command: tuple[str, ...]
 
 
-def attach(crew: Crew, name: str, *, read_only: bool = False) -> Seat:
+def attach(crew: Crew, name: str, *, read_only: bool = False) -> TerminalAttachment:
     """A seat at the terminal of an agent's newest run, or of the run that was named. Raises UnknownId, Refused."""
-    human_or(crew, planner=False)
-    run = name if "." in name else newest_run(crew, agent_id(name))
-    pane = tmux.pane(crew.paths.root, run)
+    require_person(crew, planner=False)
+    run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
+    pane = tmux.find_pane(crew.paths.root, run)
     if pane is None:
         raise Refused(
             f"{run} has no terminal to attach to; sessions of `liza up --tmux` have one",
             f"liza logs {agent_of(run)} -f",
         )
-    return Seat(agent_of(run), run, (*pane.words, *(("-r",) if read_only else ())))
+    return TerminalAttachment(agent_of(run), run, (*pane.attach_argv, *(("-r",) if read_only else ())))

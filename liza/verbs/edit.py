@@ -12,13 +12,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza.board.text import document
-from liza.crew.caller import human_or
+from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
-from liza.crew.hand_edits import joined
 from liza.crew.result import Result
+from liza.crew.three_way_merge import merge_edits
 from liza.rules import settings
-from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, Usage
+from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.rules.model import Config, SpecChange
 
 _COPY, _BASE = "state.yaml", "base.yaml"
@@ -29,71 +29,73 @@ def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
 
     Raises Usage, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
     """
-    by = human_or(crew, planner=False)
+    by = require_person(crew, planner=False)
     if what == "goal":
         return _goal(crew, by)
     if what != "board":
-        raise Usage(f"{what!r} cannot be edited: board or goal", "liza edit goal")
-    place = _copied(crew) if kept is None else _found(kept)
+        raise UsageError(f"{what!r} cannot be edited: board or goal", "liza edit goal")
+    place = _copy_board(crew) if kept is None else _find_copy(kept)
     copy, base = place / _COPY, (place / _BASE).read_bytes().decode()
-    _open(copy)
+    _open_editor(copy)
     typed = copy.read_bytes().decode("utf-8", "replace")
     if typed == base:
         shutil.rmtree(place)
-        return Result("unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _told(typed, "unchanged"))
+        return Result(
+            "unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _edit_message(typed, "unchanged")
+        )
     try:
-        _bring_in(crew, by, base, typed)
+        _apply_edit(crew, by, base, typed)
     except LizaError as refused:
         raise type(refused)(f"{refused.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from refused
     shutil.rmtree(place)
     more = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
-    return Result("changed", None, None, "liza status", more, _told(typed, "changed"))
+    return Result("changed", None, None, "liza status", more, _edit_message(typed, "changed"))
 
 
-def _told(typed: str, result: str) -> str:
+def _edit_message(typed: str, result: str) -> str:
     return "\n".join([result, *(f"warning: {one}" for one in _warnings(typed))])
 
 
 def _warnings(typed: str) -> list[str]:
     """What breaks no rule, and yet does not mean what whoever typed it hopes for."""
     try:
-        return [settings.told(key) for key in document.unknown_config(typed)]
+        return [settings.describe_unknown_key(key) for key in document.find_unknown_config(typed)]
     except BoardUnreadable:
         # It was broken before, and nobody touched it: what is brought in is read, and refused, before this.
         return []
 
 
-def _bring_in(crew: Crew, by: str, base: str, typed: str) -> None:
+def _apply_edit(crew: Crew, by: str, base: str, typed: str) -> None:
     standing = _config(base)
-    given = settings.changed(standing, document.load(typed, "your copy").config)
+    given = settings.changed_settings(standing, document.load_state(typed, "your copy").config)
     try:
         crew.board.read()
     except BoardUnreadable:
-        if crew.board.raw() != base:
+        if crew.board.read_text() != base:
             raise
         crew.board.replace_text(by, typed)
     else:
-        crew.board.rewrite(by, lambda now: joined(base, typed, now))
-    confirmed_settings.confirm(crew.paths, given, standing)
+        crew.board.transform_text(by, lambda now: merge_edits(base, typed, now))
+    confirmed_settings.confirm_settings(crew.paths, given, standing)
 
 
 def _config(base: str) -> Config:
     """The settings before a person typed; the usual ones where that board could not be read."""
     try:
-        return document.load(base).config
+        return document.load_state(base).config
     except BoardUnreadable:
         return Config()
 
 
-def _copied(crew: Crew) -> Path:
-    text = crew.board.raw().encode()
+def _copy_board(crew: Crew) -> Path:
+    text = crew.board.read_text().encode()
     place = Path(tempfile.mkdtemp(prefix="liza-edit-"))
     (place / _COPY).write_bytes(text)
     (place / _BASE).write_bytes(text)
     return place
 
 
-def _found(kept: Path) -> Path:
+def _find_copy(kept: Path) -> Path:
     if not kept.is_file() or not (kept.parent / _BASE).is_file():
         raise Missing(f"{kept} is no copy that liza edit left behind", "liza edit")
     return kept.parent
@@ -105,7 +107,7 @@ def _goal(crew: Crew, by: str) -> Result:
         raise Refused(f"the goal is {spec}, a file of your own: edit it and commit", f"git add {spec} && git commit")
     path = crew.paths.root / spec
     before = path.read_bytes() if path.exists() else b""
-    _open(path)
+    _open_editor(path)
     if (path.read_bytes() if path.exists() else b"") == before:
         return Result("unchanged", None, None, "liza up", {"path": str(path)})
     change = SpecChange(timestamp=crew.clock.now(), spec=spec, change="edited", triggered_by=by)
@@ -114,10 +116,10 @@ def _goal(crew: Crew, by: str) -> Result:
     return Result("changed", None, None, "liza up", {"path": str(path)})
 
 
-def _open(path: Path) -> None:
+def _open_editor(path: Path) -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor and not sys.stdin.isatty():
-        raise Usage("there is no terminal, and EDITOR is not set", "EDITOR=… liza edit")
+        raise UsageError("there is no terminal, and EDITOR is not set", "EDITOR=… liza edit")
     done = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
     if done.returncode != 0:
         raise Refused(f"the editor {editor or 'vi'!r} ended with {done.returncode}; nothing was written", "liza edit")

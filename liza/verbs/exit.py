@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from liza.crew.caller import run_caller
+from liza.crew.caller import identify_run
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.errors import Refused
 
 
-def leave(crew: Crew, word: str) -> Result:
+def exit_run(crew: Crew, word: str) -> Result:
     """Leave 0 (look for more), 1 (failed) or 42 (start again) as the word of this run. Raises Usage, Refused."""
-    caller = run_caller(crew)
+    caller = identify_run(crew)
     directory = crew.run_dir(caller.run)
     if not directory.exists():
         raise Refused(f"{caller.run} has no session that could end", "liza agents")
-    directory.say(word)
+    directory.set_closing_code(word)
     return Result("changed", caller.task, None, "end the process now")

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from liza.crew.caller import RunCaller, run_caller, task_of
+from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
-from liza.crew.result import Result, answer
-from liza.crew.run_end import said_last
-from liza.rules.errors import Usage
+from liza.crew.result import Result, make_result
+from liza.crew.run_end import record_run_result
+from liza.rules.errors import UsageError
 from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
-from liza.rules.transitions import has_said
+from liza.rules.transitions import has_done
 
-RESTART = "stop now: a fresh session goes on"
+RESTART_STEP = "stop now: a fresh session goes on"
 
 
 @dataclass(frozen=True)
-class Note:
+class HandoffNote:
     """What the next session is told."""
 
     summary: str
@@ -32,24 +32,26 @@ class Note:
     steps: Sequence[str] = ()
 
 
-def handoff(crew: Crew, note: Note, *, done: bool = False) -> Result:
+def handoff(crew: Crew, note: HandoffNote, *, done: bool = False) -> Result:
     """Leave the work, the review or the planning to a fresh session; ``done`` ends the planning for good.
 
     Raises Usage, NotYours.
     """
-    caller = run_caller(crew)
+    caller = identify_run(crew)
     role = role_of(caller.agent)
     if done and role != "planner":
-        raise Usage("--done is a planner's word; a coder ends with submit", 'liza handoff "what is done" --next "…"')
+        raise UsageError(
+            "--done is a planner's word; a coder ends with submit", 'liza handoff "what is done" --next "…"'
+        )
     if role == "planner":
-        return _planner(crew, caller, note, done)
+        return _hand_off_planning(crew, caller, note, done)
     if role == "code-reviewer":
-        return _reviewer(crew, caller, note)
-    return _coder(crew, caller, note)
+        return _hand_off_review(crew, caller, note)
+    return _hand_off_work(crew, caller, note)
 
 
-def _coder(crew: Crew, caller: RunCaller, note: Note) -> Result:
-    task = task_of(caller)
+def _hand_off_work(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
+    task = require_task(caller)
     now = crew.clock.now()
     entry = Handoff(
         agent=caller.agent,
@@ -64,34 +66,34 @@ def _coder(crew: Crew, caller: RunCaller, note: Note) -> Result:
     )
     with crew.change(caller.run, "handoff", task) as tx:
         tx.state = coding.handoff(tx.state, task, caller.run, entry, now)
-    said_last(crew, caller.run, "42")
-    return answer(tx.before, tx.state, task, RESTART)
+    record_run_result(crew, caller.run, "42")
+    return make_result(tx.before, tx.state, task, RESTART_STEP)
 
 
-def _reviewer(crew: Crew, caller: RunCaller, note: Note) -> Result:
-    task = task_of(caller)
+def _hand_off_review(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result:
+    task = require_task(caller)
     with crew.change(caller.run, "handoff", task) as tx:
-        if not _gave_back(tx.state, task, caller.run):
-            reviews.reviewed(tx.state, task, caller.run)
-            tx.state = reviews.review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
-    said_last(crew, caller.run, "42")
-    return answer(tx.before, tx.state, task, RESTART)
+        if not _has_given_back(tx.state, task, caller.run):
+            reviews.get_reviewed_task(tx.state, task, caller.run)
+            tx.state = reviews.end_review_without_verdict(tx.state, task, caller.run, crew.clock.now(), note.summary)
+    record_run_result(crew, caller.run, "42")
+    return make_result(tx.before, tx.state, task, RESTART_STEP)
 
 
-def _gave_back(state: State, task: str, run: str) -> bool:
+def _has_given_back(state: State, task: str, run: str) -> bool:
     """Whether this run's review was handed off, or given back, before."""
-    found = claims.find(state, task)
-    return any(has_said(found, event, run) for event in ("release review", "give up review"))
+    found = claims.get_task(state, task)
+    return any(has_done(found, event, run) for event in ("release review", "give up review"))
 
 
-def _planner(crew: Crew, caller: RunCaller, note: Note, done: bool) -> Result:
+def _hand_off_planning(crew: Crew, caller: RunCaller, note: HandoffNote, done: bool) -> Result:
     with crew.change(caller.run, "handoff") as tx:
         heard = [line.summary for line in tx.state.goal.alignment_history if line.event == caller.run]
         if not heard or tx.state.planning.run == caller.run:
-            planning.planned(tx.state, caller.run)
-            over = planning.planning_over(tx.state, caller.run) if done else tx.state
+            planning.require_planner(tx.state, caller.run)
+            over = planning.end_planning(tx.state, caller.run) if done else tx.state
             line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
             lines = (*over.goal.alignment_history, *(() if note.summary in heard else (line,)))
             tx.state = replace(over, goal=replace(over.goal, alignment_history=lines))
-    said_last(crew, caller.run, "0" if done else "42")
-    return answer(tx.before, tx.state, None, "stop now" if done else RESTART)
+    record_run_result(crew, caller.run, "0" if done else "42")
+    return make_result(tx.before, tx.state, None, "stop now" if done else RESTART_STEP)

@@ -11,24 +11,24 @@ from liza.rules import derived
 from liza.rules.model import State, Status
 from liza.rules.reports import timings
 
-MANY_VERDICTS = 5
-TOO_KIND = 0.95
+MIN_VERDICTS = 5
+MAX_APPROVAL_RATE = 0.95
 
 
 def metrics(crew: Crew) -> dict[str, Any]:
     """Tasks by status, tries, verdicts, and a warning where reviewers approve nearly everything."""
     state = crew.board.read()
-    counts = derived.metrics(state)
+    counts = derived.sprint_metrics(state)
     given = counts["approved"] + counts["rejected"]
     rate = round(counts["approved"] / given, 3) if given else None
-    kind = rate is not None and given >= MANY_VERDICTS and rate > TOO_KIND
+    kind = rate is not None and given >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     now = crew.clock.now()
-    times = {task.id: timings.of_task(task, now) for task in state.tasks}
+    times = {task.id: timings.task_times(task, now) for task in state.tasks}
     return {
         "sprint": state.sprint.id,
         "goal_status": state.goal.status,
-        "goal_seconds": timings.of_goal(state, now),
-        "waiting_seconds": timings.waiting(state, now),
+        "goal_seconds": timings.goal_seconds(state, now),
+        "waiting_seconds": timings.waiting_seconds(state, now),
         "tasks": [
             {
                 "id": task.id,
@@ -43,8 +43,8 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "by_status": _by_status(state),
         "approval_rate": rate,
         "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
-        **usage_summary.by(crew),
-        "messages": usage_summary.deliveries(crew, state),
+        **usage_summary.usage_breakdown(crew),
+        "messages": usage_summary.delivery_statistics(crew, state),
         "anomalies": dict(Counter(one.type for one in state.anomalies)),
         "warnings": [f"reviewers approved {rate:.0%} of {given}: do they look?"] if kind else [],
     }

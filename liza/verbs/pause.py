@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from liza.board import signals
-from liza.crew.caller import human_or
+from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 
@@ -19,15 +19,15 @@ def checkpoint(crew: Crew, why: str = "") -> Result:
 
 
 def _raise(crew: Crew, name: str, why: str) -> Result:
-    by = human_or(crew, planner=False)
+    by = require_person(crew, planner=False)
     crew.board.read()
-    standing = signals.text_of(crew.paths, name)
+    standing = signals.read_signal_text(crew.paths, name)
     if standing is not None and (not why or f"\n{why}\n" in standing):
-        return _standing(crew, "unchanged", name)
+        return _signal_result(crew, "unchanged", name)
     signals.raise_signal(crew.paths, name, f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {by}\n{why}\n")
-    return _standing(crew, "changed", name)
+    return _signal_result(crew, "changed", name)
 
 
-def _standing(crew: Crew, result: str, name: str) -> Result:
+def _signal_result(crew: Crew, result: str, name: str) -> Result:
     told = f"{name} stands: sessions go on, and nothing new is begun"
-    return Result(result, None, None, "liza resume", {"signals": list(signals.standing(crew.paths))}, told)
+    return Result(result, None, None, "liza resume", {"signals": list(signals.active_signals(crew.paths))}, told)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from liza.crew.caller import human_or, run_caller, task_of
+from liza.crew.caller import identify_run, require_person, require_task
 from liza.crew.crew import Crew
-from liza.crew.result import Result, answer
-from liza.crew.run_end import said_last
-from liza.rules.errors import Refused, Usage
+from liza.crew.result import Result, make_result
+from liza.crew.run_end import record_run_result
+from liza.rules.errors import Refused, UsageError
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, reviews
 
@@ -16,47 +16,47 @@ from liza.rules.tasks import claims, reviews
 def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Result:
     """A reviewer's run judges the commit of its brief; a person names the task. Raises Refused, NotYours, Usage."""
     if word not in ("approve", "reject"):
-        raise Usage(f"{word!r} is no verdict: approve or reject", 'liza verdict approve "what you ran and saw"')
+        raise UsageError(f"{word!r} is no verdict: approve or reject", 'liza verdict approve "what you ran and saw"')
     if not reason.strip():
-        raise Usage("a verdict needs words: what you ran and saw, or what is wrong", f'liza verdict {word} "…"')
+        raise UsageError("a verdict needs words: what you ran and saw, or what is wrong", f'liza verdict {word} "…"')
     if task_id is not None and not os.environ.get("LIZA_RUN"):
         return _by_person(crew, word, reason, task_id, commit)
     return _by_run(crew, word, reason, task_id)
 
 
 def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
-    caller = run_caller(crew)
+    caller = identify_run(crew)
     if role_of(caller.agent) != "code-reviewer":
         raise Refused(f"{caller.agent} is no code-reviewer: nobody judges their own work", "liza ready")
-    task = task_of(caller)
+    task = require_task(caller)
     if task_id not in (None, task):
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
-    record = crew.run_dir(caller.run).record()
-    commit = record.commit if record and record.commit else crew.worktrees.head(caller.agent)
+    record = crew.run_dir(caller.run).read_record()
+    commit = record.commit if record and record.commit else crew.worktrees.head_commit(caller.agent)
     with crew.change(caller.run, word, task) as tx:
         judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
-    said_last(crew, caller.run, "0")
+    record_run_result(crew, caller.run, "0")
     by_hand = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
-    return answer(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else by_hand)
+    return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else by_hand)
 
 
-def _whole(crew: Crew, commit: str) -> str:
+def _full_commit(crew: Crew, commit: str) -> str:
     found = crew.git.run(
         "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
     )
     if found.code != 0:
-        raise Usage(f"{commit!r} is no commit here", "liza diff ID shows the one to judge")
+        raise UsageError(f"{commit!r} is no commit here", "liza diff ID shows the one to judge")
     return found.stdout.decode().strip()
 
 
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
-    by = human_or(crew, planner=False)
-    seen = commit or claims.find(crew.board.read(), task_id).review_commit or ""
-    full = _whole(crew, seen) if seen else ""
+    by = require_person(crew, planner=False)
+    seen = commit or claims.get_task(crew.board.read(), task_id).review_commit or ""
+    full = _full_commit(crew, seen) if seen else ""
     with crew.change(by, word, task_id) as tx:
         judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)
-    coder = claims.find(tx.state, task_id).assigned_to
+    coder = claims.get_task(tx.state, task_id).assigned_to
     step = f"liza merge {task_id}" if word == "approve" else f"liza claim {task_id} --agent {coder}"
-    return answer(tx.before, tx.state, task_id, step)
+    return make_result(tx.before, tx.state, task_id, step)

@@ -10,8 +10,8 @@ from msgspec.structs import asdict as fields_of
 from liza.crew.crew import Crew
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.merging.merge_alarms import Alarm
-from liza.verbs.following import changes
-from liza.verbs.status import found_alarms
+from liza.verbs.change_stream import watch_changes
+from liza.verbs.status import find_alarms
 
 
 def watch(crew: Crew) -> Iterator[dict[str, Any]]:
@@ -22,28 +22,28 @@ def watch(crew: Crew) -> Iterator[dict[str, Any]]:
     """
     standing: set[tuple[str, str, str]] = set()
     lost = False
-    for _ in changes(crew):
+    for _ in watch_changes(crew):
         try:
             state = crew.board.read()
-            alarms = found_alarms(crew, state, crew.evidence(state))
+            alarms = find_alarms(crew, state, crew.gather_evidence(state))
         except NoCrew:
             raise
         except LizaError as error:
             if not lost:
                 kind = error.code.replace("-", "_")
-                yield _seen(crew, Alarm(kind, "board", error.message, error.hint or "liza doctor"))
+                yield _alarm_row(crew, Alarm(kind, "board", error.message, error.hint or "liza doctor"))
             lost = True
             continue
         if lost:
             back = f"the board can be read again, at revision {state.revision}"
-            yield _seen(crew, Alarm("board_back", "board", back, "liza status"))
+            yield _alarm_row(crew, Alarm("board_back", "board", back, "liza status"))
             lost = False
         found = {(one.kind, one.about, one.next): one for one in alarms}
         for key, alarm in found.items():
             if key not in standing:
-                yield _seen(crew, alarm)
+                yield _alarm_row(crew, alarm)
         standing = set(found)
 
 
-def _seen(crew: Crew, alarm: Alarm) -> dict[str, Any]:
+def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:
     return {**fields_of(alarm), "since": crew.clock.now()}

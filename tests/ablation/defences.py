@@ -68,7 +68,7 @@ def _by_id(was: Callable[..., Any]) -> Any:
 def _in_place(was: Callable[..., Any]) -> Any:
     from liza.system import files
 
-    return lambda places, fresh: files.aside(places.state, fresh.read_bytes())
+    return lambda places, fresh: files.write_synced(places.state, fresh.read_bytes())
 
 
 @contextmanager
@@ -116,10 +116,10 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
 
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
-        from liza.repo.merge.merges import Advance
+        from liza.repo.merge.merges import AdvanceResult
 
         git.out("update-ref", f"refs/heads/{branch}", candidate)
-        return Advance("moved")
+        return AdvanceResult("moved")
 
     return advance
 
@@ -133,9 +133,9 @@ def _printed_at_once(was: Callable[..., Any]) -> Any:
 
 def _printed_unguarded(was: Callable[..., Any]) -> Any:
     def call(self: Any, agent: str, text: str, when: Any) -> None:
-        from liza.cli.render import tell
+        from liza.cli.render import printing
 
-        tell.row("", text)
+        printing.print_row("", text)
 
     return call
 
@@ -166,12 +166,12 @@ def _unguarded(was: Callable[..., Any]) -> Any:
     def start(words: Any, directory: Any, out: Any, env: Mapping[str, str]) -> Any:
         import subprocess
 
-        from liza.programs.session.guarded_command import Guarded
+        from liza.programs.session.guarded_command import GuardedCommand
 
         process = subprocess.Popen(
             words, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
         )
-        return Guarded(process, os.open(os.devnull, os.O_RDONLY))
+        return GuardedCommand(process, os.open(os.devnull, os.O_RDONLY))
 
     return start
 
@@ -205,7 +205,7 @@ def _whatever_waits(was: Callable[..., Any]) -> Any:
     def offer(paths: Any, agent: str, *rest: Any) -> Any:
         from liza.programs.messages import inbox
 
-        return inbox.pending(paths, agent)
+        return inbox.list_pending(paths, agent)
 
     return offer
 
@@ -215,9 +215,9 @@ def _kills_at_once(was: Callable[..., Any]) -> Any:
 
 
 def _uncleaned(was: Callable[..., Any]) -> Any:
-    from liza.rules.project.clean_environment import Clean
+    from liza.rules.project.clean_environment import CleanEnvironment
 
-    return lambda variables, *rest: Clean(dict(variables))
+    return lambda variables, *rest: CleanEnvironment(dict(variables))
 
 
 def _always_proved(was: Callable[..., Any]) -> Any:
@@ -239,7 +239,7 @@ TABLE: dict[str, Defence] = {
     ),
     "rename": Defence(
         "whoever reads sees the old board or the new one; a crash leaves one of them",
-        {"liza.board.commit_steps:rename": _in_place},
+        {"liza.board.commit_steps:rename_board": _in_place},
         (
             f"{OWN}board.py::test_who_opened_the_board_before_a_change_reads_all_of_the_old_one",
             f"{OWN}board.py::test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
@@ -247,7 +247,7 @@ TABLE: dict[str, Defence] = {
     ),
     "seal": Defence(
         "a change that a crash cut short is told from an edit by hand",
-        {"liza.board.write_intent:write": gives(None), "liza.board.write_intent:read": gives(None)},
+        {"liza.board.write_intent:save_intent": gives(None), "liza.board.write_intent:read_intent": gives(None)},
         (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_aside]",),
     ),
     "journal": Defence(
@@ -273,23 +273,23 @@ TABLE: dict[str, Defence] = {
     ),
     "torn end": Defence(
         "a board whose end is missing is no board with fewer tasks",
-        {"liza.board.outside_edits:torn": gives(False)},
+        {"liza.board.outside_edits:is_truncated": gives(False)},
         (f"{STORE}test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_over",),
     ),
     "invariants": Defence(
         "no change adds a violation",
-        {"liza.board.new_violations:added": gives(())},
+        {"liza.board.new_violations:find_added": gives(())},
         (f"{STORE}test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way",),
     ),
     "mended journal": Defence(
         "what a crash left half written in the journal swallows no later entry",
-        {"liza.board.revision_journal:_mend": gives(None)},
+        {"liza.board.revision_journal:_repair_torn_line": gives(None)},
         (f"{STORE}test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment",),
     ),
     # ── claims ──
     "reservation": Defence(
         "one owner for a task, with its worktree, whoever claims at once",
-        {"liza.rules.tasks.picking:obstacle": _unreserved},
+        {"liza.rules.tasks.picking:claim_obstacle": _unreserved},
         (
             f"{CLAIMING}test_two_claimers_at_once_the_second_reservation_is_refused",
             f"{OWN}claim.py::test_a_second_claimer_is_refused_while_the_first_still_makes_its_worktree",
@@ -297,7 +297,7 @@ TABLE: dict[str, Defence] = {
     ),
     "run fence": Defence(
         "a session that lost its task says nothing about it any more",
-        {"liza.rules.tasks.claims:owned": _any_run},
+        {"liza.rules.tasks.claims:get_owned_task": _any_run},
         (
             f"{WORKING}test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume",
             f"{CLAIMING}test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back",
@@ -305,7 +305,7 @@ TABLE: dict[str, Defence] = {
     ),
     "dead-proof": Defence(
         "no task is taken from a session that may still be at work",
-        {"liza.rules.tasks.picking:_still_held": _lapsed_is_enough},
+        {"liza.rules.tasks.picking:_lease_obstacle": _lapsed_is_enough},
         (
             f"{CLAIMING}test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session",
             f"{OWN}claim.py::test_a_lapsed_claim_is_not_taken_over_while_its_session_lives",
@@ -313,7 +313,7 @@ TABLE: dict[str, Defence] = {
     ),
     "start time": Defence(
         "a process number that changed hands is not taken for the one that had it",
-        {"liza.system.processes:proved_dead": _by_number},
+        {"liza.system.processes:is_proved_dead": _by_number},
         ("tests/edges/test_programs_rundir.py::test_this_process_lives_and_its_pid_with_another_start_is_dead",),
     ),
     "strays": Defence(
@@ -329,14 +329,14 @@ TABLE: dict[str, Defence] = {
     ),
     "half-made slots": Defence(
         "a killed worktree add stands in nobody's way",
-        {"liza.repo.slots.slot_records:half_made": gives(False)},
+        {"liza.repo.slots.slot_records:is_half_made": gives(False)},
         (f"{TREES}test_what_a_killed_worktree_add_left_half_made_is_made_anew",),
     ),
     "salvage": Defence(
         "nothing is reset that was not saved",
         {
-            "liza.repo.slots.salvage:salvage": gives(None),
-            "liza.repo.slots.salvage:salvage_again": gives(None),
+            "liza.repo.slots.salvage:salvage_if_needed": gives(None),
+            "liza.repo.slots.salvage:salvage_new_changes": gives(None),
         },
         (
             f"{TREES}test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files",
@@ -347,19 +347,19 @@ TABLE: dict[str, Defence] = {
         "a slot that is given back goes to who had it before, and to nobody else",
         {
             "liza.repo.slots.slot_records:read_owner": gives(None),
-            "liza.repo.slots.slot_records:known_owner": gives(None),
+            "liza.repo.slots.slot_records:find_owner": gives(None),
         },
         (f"{TREES}test_prepare_destroys_nothing_and_undo_gives_the_slot_back",),
     ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
-        {"liza.repo.slots.pool:Worktrees.slot_git": _here, "liza.repo.slots.slot_records:lead_back": gives(None)},
+        {"liza.repo.slots.pool:Worktrees.slot_git": _here, "liza.repo.slots.slot_records:repair_gitfile": gives(None)},
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
     ),
     "slots outside": Defence(
         "nothing of the person's checkout is found from a worktree",
         {
-            "liza.rules.project.slots_location:proposals": lambda was: (
+            "liza.rules.project.slots_location:propose_directories": lambda was: (
                 lambda root, home: iter([root / ".worktrees" / ".slots"])
             )
         },
@@ -370,12 +370,12 @@ TABLE: dict[str, Defence] = {
     ),
     "free directory": Defence(
         "worktrees are not laid into a directory that somebody else uses",
-        {"liza.rules.project.slots_location:objection": gives(None)},
+        {"liza.rules.project.slots_location:directory_objection": gives(None)},
         (f"{PLACE}test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made",),
     ),
     "repaired records": Defence(
         "a repository that was moved goes on with its worktrees as they were",
-        {"liza.repo.slots.relocate:repair": gives(())},
+        {"liza.repo.slots.relocate:repair_records": gives(())},
         (
             f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",
             f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
@@ -383,17 +383,17 @@ TABLE: dict[str, Defence] = {
     ),
     "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",
-        {"liza.rules.project.slots_location:is_ours": _by_id},
+        {"liza.rules.project.slots_location:is_own_directory": _by_id},
         (f"{MOVED}test_a_copy_of_a_repository_never_touches_the_worktrees_of_its_original",),
     ),
     "moved under a crew": Defence(
         "a supervisor whose repository was moved away ends its session and leaves",
-        {"liza.supervisor.relocated:RepositoryLocation.check": gives(None)},
+        {"liza.supervisor.repository_location:RepositoryLocation.check_not_moved": gives(None)},
         (f"{MOVED}test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in_the_new_place",),
     ),
     "deleted under a crew": Defence(
         "a supervisor whose lock file or pins were deleted ends its session and leaves",
-        {"liza.supervisor.relocated:RepositoryLocation.deleted": gives(None)},
+        {"liza.supervisor.repository_location:RepositoryLocation.deleted": gives(None)},
         (
             "tests/journeys/test_damaged.py::"
             "test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_and_supervisors_leave",
@@ -409,19 +409,19 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions of a former path": Defence(
         "a session that cannot find its crew any more is not adopted, and a copy ends no session of its original",
-        {"liza.crew.recovery.moved_repository:_leave_sessions": gives(None)},
+        {"liza.crew.recovery.moved_repository:_release_sessions": gives(None)},
         (f"{MOVED}test_sessions_without_a_supervisor_are_ended_after_a_move_and_left_alone_by_a_copy",),
     ),
     "waits for the former crew": Defence(
         "the worktrees of a moved repository are left alone while a supervisor works at its former path",
-        {"liza.crew.recovery.moved_repository:_still_there": gives([])},
+        {"liza.crew.recovery.moved_repository:_wait_for_supervisors": gives([])},
         (
             f"{MOVED}test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_left_alone_and_status_says_why",
         ),
     ),
     "runs in use": Defence(
         "the directory of a run that a task names is not archived",
-        {"liza.rules.sessions.retention:in_use": gives(frozenset())},
+        {"liza.rules.sessions.retention:runs_in_use": gives(frozenset())},
         (
             "tests/edges/test_old_runs.py::"
             "test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named_by_a_task",
@@ -448,7 +448,7 @@ TABLE: dict[str, Defence] = {
     # ── who speaks, and what runs ──
     "guarded commands": Defence(
         "nothing that a test or a set-up started outlives it, or speaks as the person while it lives",
-        {"liza.programs.session.guarded_command:start": _unguarded},
+        {"liza.programs.session.guarded_command:start_guarded": _unguarded},
         (
             "tests/edges/test_commands.py::test_what_a_command_started_is_over_when_the_command_is",
             f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
@@ -456,30 +456,30 @@ TABLE: dict[str, Defence] = {
     ),
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
-        {"liza.crew.caller:session_around": gives(None)},
+        {"liza.crew.caller:enclosing_run": gives(None)},
         (f"{CALLERS}test_what_a_session_reports_and_notes_is_its_own_and_without_its_secrets",),
     ),
     "callers in sight": Defence(
         "a pid namespace between a session and what it says makes no person of it",
-        {"liza.crew.caller:_need_in_sight": gives(None)},
+        {"liza.crew.caller:_require_same_pid_namespace": gives(None)},
         (f"{CALLERS}test_a_session_behind_a_pid_namespace_is_no_person",),
     ),
     "programs outside the worktrees": Defence(
         "no file that an agent committed runs because it bears the name of a program",
         {
-            "liza.system.program_path:close": gives(None),
-            "liza.system.program_path:program": lambda was: lambda name: name,
+            "liza.system.program_path:remove_unsafe_entries": gives(None),
+            "liza.system.program_path:find_program": lambda was: lambda name: name,
         },
         ("tests/journeys/test_lookup.py::test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb",),
     ),
     "modules outside the checkout": Defence(
         "no process of Liza imports what lies in the directory it is started in",
-        {"liza.crew.liza_path:liza_words": lambda was: lambda: tuple(word for word in was() if word != "-P")},
+        {"liza.crew.liza_path:liza_argv": lambda was: lambda: tuple(word for word in was() if word != "-P")},
         ("tests/journeys/test_lookup.py::test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza",),
     ),
     "confirmed settings": Defence(
         "what tested means, and what agents may do and spend, is not changed by whoever can write the board",
-        {"liza.rules.settings:effective": lambda was: lambda config, known: config},
+        {"liza.rules.settings:effective_config": lambda was: lambda config, known: config},
         (
             "tests/journeys/test_settings.py::"
             "test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_count",
@@ -487,7 +487,7 @@ TABLE: dict[str, Defence] = {
     ),
     "what took the place of the worktrees": Defence(
         "no task is laid out in a directory of somebody else, and no link leads there",
-        {"liza.repo.slots.slots_directory:not_ours": gives(None)},
+        {"liza.repo.slots.slots_directory:foreign_error": gives(None)},
         (
             PLACE
             + "test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_there[a stranger's directory]",
@@ -495,7 +495,7 @@ TABLE: dict[str, Defence] = {
     ),
     "settings in the history": Defence(
         "a deleted .liza, or deleted pins, do not make a person's confirmation of whatever stands on the board",
-        {"liza.repo.board_history:settings": gives(b'{"integration_command": "true"}')},
+        {"liza.repo.board_history:read_settings": gives(b'{"integration_command": "true"}')},
         (
             "tests/journeys/test_settings.py::"
             "test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_either[all of .liza]",
@@ -503,7 +503,7 @@ TABLE: dict[str, Defence] = {
     ),
     "runs in reflogs": Defence(
         "a session that moves a branch of the person's, or pushes, is told",
-        {"liza.rules.reports.ref_moves:marked": lambda was: lambda name, run: name},
+        {"liza.rules.reports.ref_moves:session_author": lambda was: lambda name, run: name},
         (
             "tests/journeys/test_trespass.py::"
             "test_a_session_that_commits_in_the_persons_checkout_moves_a_branch_and_pushes_is_told",
@@ -519,7 +519,7 @@ TABLE: dict[str, Defence] = {
     ),
     "forged statuses": Defence(
         "a status that no verb led to is told and can be put back",
-        {"liza.rules.tasks.forged_status:forged": gives(None)},
+        {"liza.rules.tasks.forged_status:forgery_reason": gives(None)},
         (
             "tests/journeys/test_forged_status.py::"
             "test_a_forged_verdict_is_told_and_the_task_waits_for_its_review_again",
@@ -535,7 +535,7 @@ TABLE: dict[str, Defence] = {
     ),
     "what is no lock": Defence(
         "something that git never made at the place of a lock stops nobody but the git that needs it",
-        {"liza.repo.stale_locks:is_none": gives(False)},
+        {"liza.repo.stale_locks:is_directory_at_lock": gives(False)},
         (
             "tests/journeys/test_odd_locks.py::"
             "test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_it",
@@ -544,7 +544,7 @@ TABLE: dict[str, Defence] = {
     # ── briefs ──
     "index only if equal": Defence(
         "settling the index stages no work of an agent",
-        {"liza.repo.hiding.brief_filter:settle_index": _always_settled},
+        {"liza.repo.hiding.brief_filter:refresh_index_entry": _always_settled},
         (
             f"{FILTER}test_the_index_is_settled_only_where_it_has_exactly_the_text_outside_the_block",
             f"{FILTER}test_a_conflict_in_the_file_is_not_resolved",
@@ -552,7 +552,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no merge under way": Defence(
         "nothing is staged into a merge, rebase or cherry-pick",
-        {"liza.repo.survey:in_progress": gives(())},
+        {"liza.repo.survey:find_operation": gives(())},
         (
             f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[MERGE_HEAD]",
             f"{FILTER}test_nothing_is_staged_while_a_merge_a_cherry_pick_or_a_rebase_is_under_way[rebase-merge]",
@@ -560,18 +560,18 @@ TABLE: dict[str, Defence] = {
     ),
     "complete blocks": Defence(
         "the clean filter takes out nothing but complete blocks",
-        {"liza.repo.hiding._filter:_end_of_block": _to_the_end},
+        {"liza.repo.hiding._filter:_find_block_end": _to_the_end},
         ("tests/unit/test_repo_filter.py::test_a_block_without_its_end_is_text_and_nothing_after_it_is_lost",),
     ),
     "defused texts": Defence(
         "no text of a task ends a brief or begins one",
-        {"liza.programs.brief.quoting:defused": lambda was: lambda text: text},
+        {"liza.programs.brief.quoting:sanitize": lambda was: lambda text: text},
         ("tests/unit/test_programs_brief.py::test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal",),
     ),
     # ── terminals ──
     "own socket": Defence(
         "what a file of a run calls its terminal takes no file of anybody away",
-        {"liza.programs.terminal.tmux_socket:is_own": gives(True)},
+        {"liza.programs.terminal.tmux_socket:is_crew_socket": gives(True)},
         ("tests/edges/test_tmux.py::test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away",),
     ),
     "no shell": Defence(
@@ -582,8 +582,8 @@ TABLE: dict[str, Defence] = {
     "no answer": Defence(
         "a line at the cursor that asks a person gets no message for an answer",
         {
-            "liza.programs.terminal.screen_questions:asks": gives(False),
-            "liza.programs.terminal.screen_questions:is_marked": gives(False),
+            "liza.programs.terminal.screen_questions:is_question": gives(False),
+            "liza.programs.terminal.screen_questions:is_explicit_question": gives(False),
         },
         (
             f"{TYPING}test_a_question_that_is_wrapped_is_read_as_one_line",
@@ -592,12 +592,12 @@ TABLE: dict[str, Defence] = {
     ),
     "half lines": Defence(
         "what a person has begun is not sent along with a message",
-        {"liza.programs.terminal.screens:begun": gives(False)},
+        {"liza.programs.terminal.screens:has_begun_line": gives(False)},
         (f"{TYPING}test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message",),
     ),
     "known empty": Defence(
         "nothing is typed into a line that is not known to be empty",
-        {"liza.programs.terminal.input_line:stands": _always_empty},
+        {"liza.programs.terminal.input_line:classify_line": _always_empty},
         (
             f"{TYPING}test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there",
             "tests/edges/test_typing.py::test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there",
@@ -605,14 +605,14 @@ TABLE: dict[str, Defence] = {
     ),
     "once": Defence(
         "what was typed is not brought by a hook as well",
-        {"liza.programs.messages.inbox:offer": _whatever_waits},
+        {"liza.programs.messages.inbox:claim_for_hook": _whatever_waits},
         (
             f"{HOOKS}test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_it_and_not_brought_again",
         ),
     ),
     "reports switched off": Defence(
         "a person who leaves the terminal of a program that was killed ends nobody's terminal",
-        {"liza.programs.session.session_process:SHIM": _that_keeps_reports},
+        {"liza.programs.session.session_process:SHIM_SCRIPT": _that_keeps_reports},
         (f"{TMUX}test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal",),
     ),
     "panes closed quietly": Defence(
@@ -624,7 +624,7 @@ TABLE: dict[str, Defence] = {
     "reader that is gone": Defence(
         "a reader of `up` that goes away ends its output and nothing else",
         {
-            "liza.cli.commands.start:_Steps.__call__": _printed_unguarded,
+            "liza.cli.commands.crew_commands:_Steps.__call__": _printed_unguarded,
             "liza.up.feed:Feed.__call__": _printed_at_once,
         },
         (f"{PIPES}test_a_reader_that_goes_ends_the_output_and_neither_the_work_nor_ctrl_c",),
@@ -636,12 +636,12 @@ TABLE: dict[str, Defence] = {
     ),
     "output without a lock": Defence(
         "a line that nobody takes keeps no lock that the end of the command needs",
-        {"liza.cli.render.tell:_written": _through_the_buffer},
+        {"liza.cli.render.printing:_written": _through_the_buffer},
         (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
     ),
     "third Ctrl+C": Defence(
         "the third Ctrl+C ends what no longer answers",
-        {"liza.up.foreground:_kill": gives(None)},
+        {"liza.up.foreground:_kill_crew": gives(None)},
         (
             f"{PIPES}test_a_third_ctrl_c_ends_everything_at_once_even_sessions_that_do_not_hear_and_supervisors_that_are_stopped",
         ),
@@ -649,7 +649,7 @@ TABLE: dict[str, Defence] = {
     # ── models that do not answer ──
     "output is heard": Defence(
         "what a program says of its model is known when it is printed, not at the next heartbeat",
-        {"liza.supervisor.loop:Supervisor._hears_news": gives(False)},
+        {"liza.supervisor.loop:Supervisor._has_model_news": gives(False)},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
     ),
     "tasks without blame": Defence(
@@ -659,25 +659,25 @@ TABLE: dict[str, Defence] = {
     ),
     "waiting is not starting": Defence(
         "a program that waits for its model for longer than one may take to start is not ended as one that hangs",
-        {"liza.supervisor.observe:Watcher._has_asked": gives(False)},
+        {"liza.supervisor.observe:SessionObserver._has_asked": gives(False)},
         (
             f"{MODELS}test_a_program_that_waits_for_its_model_for_longer_than_one_may_take_to_start_is_not_taken_for_one_that_hangs",
         ),
     ),
     "no endless retries": Defence(
         "a program that repeats a failing request without end is ended",
-        {"liza.rules.sessions.model_silence:MOST_RETRIES": lambda was: 1 << 30},
+        {"liza.rules.sessions.model_silence:MAX_RETRIES": lambda was: 1 << 30},
         (f"{MODELS}test_what_a_living_program_says_of_its_model_is_told_at_once_and_its_end_counts_against_nobody",),
     ),
     "pinned pager": Defence(
         "a pager that came after init is not run by `history` or `diff`",
-        {"liza.cli.render.pager:_configured": _configured_now},
+        {"liza.cli.render.pager:_pinned_pager": _configured_now},
         (f"{SEEN}test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted",),
     ),
     # ── loops and budgets ──
     "endless loop": Defence(
         "a session that calls the same tool without end is noticed",
-        {"liza.rules.sessions.loop_detection:stuck": gives(None)},
+        {"liza.rules.sessions.loop_detection:check_progress": gives(None)},
         (
             "tests/unit/test_looping.py::test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again",
             "tests/unit/test_looping.py::test_whatever_came_before_a_quick_cycle_of_any_length_is_found",
@@ -685,7 +685,7 @@ TABLE: dict[str, Defence] = {
     ),
     "budget within a turn": Defence(
         "what a living session used counts before it is over",
-        {"liza.supervisor.situation:_so_far": gives(None)},
+        {"liza.supervisor.situation:_living_entry": gives(None)},
         ("tests/edges/test_budget.py::test_a_session_is_over_its_limit_as_soon_as_its_output_says_so",),
     ),
     "estimated use": Defence(
@@ -706,12 +706,12 @@ TABLE: dict[str, Defence] = {
     # ── verdicts and merges ──
     "reviewer is not the author": Defence(
         "nobody approves work of their own",
-        {"liza.rules.tasks.picking:authors": gives(frozenset()), "liza.rules.invariants:of_entry": gives(())},
+        {"liza.rules.tasks.picking:authors": gives(frozenset()), "liza.rules.invariants:check_entry": gives(())},
         (f"{WORKING}test_a_coder_cannot_approve_its_own_work_under_any_name",),
     ),
     "approval in the history": Defence(
         "a board that merely says APPROVED moves integration nowhere",
-        {"liza.rules.merging.merge_rules:hindrance": gives(None)},
+        {"liza.rules.merging.merge_rules:merge_obstacle": gives(None)},
         (
             f"{WORKING}test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged",
             f"{WORKING}test_a_verdict_on_another_commit_lets_nothing_be_merged",
@@ -719,7 +719,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no symbolic ref is followed": Defence(
         "to write or to delete a ref of Liza's moves no branch of the person's, whatever the ref was made to name",
-        {"liza.repo.runner:_safe": lambda was: list},
+        {"liza.repo.runner:_add_safe_switches": lambda was: list},
         (
             f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[own refs]",
             f"{SYMBOLIC}test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name",
@@ -727,7 +727,7 @@ TABLE: dict[str, Defence] = {
     ),
     "symbolic refs are told": Defence(
         "work neither begins nor ends on a symbolic ref, and whoever looks is told of each",
-        {"liza.repo.symbolic_refs:target": gives(None), "liza.repo.symbolic_refs:found": gives({})},
+        {"liza.repo.symbolic_refs:symbolic_target": gives(None), "liza.repo.symbolic_refs:find_symbolic": gives({})},
         (
             *(
                 f"{SYMBOLIC}test_nothing_that_a_task_goes_through_follows_a_symbolic_ref[{at}]"
@@ -739,7 +739,7 @@ TABLE: dict[str, Defence] = {
     ),
     "expected old value": Defence(
         "integration moves only from the commit that the candidate was tested on",
-        {"liza.repo.merge.merges:advance": _blind_swap},
+        {"liza.repo.merge.merges:advance_branch": _blind_swap},
         (
             f"{MERGES}test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost",
             f"{MERGES}test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_reverts_nothing",
@@ -747,12 +747,12 @@ TABLE: dict[str, Defence] = {
     ),
     "merge intent": Defence(
         "a merger that died after integration moved has merged, once",
-        {"liza.rules.merging.merge_rules:begin": lambda was: lambda state, task_id, merging: state},
+        {"liza.rules.merging.merge_rules:begin_merge": lambda was: lambda state, task_id, merging: state},
         (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
     ),
     "settled mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
-        {"liza.crew.merging.dead_mergers:settle_dead_merger": gives(None)},
+        {"liza.crew.merging.dead_mergers:recover_dead_merger": gives(None)},
         (
             f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
             f"{FAILURES}test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_before_it_is_offered",
@@ -761,7 +761,7 @@ TABLE: dict[str, Defence] = {
     # ── what tests test ──
     "clean environment": Defence(
         "tests, set-up and sessions use nothing of the person's checkout",
-        {"liza.rules.project.clean_environment:cleaned": _uncleaned},
+        {"liza.rules.project.clean_environment:clean_variables": _uncleaned},
         (
             "tests/edges/test_commands.py::"
             "test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_that_is_activated",
@@ -770,7 +770,7 @@ TABLE: dict[str, Defence] = {
     ),
     "no checkout in the environment": Defence(
         "an environment that imports the checkout itself is not used",
-        {"liza.crew.project.environments:installs": gives(())},
+        {"liza.crew.project.environments:find_checkout_links": gives(())},
         (
             f"{PROOF}test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_checkout_in_it_does_not",
             f"{PROOF}test_each_way_to_install_a_checkout_is_found[egg-link]",
@@ -778,7 +778,7 @@ TABLE: dict[str, Defence] = {
     ),
     "proof of the tests": Defence(
         "no crew begins with tests that test another checkout",
-        {"liza.rules.project.test_proof:judge": _always_proved},
+        {"liza.rules.project.test_proof:judge_proof": _always_proved},
         (
             f"{PROOF}test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_whom",
             f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
@@ -787,7 +787,7 @@ TABLE: dict[str, Defence] = {
     ),
     "copies in the green run": Defence(
         "an installed copy counts though a part of the tests is red with failing sources",
-        {"liza.crew.project.import_traces:_Copies.of_project": gives(False)},
+        {"liza.crew.project.import_traces:_CopyDetector.is_copy": gives(False)},
         (
             f"{PROOF}test_an_installed_copy_counts_though_another_part_of_the_tests_is_red[beside]",
             f"{PROOF}test_tests_that_import_an_installed_copy_are_refused",
@@ -796,8 +796,8 @@ TABLE: dict[str, Defence] = {
     "loads that are not noted": Defence(
         "red tests prove nothing where their loads may come from the person's checkout and are not noted",
         {
-            "liza.crew.project.import_traces:_python_unnoted": gives(()),
-            "liza.crew.project.import_traces:_node_unnoted": gives(()),
+            "liza.crew.project.import_traces:_untraced_python": gives(()),
+            "liza.crew.project.import_traces:_untraced_node": gives(()),
         },
         (
             f"{PROOF}test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_the_persons_checkout"
@@ -807,7 +807,7 @@ TABLE: dict[str, Defence] = {
     ),
     "proof of a changed command": Defence(
         "nothing is merged by tests that were changed and test another checkout",
-        {"liza.crew.project.proof_again:need": gives(None)},
+        {"liza.crew.project.proof_runner:require_proof": gives(None)},
         (
             f"{PROOF}test_a_test_command_that_changed_is_proved_before_it_counts_"
             "and_one_of_another_checkout_stops_merging",
@@ -815,12 +815,12 @@ TABLE: dict[str, Defence] = {
     ),
     "sources of the slot only": Defence(
         "the proof makes no file of the person's fail",
-        {"liza.crew.project.proof:_replace": _through_links},
+        {"liza.crew.project.proof:_replace_file": _through_links},
         (f"{PROOF}test_a_source_is_never_replaced_through_a_link_that_the_tests_laid",),
     ),
     "recorded green": Defence(
         "a candidate is published, and MERGED after a crash, only if its green result was recorded in both places",
-        {"liza.crew.merging.dead_mergers:_is_recorded": gives(True)},
+        {"liza.crew.merging.dead_mergers:_is_recorded_tested": gives(True)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_a_green_result_that_stands_in_one_place_only_merges_nothing",
@@ -829,17 +829,17 @@ TABLE: dict[str, Defence] = {
     ),
     "integration given back": Defence(
         "tests that delete integration, or move it back, stop no other task",
-        {"liza.rules.merging.merge_rules:is_taken": gives(False)},
+        {"liza.rules.merging.merge_rules:is_branch_rewound": gives(False)},
         (f"{FAILURES}test_tests_that_take_integration_away_send_their_task_back_and_the_others_are_merged",),
     ),
     "no link for a slot": Defence(
         "what tests put in the place of the merger's slot is removed, and never followed",
-        {"liza.repo.slots.stuck_slots:clear_place": gives(False)},
+        {"liza.repo.slots.stuck_slots:clear_slot_path": gives(False)},
         (f"{FAILURES}test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_followed",),
     ),
     "put back": Defence(
         "integration does not stay on a candidate that no test has passed",
-        {"liza.repo.merge.merges:put_back": gives(False)},
+        {"liza.repo.merge.merges:move_branch_back": gives(False)},
         (
             f"{FAILURES}test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_the_merger_is_never_merged",
             f"{FAILURES}test_red_tests_that_move_integration_onto_their_candidate_are_reported_and_integration_goes_back",
@@ -847,7 +847,7 @@ TABLE: dict[str, Defence] = {
     ),
     "marked failures": Defence(
         "a merge that fails is marked on its task, so that the next one is merged",
-        {"liza.verbs.merge:_is_marked": gives(False)},
+        {"liza.verbs.merge:_mark_failure": gives(False)},
         (
             f"{FAILURES}test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merged",
             f"{FAILURES}test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged",
@@ -856,29 +856,29 @@ TABLE: dict[str, Defence] = {
     ),
     "merge rounds": Defence(
         "a merger gives up a task that integration runs away from",
-        {"liza.rules.merging.merge_rules:MOST_ROUNDS": lambda was: 9},
+        {"liza.rules.merging.merge_rules:MAX_CANDIDATES": lambda was: 9},
         (f"{FAILURES}test_a_merge_that_integration_runs_away_from_is_set_aside_after_some_rounds_and_told",),
     ),
     "moved refs": Defence(
         "refs that tests move are reported by name",
-        {"liza.rules.merging.merge_rules:moved_by_tests": gives(())},
+        {"liza.rules.merging.merge_rules:refs_moved_by_tests": gives(())},
         (f"{FAILURES}test_tests_that_move_integration_onto_their_own_green_candidate_merge_once_and_are_reported",),
     ),
     "review refs": Defence(
         "the commit under review is not collected",
-        {"liza.repo.merge.merge_refs:keep_reviewed": gives(None)},
+        {"liza.repo.merge.merge_refs:write_review_ref": gives(None)},
         (f"{FAILURES}test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_closed",),
     ),
     "merge base": Defence(
         "work that can never be merged is refused when it is submitted",
-        {"liza.repo.merge.merge_refs:related": gives(True)},
+        {"liza.repo.merge.merge_refs:has_merge_base": gives(True)},
         (
             f"{FAILURES}test_a_submit_of_a_history_that_has_nothing_in_common_with_integration_is_refused_with_the_way_on",
         ),
     ),
     "clean slot": Defence(
         "what a red candidate left does not make the next one green",
-        {"liza.repo.slots.slot_setup:clean_due": gives(False)},
+        {"liza.repo.slots.slot_setup:is_clean_due": gives(False)},
         (f"{FAILURES}test_a_task_that_needs_what_a_red_candidate_left_is_red_as_on_a_clean_clone",),
     ),
     "submodules of the slot": Defence(
@@ -888,12 +888,15 @@ TABLE: dict[str, Defence] = {
     ),
     "absent checkouts": Defence(
         "a checkout of integration that was away does not revert what was merged meanwhile",
-        {"liza.repo.merge.absent_checkouts:note": gives(None)},
+        {"liza.repo.merge.absent_checkouts:record_absent": gives(None)},
         (f"{FAILURES}test_a_locked_checkout_that_is_away_is_left_alone_reported_and_brought_along_when_it_is_back",),
     ),
     "stuck slots": Defence(
         "a slot that cannot be emptied stops no merge",
-        {"liza.repo.slots.stuck_slots:loosen": gives(False), "liza.repo.slots.stuck_slots:is_stuck": gives(False)},
+        {
+            "liza.repo.slots.stuck_slots:loosen_permissions": gives(False),
+            "liza.repo.slots.stuck_slots:is_stuck": gives(False),
+        },
         (f"{FAILURES}test_directories_without_write_permission_that_tests_left_are_removed_before_the_next_candidate",),
     ),
 }

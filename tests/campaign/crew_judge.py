@@ -7,8 +7,8 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from liza.board.spool import FULL_EVERY
-from liza.rules.model import FINAL, State, Status
+from liza.board.spool import FULL_TEXT_INTERVAL
+from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.paths import HISTORY_REF
 from tests.campaign.consistency import commits_of_everyone, problems
 from tests.campaign.crew_run import World, lines
@@ -35,7 +35,7 @@ def losses(world: World, before: str) -> list[str]:
 def _tasks(state: State) -> Iterator[str]:
     for task in state.tasks:
         blocked = task.status is Status.BLOCKED and task.blocked_reason
-        if task.status not in FINAL and not blocked:
+        if task.status not in FINAL_STATUSES and not blocked:
             yield f"{task.id} is {task.status} and nobody is at it"
 
 
@@ -88,7 +88,7 @@ def _announced(world: World) -> set[int]:
 
 def _behind_a_hole(world: World, revision: int) -> bool:
     """Whether the monkey took out of the spool what this revision would have been put together from."""
-    return any(gone <= revision < gone + FULL_EVERY for gone in world.unspooled)
+    return any(gone <= revision < gone + FULL_TEXT_INTERVAL for gone in world.unspooled)
 
 
 def _own_doing(world: World, problem: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from liza.crew.crew import find_crew
 from liza.rules.errors import LizaError
-from liza.rules.model import FINAL, State, Status
+from liza.rules.model import FINAL_STATUSES, State, Status
 from tests.campaign.scripts import AGENT, CHECK, CLOCK
 from tests.conftest import git
 from tests.journeys.crews import BIN, Crew, processes_of
@@ -119,7 +119,7 @@ class World:
         try:
             crew = find_crew(self.root)
             state = crew.board.read()
-            crew.pass_on_alerts()
+            crew.log_board_alerts()
         except (LizaError, OSError):
             return None
         return state
@@ -187,7 +187,9 @@ class Person(threading.Thread):
         self._heed(state is None)
         if state is None:
             return
-        working = [task for task in state.tasks if task.status not in FINAL and task.status is not Status.BLOCKED]
+        working = [
+            task for task in state.tasks if task.status not in FINAL_STATUSES and task.status is not Status.BLOCKED
+        ]
         if self.adding and len(working) < self.world.tasks:
             self._add()
         for task in state.tasks:
@@ -305,7 +307,7 @@ def is_quiet(state: State | None) -> bool:
 
 
 def _explained(status: Status, reason: str | None, failed: int) -> bool:
-    return status in FINAL or (status is Status.BLOCKED and bool(reason) and failed >= 2)
+    return status in FINAL_STATUSES or (status is Status.BLOCKED and bool(reason) and failed >= 2)
 
 
 def lines(made: World, name: str) -> list[str]:
@@ -324,6 +326,6 @@ def report(made: World) -> str:
         f"── {log}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]) for log in logs if log.exists()
     ]
     state = made.state()
-    tasks = [] if state is None else [task for task in state.tasks if task.status not in FINAL]
+    tasks = [] if state is None else [task for task in state.tasks if task.status not in FINAL_STATUSES]
     told = [f"{task.id} {task.status} {task.assigned_to} {task.run} {task.blocked_reason}" for task in tasks]
     return "\n".join([*list(made.told)[-60:], *told, *texts])

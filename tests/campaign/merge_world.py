@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs
 from liza.rules.errors import Refused
 from liza.rules.model import Status
@@ -122,13 +122,13 @@ class World:
         def work() -> None:
             crew = find_crew(self.root)
             claim(crew, "coder-1", task)
-            there = crew.paths.link(task).resolve()
+            there = crew.paths.task_link(task).resolve()
             (there / name).parent.mkdir(exist_ok=True)
             (there / name).write_text(text)
             git(there, "add", "-A")
             if task == UNRELATED:
                 # As on a board that was written before submit looked for a merge base.
-                merge_refs.related = lambda *words: True
+                merge_refs.has_merge_base = lambda *words: True
                 git(there, "update-ref", "-d", "HEAD")
             git(there, "commit", "-q", "-m", "work")
             os.chdir(there)
@@ -198,7 +198,7 @@ class World:
         shutil.rmtree(clone)
 
     def recover(self) -> None:
-        recover(find_crew(self.root), "doctor")
+        recover_crew(find_crew(self.root), "doctor")
 
     def quiet(self) -> Path:
         return self.notes / "said"
@@ -310,9 +310,9 @@ class World:
         places = ("refs/liza/candidates", "refs/liza/tested", *(f"refs/liza/review/{task}" for task in freed))
         refs = git(self.root, "for-each-ref", "--format=%(refname)", *places).split()
         crew = find_crew(self.root)
-        for slot in crew.worktrees.names():
+        for slot in crew.worktrees.slot_names():
             owner = crew.worktrees.owner(slot)
             if owner and owner[0] in freed:
                 found.append(f"{slot} still belongs to {owner[0]}")
-        links = [task for task in freed if crew.paths.link(task).is_symlink()]
+        links = [task for task in freed if crew.paths.task_link(task).is_symlink()]
         return [f"left over: {one}" for one in (*found, *refs, *links)]

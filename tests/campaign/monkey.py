@@ -87,7 +87,9 @@ def _keep_a_copy(world: World) -> None:
         return
     with suppress(OSError):
         data = world.crew.paths.state.read_bytes()
-        if (sealed := write_intent.read(world.crew.paths.seal)) is not None and sealed.after == write_intent.sha(data):
+        if (sealed := write_intent.read_intent(world.crew.paths.seal)) is not None and sealed.after == write_intent.sha(
+            data
+        ):
             world.copies.append(data)
 
 

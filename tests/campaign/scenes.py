@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from liza.crew.crew import Crew as Verbs
-from liza.crew.crew import SystemClock, crew_at
+from liza.crew.crew import SystemClock, open_crew
 from liza.rules.model import State
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs import claim, task
-from liza.verbs.review import claim_review
+from liza.verbs.claim_review import claim_review
 from tests.conftest import git
 from tests.journeys.crews import Crew
 
@@ -33,11 +33,11 @@ class Later(SystemClock):
 
 def fresh(root: Path, ahead: float = 0) -> Verbs:
     """A crew as a new process opens it."""
-    return crew_at(root, Later(ahead))
+    return open_crew(root, Later(ahead))
 
 
 def add(root: Path, *ids: str) -> None:
-    task.add(fresh(root), [Wanted(one, f"Write {one}", "it is there", f"{one}.txt", "README.md") for one in ids])
+    task.add(fresh(root), [TaskFields(one, f"Write {one}", "it is there", f"{one}.txt", "README.md") for one in ids])
 
 
 @dataclass
@@ -69,12 +69,12 @@ class Scene:
 
 
 def _take(agent: str, ahead: float = 0) -> Callable[[Path], object]:
-    return lambda root: claim.take(fresh(root, ahead), agent, TASK)
+    return lambda root: claim.claim_task(fresh(root, ahead), agent, TASK)
 
 
 def _work(root: Path, task_id: str, agent: str) -> str:
     """A commit in the worktree of a fresh claim."""
-    claim.take(fresh(root), agent, task_id)
+    claim.claim_task(fresh(root), agent, task_id)
     place = root / ".worktrees" / task_id
     (place / f"{task_id}.txt").write_text(f"{task_id}\n")
     git(place, "add", "-A")

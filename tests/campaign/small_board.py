@@ -60,7 +60,7 @@ def repository(root: Path) -> None:
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     Paths(root).liza.mkdir()
-    Pins.take(Git(root)).save(Paths(root).pins)
+    Pins.capture(Git(root)).save(Paths(root).pins)
 
 
 def say(board: Board, text: str) -> int:
@@ -74,7 +74,7 @@ def say(board: Board, text: str) -> int:
 
 def beat(board: Board) -> None:
     """A heartbeat of coder-1, a second later than the last."""
-    with board.renewal("coder-1") as tx:
+    with board.heartbeat("coder-1") as tx:
         agent = tx.state.agents["coder-1"]
         moment = SystemClock().now()
         tx.state = tx.state.with_agent("coder-1", msgspec.structs.replace(agent, heartbeat=moment))
@@ -173,15 +173,15 @@ def check(root: Path) -> State:
     paths = Paths(root)
     state = opened(root).read()
     shas = journal_of(paths)
-    sealed = write_intent.read(paths.seal)
+    sealed = write_intent.read_intent(paths.seal)
     data = paths.state.read_bytes()
     assert sealed is not None
     assert write_intent.sha(data) == sealed.after
     assert max(shas) == state.revision
     board = opened(root)
     waiting = board.spool.revisions()
-    kept = dict(board.spool.texts())
-    base = board.spool.base()
+    kept = dict(board.spool.rebuild_texts())
+    base = board.spool.read_base()
     expected = {number for number in shas if base is None or number >= base[0]}
     assert kept.keys() == expected, f"spool has {sorted(kept)}, journal {sorted(expected)}"
     assert set(waiting) <= expected
@@ -194,7 +194,7 @@ def check(root: Path) -> State:
 def recorded(root: Path) -> dict[int, str]:
     """What history has after recording, each revision with the sha of its text; git itself finds nothing wrong."""
     crew = crew_of(root)
-    recorder.record(crew)
+    recorder.record_history(crew)
     assert crew.board.spool.revisions() == []
     return history_of(root)
 
@@ -202,8 +202,8 @@ def recorded(root: Path) -> dict[int, str]:
 def history_of(root: Path) -> dict[int, str]:
     """Each recorded revision with the sha of its text, by one git process."""
     crew = crew_of(root)
-    entries = board_history.log(crew.git, None, 1 << 20)
-    asked = "".join(f"{entry.commit}:{board_history.FILE}\n" for entry in entries)
+    entries = board_history.list_revisions(crew.git, None, 1 << 20)
+    asked = "".join(f"{entry.commit}:{board_history.BOARD_FILE}\n" for entry in entries)
     done = subprocess.run(
         ["git", "cat-file", "--batch"], cwd=root, input=asked.encode(), capture_output=True, check=True
     ).stdout

@@ -74,7 +74,7 @@ def edited_by_hand(root: Path) -> None:
 
 def recorded_before(root: Path) -> None:
     say(opened(root), "one")
-    recorder.record(crew_of(root))
+    recorder.record_history(crew_of(root))
     say(opened(root), "two")
 
 
@@ -88,7 +88,7 @@ def left_by_a_kill(fault: str) -> Work:
 
 def an_edit(root: Path) -> None:
     board = opened(root)
-    board.replace_text("human", board.raw().replace("The second", "The second, edited"))
+    board.replace_text("human", board.read_text().replace("The second", "The second, edited"))
 
 
 SCENES = (
@@ -98,7 +98,7 @@ SCENES = (
     Scene("first board", lambda root: None, lambda root: opened(root).create(FIRST), born=False),
     Scene("liza edit", two_notes_and_a_beat, an_edit),
     Scene("settling an edit by hand", edited_by_hand, lambda root: opened(root).read()),
-    Scene("recording", recorded_before, lambda root: recorder.record(crew_of(root))),
+    Scene("recording", recorded_before, lambda root: recorder.record_history(crew_of(root))),
 )
 """What is killed at each of its points."""
 LEFTOVERS = tuple(
@@ -237,7 +237,7 @@ def test_what_was_spooled_and_never_came_to_be_is_not_recorded_before_anybody_se
 
 
 def recorded_now(root: Path) -> dict[int, str]:
-    recorder.record(crew_of(root))
+    recorder.record_history(crew_of(root))
     return history_of(root)
 
 
@@ -270,13 +270,13 @@ def test_killed_at_any_moment_two_writers_lose_nothing_that_they_were_told_is_do
         if number % 20 == 7:
             say(opened(root), f"settled {number}")
             check(root)
-            recorder.record(crew_of(root))
+            recorder.record_history(crew_of(root))
             thinned(opened(root))
             acknowledged.clear()
     say(opened(root), "afterwards")
     check(root)
     shas = journal_of(Paths(root))
-    recorder.record(crew_of(root))
+    recorder.record_history(crew_of(root))
     assert history_of(root) == shas
     voids = max(shas) - len(shas)
     seconds = time.monotonic() - begun
@@ -321,7 +321,7 @@ import os, subprocess, sys
 from pathlib import Path
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], check=True)
-from liza.cli.door import carry_out, guarded
+from liza.cli.entry_points import dispatch_liza as carry_out, run_reporting_errors as guarded
 from tests.campaign.small_board import FIRST, beat, check, messages, opened, recorded, repository, say
 root = place / "crew"
 repository(root)

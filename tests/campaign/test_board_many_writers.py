@@ -59,7 +59,7 @@ def ended(pid: int) -> int:
 
 def is_settled(paths: Paths) -> bool:
     """Whether nothing that was done outside waits to be taken up."""
-    sealed = write_intent.read(paths.seal)
+    sealed = write_intent.read_intent(paths.seal)
     return sealed is not None and sealed.after == write_intent.sha(paths.state.read_bytes())
 
 
@@ -138,7 +138,7 @@ def test_many_writers_beside_editors_under_flock_lose_no_update_and_the_journal_
         own = [text for text in said if text.startswith(f"w{number} ")]
         assert own == [f"w{number} {step}" for step in range(count)]
     assert (state.tasks[0].scope, state.config.grace) == (f"edit {edits}", 100 + edits)
-    outside = [one for one in revision_journal.newest(paths.journal) if one.event == "external_edit"]
+    outside = [one for one in revision_journal.iter_newest_first(paths.journal) if one.event == "external_edit"]
     assert 1 <= len(outside) <= 2 * edits
     assert state.revision == 1 + writers * count + len(outside)
     assert all(not one.alerts and not one.overwrote for one in outside)
@@ -232,7 +232,7 @@ def test_a_writer_that_stops_in_the_middle_for_longer_than_any_patience_is_not_t
     board = opened(tmp_path)
     board.create(FIRST)
     paths = Paths(tmp_path)
-    text = board.raw().replace("The first", "The first, by hand") + LONG
+    text = board.read_text().replace("The first", "The first, by hand") + LONG
     with paths.state.open("w") as file:
         file.write(text[: -len(" that is long\n")])
         file.flush()

@@ -64,7 +64,7 @@ class Rounds:
         def work(agent: str, task_id: str) -> None:
             os.close(go)
             os.read(gate, 1)
-            claim.take(fresh(self.crew.root, self.ahead), agent, task_id)
+            claim.claim_task(fresh(self.crew.root, self.ahead), agent, task_id)
 
         racers = [
             forks.fork(
@@ -113,7 +113,7 @@ class Rounds:
 
     def _work(self, agent: str, one: str) -> None:
         """Take a task over, find the note of the one before, leave a commit and another note."""
-        claim.take(fresh(self.crew.root, self.ahead), agent, one)
+        claim.claim_task(fresh(self.crew.root, self.ahead), agent, one)
         place = self.crew.root / ".worktrees" / one
         before = place / "note.txt"
         assert (before.read_text() if before.is_file() else "") == self.notes.get(one, ""), "the note is lost"
@@ -144,8 +144,8 @@ def strike(kind: str, racers: list[int], chance: random.Random) -> None:
     if kind in ("claimers and gits", "gits alone"):
         for racer in racers:
             os.kill(racer, signal.SIGSTOP)
-        identities = [processes.identity_of(racer) for racer in racers]
-        gits = [pid for racer in identities if racer is not None for pid in processes.below(racer)]
+        identities = [processes.identify_process(racer) for racer in racers]
+        gits = [pid for racer in identities if racer is not None for pid in processes.find_descendants(racer)]
         victims = gits if kind == "gits alone" else [*racers, *gits]
     for victim in victims:
         with suppress(ProcessLookupError):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.crew.recovery.recorder import record
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recorder import record_history
+from liza.crew.recovery.recover import recover_crew
 from liza.system import processes
 from liza.verbs import claim
 from liza.verbs.doctor import doctor
@@ -55,7 +55,7 @@ def continued(pid: int) -> int:
 
 
 def wrong(crew: Crew) -> list[str]:
-    record(fresh(crew.root))
+    record_history(fresh(crew.root))
     return problems(crew.root)
 
 
@@ -69,7 +69,7 @@ def test_a_claim_that_stands_still_for_longer_than_a_lease_is_nobodys_to_take_an
     scene = new_slot(crew)
     pid = halted(crew, lambda: scene.act(crew.root), point)
     doctor(crew.root, fix=True)
-    recover(fresh(crew.root, 4000), "coder-9")
+    recover_crew(fresh(crew.root, 4000), "coder-9")
     state = crew.state()
     assert forks.run(lambda: scene.act(crew.root), quiet=crew.notes / "other") == REFUSED
     assert continued(pid) == 0, (crew.notes / "said").read_text()
@@ -84,17 +84,17 @@ def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused
     add(crew.root, TASK)
 
     def elsewhere() -> None:
-        here = processes.identity()
-        processes.identity = lambda: replace(here, host="elsewhere")  # type: ignore[assignment]
-        claim.take(fresh(crew.root), "coder-1", TASK)
+        here = processes.identify_self()
+        processes.identify_self = lambda: replace(here, host="elsewhere")  # type: ignore[assignment]
+        claim.claim_task(fresh(crew.root), "coder-1", TASK)
 
     pid = halted(crew, elsewhere, "claim.reserved")
-    recover(fresh(crew.root), "coder-2")
+    recover_crew(fresh(crew.root), "coder-2")
     assert crew.task(TASK).reservation is not None, "taken back before its lease was over"
-    recover(fresh(crew.root, 4000), "coder-2")
-    claim.take(fresh(crew.root), "coder-2", TASK)
+    recover_crew(fresh(crew.root, 4000), "coder-2")
+    claim.claim_task(fresh(crew.root), "coder-2", TASK)
     admin = crew.root / ".git" / "worktrees" / "s1"
-    (crew.paths.link(TASK) / "begun.txt").write_text("at work\n")
+    (crew.paths.task_link(TASK) / "begun.txt").write_text("at work\n")
     before = {path.name: path.read_bytes() for path in admin.iterdir() if path.is_file()}
     owner = (admin / "liza").stat().st_ino
 
@@ -102,7 +102,7 @@ def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused
     assert "the reservation of one no longer bears coder-1.1" in (crew.notes / "said").read_text()
     assert {path.name: path.read_bytes() for path in admin.iterdir() if path.is_file()} == before
     assert (admin / "liza").stat().st_ino == owner, "the slot bore another run for a while"
-    assert (crew.paths.link(TASK) / "begun.txt").read_text() == "at work\n"
+    assert (crew.paths.task_link(TASK) / "begun.txt").read_text() == "at work\n"
     assert wrong(crew) == []
 
 
@@ -115,7 +115,7 @@ def test_a_reservation_whose_pid_belongs_to_another_process_by_now_is_taken_back
         entry = tx.state.task(TASK)
         assert entry is not None
         tx.state = tx.state.with_task(replace(entry, reservation=replace(held, pid=os.getpid())))
-    recover(fresh(crew.root), "doctor")
+    recover_crew(fresh(crew.root), "doctor")
     assert wrong(crew) == []
 
 
@@ -132,13 +132,15 @@ def test_several_who_settle_the_same_dead_claim_at_once_with_a_new_claimer_besid
     scene = lapsed(crew)
     assert forks.run(lambda: scene.act(crew.root), fault=point, quiet=crew.notes / "said") < 0
     agents = ("coder-7", "coder-8", "doctor")
-    settling = [forks.fork(lambda by=by: recover(fresh(crew.root), by), quiet=crew.notes / "said") for by in agents]  # type: ignore[misc]
+    settling = [
+        forks.fork(lambda by=by: recover_crew(fresh(crew.root), by), quiet=crew.notes / "said") for by in agents
+    ]  # type: ignore[misc]
     racing = forks.fork(lambda: scene.again(crew.root), quiet=crew.notes / "raced")
     assert [forks.ended(pid) for pid in settling] == [0, 0, 0], (crew.notes / "said").read_text()
     if forks.ended(racing) == REFUSED:
         scene.again(crew.root)
     for name, text in scene.uncommitted.items():
-        assert (crew.paths.link(TASK) / name).read_text() == text
+        assert (crew.paths.task_link(TASK) / name).read_text() == text
     assert wrong(crew) == []
 
 
@@ -148,9 +150,9 @@ def test_what_an_agent_does_in_its_worktree_is_not_disturbed_by_a_doctor(crew: C
     doctor(crew.root, fix=True)
     assert crew.task(TASK) == taken
     for name, text in scene.uncommitted.items():
-        assert (crew.paths.link(TASK) / name).read_text() == text
-    crew.paths.link(TASK).unlink()
+        assert (crew.paths.task_link(TASK) / name).read_text() == text
+    crew.paths.task_link(TASK).unlink()
     doctor(crew.root, fix=True)
     for name, text in scene.uncommitted.items():
-        assert (crew.paths.link(TASK) / name).read_text() == text
+        assert (crew.paths.task_link(TASK) / name).read_text() == text
     assert wrong(crew) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.recovery.recorder import record
+from liza.crew.recovery.recorder import record_history
 from liza.rules.paths import Paths
 from liza.verbs.doctor import doctor
 from tests.campaign import forks
@@ -44,7 +44,7 @@ def found(scene: Scene) -> str:
     if task.review_run:
         owner = fresh(scene.root).worktrees.owner(str(task.reviewing_by))
         return "review, laid out" if owner and owner[1] == task.review_run else "review, not laid out"
-    laid_out = Paths(scene.root).link(TASK).is_symlink()
+    laid_out = Paths(scene.root).task_link(TASK).is_symlink()
     return f"{task.status}{', linked' if laid_out else ''}"
 
 
@@ -55,7 +55,7 @@ def settled(scene: Scene, said: Path) -> list[str]:
         code = forks.run(work, quiet=said)
         if code != 0:
             return [*wrong, f"{what} ended with {code}: {said.read_text()}"]
-        record(fresh(scene.root))
+        record_history(fresh(scene.root))
         wrong += [f"after {what}: {sentence}" for sentence in (*problems(scene.root), *lost(scene))]
     for name in scene.laid_back:
         if (scene.root / ".worktrees" / TASK / name).read_text() != scene.uncommitted[name]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.recovery.recorder import record
+from liza.crew.recovery.recorder import record_history
 from liza.rules.model import State
 from liza.verbs import claim, task
 from tests.campaign import forks
@@ -30,7 +30,7 @@ def race(crew: Crew, task_id: str, agents: list[str]) -> list[int]:
     def work(agent: str) -> None:
         os.close(go)
         os.read(gate, 1)
-        claim.take(fresh(crew.root), agent, task_id)
+        claim.claim_task(fresh(crew.root), agent, task_id)
 
     racers = [forks.fork(lambda agent=agent: work(agent), quiet=crew.notes / "said") for agent in agents]  # type: ignore[misc]
     os.close(gate)
@@ -82,7 +82,7 @@ def test_of_several_claimers_at_once_exactly_one_owns_the_task_and_has_its_workt
 
 
 def recorded_problems(crew: Crew) -> list[str]:
-    record(fresh(crew.root))
+    record_history(fresh(crew.root))
     return problems(crew.root)
 
 
@@ -90,7 +90,7 @@ def over(crew: Crew, task_id: str) -> None:
     """The task is dropped, and its slot free for the next one."""
     found = crew.task(task_id)
     task.drop(fresh(crew.root), task_id, "the race is over", None)
-    fresh(crew.root).worktrees.clear(str(found.worktree), task_id, str(found.run))
+    fresh(crew.root).worktrees.release(str(found.worktree), task_id, str(found.run))
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.campaign)])

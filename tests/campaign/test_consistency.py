@@ -73,9 +73,9 @@ def _repeat_a_line(crew: Crew) -> None:
 
 DEFECTS: dict[str, tuple[Callable[[Crew], object], str]] = {
     "a reservation that nobody settles": (_reserve, "third is still reserved as coder-3.1"),
-    "no link": (lambda crew: crew.paths.link("second").unlink(), ".worktrees/second does not lead to its slot"),
+    "no link": (lambda crew: crew.paths.task_link("second").unlink(), ".worktrees/second does not lead to its slot"),
     "a link of a merged task": (
-        lambda crew: crew.paths.link("first").symlink_to(".slots/s1"),
+        lambda crew: crew.paths.task_link("first").symlink_to(".slots/s1"),
         ".worktrees/first leads",
     ),
     "another run in the owner file": (lambda crew: _owner(crew, run="coder-1.9"), "its slot s1 says"),

@@ -72,7 +72,7 @@ class Lives:
 
         def first() -> None:
             if shim is not None:
-                session_process.SHIM = shim  # type: ignore[misc]
+                session_process.SHIM_SCRIPT = shim  # type: ignore[misc]
             self._supervise()
 
         pid = forks.fork(first, fault, trace, self.world.said)
@@ -89,7 +89,7 @@ class Lives:
         try:
             # One that does not hold its lock yet hears no signal, and has brought nothing into the history.
             self.world.crew.wait(
-                lambda _: _readable(handle) or (self._done() and there.supervised("coder-1")),
+                lambda _: _readable(handle) or (self._done() and there.is_supervised("coder-1")),
                 f"the end of {pid}: {self.world.told()}",
             )
             if not _readable(handle):
@@ -251,7 +251,7 @@ def test_a_shim_killed_at_each_of_its_files_takes_its_program_along_and_the_work
     lives = _lives(tmp_path, tracked=True)
     mark, shim = tmp_path / "armed", tmp_path / "shim.py"
     mark.touch()
-    shim.write_text(SHIM.format(real=str(session_process.SHIM), name=name, when=when, mark=str(mark)))
+    shim.write_text(SHIM.format(real=str(session_process.SHIM_SCRIPT), name=name, when=when, mark=str(mark)))
     try:
         lives.live(shim=shim)
         lives.judge(f"{name}, {when}", tuple(f"coder-1.{number}" for number in range(1, runs + 1)))

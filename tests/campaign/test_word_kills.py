@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import find_crew
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recover import recover_crew
 from liza.programs.session.run_directory import RunRecord
 from liza.rules.tasks.planning import claim_planning
 from liza.verbs.block import block
 from liza.verbs.claim import claim
-from liza.verbs.handoff import Note, handoff
+from liza.verbs.handoff import HandoffNote, handoff
 from liza.verbs.submit import submit
 from liza.verbs.verdict import verdict
 from tests.campaign import forks
@@ -39,7 +39,7 @@ class Word:
     at: tuple[str, ...] = ()
 
 
-NOTE = Note("the half of it", "the other half")
+NOTE = HandoffNote("the half of it", "the other half")
 WORDS = {
     "submit": Word("coder-1.1", lambda root: submit(find_crew(root)), "submit", "0"),
     "block": Word("coder-1.1", lambda root: block(find_crew(root), "no way", ("Which?",)), "block", "0"),
@@ -60,7 +60,7 @@ def _hold(world: World, word: Word) -> None:
     kind, slot = "work", "s1"
     if agent == "planner-1":
         with crew.change(agent, "plan") as tx:
-            tx.state, _ = claim_planning(tx.state, agent, crew.clock.now(), crew.evidence(tx.state))
+            tx.state, _ = claim_planning(tx.state, agent, crew.clock.now(), crew.gather_evidence(tx.state))
         task, kind, slot = None, "planning", agent
         crew.worktrees.detach(agent, "integration", word.run)
     else:
@@ -82,7 +82,7 @@ def _hold(world: World, word: Word) -> None:
         started=crew.clock.now(),
         task=task,
         worktree=str(place),
-        commit=crew.worktrees.head(slot),
+        commit=crew.worktrees.head_commit(slot),
     )
     crew.run_dir(word.run).create(record)
 
@@ -107,11 +107,11 @@ def _say(world: World, word: Word) -> Callable[[], None]:
 
 def _judge_word(world: World, word: Word) -> list[str]:
     crew = find_crew(world.root)
-    assert forks.run(lambda: recover(crew, "doctor"), quiet=world.said) == 0, world.told()
+    assert forks.run(lambda: recover_crew(crew, "doctor"), quiet=world.said) == 0, world.told()
     found = [*problems(world.root)]
     directory = crew.run_dir(word.run)
-    if directory.word() != word.word or not directory.is_ready():
-        found.append(f"the closing word is {directory.word()}, ready is {directory.is_ready()}")
+    if directory.closing_code() != word.word or not directory.is_ready():
+        found.append(f"the closing word is {directory.closing_code()}, ready is {directory.is_ready()}")
     state = crew.board.read()
     if word.event:
         events = [event.event for task in state.tasks for event in task.history if event.run == word.run]

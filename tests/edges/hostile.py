@@ -10,10 +10,10 @@ from contextlib import chdir
 from pathlib import Path
 
 from liza.crew.crew import Crew, find_crew
-from liza.crew.recovery.recorder import record
+from liza.crew.recovery.recorder import record_history
 from liza.repo.hiding import brief_filter
 from liza.rules.errors import LizaError
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
@@ -70,7 +70,7 @@ def prepared(top: Path) -> Place:
     outside(place.elsewhere)
     init(place.root, InitOptions(goal="Everything is there", test="true"))
     crew = place.crew
-    add(crew, [Wanted(f"task-{n}", "Write", "it is there", "a.txt", "README.md") for n in (1, 2)])
+    add(crew, [TaskFields(f"task-{n}", "Write", "it is there", "a.txt", "README.md") for n in (1, 2)])
     claim(crew, "coder-1", "task-1")
     claim(crew, "coder-2", "task-2")
     (place.slot / "a.txt").write_text(TEXT.replace("5\n", "x\n", 1))
@@ -151,15 +151,15 @@ def _diff(place: Place) -> None:
 
 
 def _dirty(place: Place) -> None:
-    place.crew.worktrees.dirty("s1")
+    place.crew.worktrees.list_changes("s1")
 
 
 def _brief(place: Place) -> None:
     crew = place.crew
     there = crew.worktrees.slot_git("s1")
-    brief_filter.bind(crew.git, brief_filter.bindable(there, ("README.md",)), "coder-1.1")
-    brief_filter.settle_index(there, "README.md")
-    brief_filter.unbind(crew.git, "coder-1.1")
+    brief_filter.bind_filter(crew.git, brief_filter.find_bindable(there, ("README.md",)), "coder-1.1")
+    brief_filter.refresh_index_entry(there, "README.md")
+    brief_filter.unbind_filter(crew.git, "coder-1.1")
 
 
 def _merge(place: Place) -> None:
@@ -180,7 +180,7 @@ def _review(place: Place) -> None:
 
 
 def _history(place: Place) -> None:
-    record(place.crew)
+    record_history(place.crew)
     history(place.crew, None, 3, patch=True)
 
 

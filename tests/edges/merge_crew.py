@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import LizaError
 from liza.rules.model import Task
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
-from liza.verbs.status import found_alarms
+from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
@@ -67,9 +67,9 @@ class Merges:
 
     def claimed(self, task: str, agent: str = "coder-1") -> Path:
         """A task with its file committed on its branch; its worktree."""
-        add(self.crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
+        add(self.crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
         claim(self.crew, agent, task)
-        there = self.crew.paths.link(task).resolve()
+        there = self.crew.paths.task_link(task).resolve()
         (there / f"{task}.txt").write_text(f"{task}\n")
         git(there, "add", "-A")
         git(there, "commit", "-q", "-m", f"work on {task}")
@@ -113,7 +113,7 @@ class Merges:
     def alarms(self) -> dict[str, str]:
         """What `status`, `watch` and the alerts show: kind to message."""
         state = self.crew.board.read()
-        found = found_alarms(self.crew, state, self.crew.evidence(state))
+        found = find_alarms(self.crew, state, self.crew.gather_evidence(state))
         return {one.kind: f"{one.message} → {one.next}" for one in found}
 
     def alerts(self) -> str:

@@ -159,11 +159,11 @@ def bounded(work: Callable[[], object]) -> int:
 
 def liza(root: Path, *words: str) -> int:
     """``liza`` with these words, in a child."""
-    from liza.cli.door import carry_out, guarded
+    from liza.cli.entry_points import dispatch_liza, run_reporting_errors
 
     def typed() -> None:
         os.chdir(root)
-        os._exit(guarded(carry_out, words, "liza"))
+        os._exit(run_reporting_errors(dispatch_liza, words, "liza"))
 
     return bounded(typed)
 
@@ -247,11 +247,11 @@ def test_a_byte_order_mark_is_no_obstacle_and_stays(tmp_path: Path) -> None:
 def test_a_change_that_would_make_the_board_too_large_to_be_read_again_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LARGEST", 1 << 20)
+    monkeypatch.setattr(files, "MAX_BOARD_SIZE", 1 << 20)
     paths = crew(tmp_path / "crew")
     before = paths.state.read_bytes()
     with pytest.raises(LizaError, match="MB") as caught:
-        say(opened(paths.root), "x" * files.LARGEST)
+        say(opened(paths.root), "x" * files.MAX_BOARD_SIZE)
     assert (caught.value.exit_code, caught.value.hint) == (4, "liza edit")
     assert paths.state.read_bytes() == before
     say(opened(paths.root), "a shorter one")

@@ -11,7 +11,7 @@ import pytest
 
 from liza.board import events, signals
 from liza.board.events import BoardChanged, FileChanged, SignalChanged, WatchLost
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 from liza.rules.paths import Paths
 
 
@@ -22,16 +22,16 @@ def paths(tmp_path: Path) -> Paths:
     return made
 
 
-def until(inbox: queue.Queue[events.Happening], wanted: events.Happening) -> None:
+def until(inbox: queue.Queue[events.WatchEvent], wanted: events.WatchEvent) -> None:
     """Waits for one event, whatever else comes before it."""
     while inbox.get(timeout=10) != wanted:
         pass
 
 
 def test_a_board_that_is_renamed_into_place_or_edited_in_place_is_told(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         (paths.tx / "next").write_text("a")
         (paths.tx / "next").rename(paths.state)
         until(inbox, BoardChanged())
@@ -40,9 +40,9 @@ def test_a_board_that_is_renamed_into_place_or_edited_in_place_is_told(paths: Pa
 
 
 def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         (paths.liza / "state.yaml.lock").write_text("x")
         (paths.tx / "seal").write_text("x")
         paths.state.write_text("last")
@@ -50,21 +50,21 @@ def test_what_nobody_waits_for_is_not_told(paths: Paths) -> None:
 
 
 def test_pins_and_locks_that_are_deleted_are_told(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     paths.pins.touch()
     paths.locks.mkdir()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         for gone, delete in ((paths.pins, paths.pins.unlink), (paths.locks, paths.locks.rmdir)):
             delete()
             until(inbox, WatchLost(f"{gone.resolve()} was deleted", polling=False))
 
 
 def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     run = paths.run("coder-1.7")
     with events.watch(paths, [run]) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         signals.raise_signal(paths, "PAUSE", "for lunch")
         until(inbox, SignalChanged())
         (run / "ready").touch()
@@ -72,17 +72,17 @@ def test_signals_and_files_in_other_directories_are_told(paths: Paths) -> None:
 
 
 def test_what_happens_between_arming_and_asking_is_not_lost(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
         paths.state.write_text("early")
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         until(inbox, BoardChanged())
 
 
 def test_after_rearming_the_reader_is_told_to_look_and_hears_again(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         watch.rearm("an overflow")
         until(inbox, WatchLost("an overflow", polling=False))
         paths.state.write_text("x")
@@ -111,9 +111,9 @@ def test_closing_while_events_pour_in_comes_to_an_end(paths: Paths) -> None:
 
 
 def test_a_crew_that_went_away_is_told_and_not_made_again(paths: Paths) -> None:
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         shutil.rmtree(paths.liza)
         while not isinstance(inbox.get(timeout=10), WatchLost):
             pass
@@ -128,9 +128,9 @@ def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
             raise OSError(24, "inotify instance limit reached")
 
     monkeypatch.setattr(events, "Observer", Exhausted)
-    inbox: queue.Queue[events.Happening] = queue.Queue()
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
     with events.watch(paths) as watch:
-        watch.put_into(inbox)
+        watch.subscribe(inbox)
         first = inbox.get(timeout=10)
         assert isinstance(first, WatchLost)
         assert first.polling
@@ -142,11 +142,11 @@ def test_without_inotify_there_is_a_notice_and_looking_once_a_second(
 def test_signals_stand_in_the_order_of_their_strength_until_they_are_cleared(paths: Paths) -> None:
     for name in ("PAUSE", "ABORT", "CHECKPOINT"):
         signals.raise_signal(paths, name, f"why {name}")
-    assert signals.standing(paths) == ("ABORT", "CHECKPOINT", "PAUSE")
-    assert signals.text_of(paths, "ABORT") == "why ABORT"
-    assert signals.clear(paths, "ABORT")
-    assert not signals.clear(paths, "ABORT")
-    assert signals.text_of(paths, "ABORT") is None
-    assert signals.standing(paths) == ("CHECKPOINT", "PAUSE")
-    with pytest.raises(Usage):
+    assert signals.active_signals(paths) == ("ABORT", "CHECKPOINT", "PAUSE")
+    assert signals.read_signal_text(paths, "ABORT") == "why ABORT"
+    assert signals.clear_signal(paths, "ABORT")
+    assert not signals.clear_signal(paths, "ABORT")
+    assert signals.read_signal_text(paths, "ABORT") is None
+    assert signals.active_signals(paths) == ("CHECKPOINT", "PAUSE")
+    with pytest.raises(UsageError):
         signals.raise_signal(paths, "STOP")

@@ -117,12 +117,12 @@ def test_a_board_that_is_on_the_disk_while_its_seal_is_the_one_before_is_no_edit
     fresh = opened(root)
     assert messages(fresh.read()) == ["one", "two"]
     assert fresh.read().revision == 3
-    assert fresh.alerts() == []
-    assert {record.event for record in revision_journal.newest(paths.journal)} == {"init", "note"}
+    assert fresh.take_alerts() == []
+    assert {record.event for record in revision_journal.iter_newest_first(paths.journal)} == {"init", "note"}
     say(fresh, "three")
     say(fresh, "four")
     assert messages(opened(root).read()) == ["one", "two", "three", "four"]
-    shas = {record.revision: record.sha256 for record in revision_journal.newest(paths.journal)}
+    shas = {record.revision: record.sha256 for record in revision_journal.iter_newest_first(paths.journal)}
     # What was lost with the power is one revision of the history, and not all that come behind it.
     assert recorded(root) == {number: sha for number, sha in shas.items() if number != 3}
 
@@ -140,7 +140,7 @@ def test_an_empty_seal_and_an_empty_spool_entry_beside_the_new_board_cost_one_re
     fresh = opened(root)
     say(fresh, "three")
     assert messages(opened(root).read()) == ["one", "two", "three"]
-    assert fresh.alerts() == []
+    assert fresh.take_alerts() == []
     assert sorted(recorded(root)) == [1, 2, 4]
 
 
@@ -151,7 +151,7 @@ def test_the_old_board_beside_a_seal_and_a_spool_that_are_a_revision_ahead_is_as
     old = paths.state.read_bytes()
     stood = paths.state.stat()
     say(board, "two")
-    sealed = write_intent.read(paths.seal)
+    sealed = write_intent.read_intent(paths.seal)
     assert sealed is not None
     paths.state.write_bytes(old)
     os.utime(paths.state, ns=(stood.st_atime_ns, stood.st_mtime_ns))

@@ -69,20 +69,20 @@ def test_a_transaction_leaves_board_journal_seal_and_spool_that_agree(board: Boa
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
     digest = write_intent.sha(paths.state.read_bytes())
-    last = revision_journal.last(paths.journal)
+    last = revision_journal.last_record(paths.journal)
     assert last is not None
     assert (last.revision, last.task, last.from_, last.to, last.sha256) == (2, "t1", "UNCLAIMED", "BLOCKED", digest)
-    assert [(item.revision, item.subject) for item in board.spool.items()] == [
+    assert [(item.revision, item.subject) for item in board.spool.read_items()] == [
         (1, "init (human)"),
         (2, "t1: UNCLAIMED → BLOCKED (coder-1.1)"),
     ]
-    assert list(board.spool.texts())[-1] == (2, board.raw())
-    assert board.last_good() == board.raw()
+    assert list(board.spool.rebuild_texts())[-1] == (2, board.read_text())
+    assert board.last_good_text() == board.read_text()
     assert (tx.revision, board.read().revision) == (2, 2)
 
 
 def test_an_exception_writes_nothing_and_lets_go_of_the_lock(board: Board, paths: Paths) -> None:
-    before = board.raw()
+    before = board.read_text()
 
     def fails() -> None:
         with board.transaction("human", "note") as tx:
@@ -91,7 +91,7 @@ def test_an_exception_writes_nothing_and_lets_go_of_the_lock(board: Board, paths
 
     with pytest.raises(ZeroDivisionError):
         fails()
-    assert board.raw() == before
+    assert board.read_text() == before
     assert Lock(paths.state_lock).try_acquire()
 
 
@@ -100,7 +100,7 @@ def test_nothing_changed_is_nothing_written(board: Board, paths: Paths) -> None:
     with board.transaction("human", "note") as tx:
         tx.state = replace(tx.state)
     assert tx.revision is None
-    assert (paths.state.stat().st_ino, revision_journal.highest(paths.journal)) == (stat.st_ino, 1)
+    assert (paths.state.stat().st_ino, revision_journal.highest_revision(paths.journal)) == (stat.st_ino, 1)
 
 
 def test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_is_not_in_the_way(
@@ -109,7 +109,7 @@ def test_a_change_that_adds_a_violation_is_refused_by_name_and_an_old_violation_
     with pytest.raises(BoardInconsistent, match="t1"), board.transaction("human", "x", task="t1") as tx:
         tx.state = tx.state.with_task(replace(tx.state.tasks[0], depends_on=("t1",)))
     assert board.read().revision == 1
-    paths.state.write_text(board.raw().replace('  - id: "t2"\n', '  - id: "t2"\n    depends_on: [nowhere]\n'))
+    paths.state.write_text(board.read_text().replace('  - id: "t2"\n', '  - id: "t2"\n    depends_on: [nowhere]\n'))
     say(board, "the rest goes on")
     with board.transaction("human", "x") as tx:
         priority(tx, 1, "t2")
@@ -124,25 +124,25 @@ def test_a_transaction_inside_a_transaction_is_a_programming_error(board: Board)
 
 def test_a_heartbeat_is_sealed_but_no_revision_and_history_can_still_be_rebuilt(board: Board, paths: Paths) -> None:
     say(board, "one")
-    with board.renewal("coder-1") as tx:
+    with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
     assert board.read().revision == 2
-    assert (revision_journal.highest(paths.journal), board.spool.revisions()) == (2, [1, 2])
+    assert (revision_journal.highest_revision(paths.journal), board.spool.revisions()) == (2, [1, 2])
     assert Board(paths, FakeClock()).read().agents["coder-1"].heartbeat == NOW
     with board.transaction("human", "prio", task="t1") as tx:
         priority(tx, 1)
-    assert list(board.spool.texts())[-1] == (3, board.raw())
+    assert list(board.spool.rebuild_texts())[-1] == (3, board.read_text())
 
 
 def test_the_recorder_may_drop_what_it_has_and_the_rest_can_still_be_rebuilt(board: Board) -> None:
     for number in range(4):
         say(board, f"{number}")
-    board.spool.drop(3)
+    board.spool.drop_through(3)
     assert board.spool.revisions() == [4, 5]
-    assert [revision for revision, _ in board.spool.texts()] == [3, 4, 5]
-    assert board.last_good() == board.raw()
-    board.spool.drop(5)
-    assert board.last_good() == board.raw()
+    assert [revision for revision, _ in board.spool.rebuild_texts()] == [3, 4, 5]
+    assert board.last_good_text() == board.read_text()
+    board.spool.drop_through(5)
+    assert board.last_good_text() == board.read_text()
 
 
 def test_a_second_board_is_refused_and_no_crew_says_so(board: Board, tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_second_board_is_refused_and_no_crew_says_so(board: Board, tmp_path: P
 
 
 def test_the_whole_text_can_be_replaced_but_not_by_one_that_breaks_a_rule(board: Board) -> None:
-    board.replace_text("human", board.raw().replace("The first", "The very first"))
+    board.replace_text("human", board.read_text().replace("The first", "The very first"))
     assert board.read().revision == 2
     with pytest.raises(BoardInconsistent):
-        board.replace_text("human", board.raw().replace("scope: all", "depends_on: [nowhere]", 1))
+        board.replace_text("human", board.read_text().replace("scope: all", "depends_on: [nowhere]", 1))
     with pytest.raises(BoardUnreadable):
         board.replace_text("human", "tasks: [")
     assert board.read().tasks[0].description == "The very first"
@@ -166,36 +166,36 @@ def test_the_whole_text_can_be_replaced_but_not_by_one_that_breaks_a_rule(board:
 
 
 def test_an_edit_from_outside_gets_its_own_revision_with_its_diff_and_is_told(board: Board, paths: Paths) -> None:
-    paths.state.write_text(board.raw().replace("The first", "The first, by hand"))
+    paths.state.write_text(board.read_text().replace("The first", "The first, by hand"))
     other = Board(paths, FakeClock())
     assert other.read().tasks[0].description == "The first, by hand"
-    last = revision_journal.last(paths.journal)
+    last = revision_journal.last_record(paths.journal)
     assert last is not None
     assert (last.revision, last.event) == (2, "external_edit")
     assert last.diff is not None
     assert "+    description: The first, by hand" in last.diff
-    assert [alert.kind for alert in other.alerts()] == ["external_edit"]
-    assert other.alerts() == []
-    assert list(other.spool.texts())[-1] == (2, other.raw())
+    assert [alert.kind for alert in other.take_alerts()] == ["external_edit"]
+    assert other.take_alerts() == []
+    assert list(other.spool.rebuild_texts())[-1] == (2, other.read_text())
 
 
 def test_an_edit_from_outside_that_breaks_the_arrows_counts_and_is_an_alert(board: Board, paths: Paths) -> None:
-    paths.state.write_text(board.raw().replace("UNCLAIMED # a comment", "MERGED # a comment"))
+    paths.state.write_text(board.read_text().replace("UNCLAIMED # a comment", "MERGED # a comment"))
     assert board.read().tasks[0].status is Status.MERGED
-    assert any("UNCLAIMED" in alert.message and "t1" in alert.message for alert in board.alerts())
+    assert any("UNCLAIMED" in alert.message and "t1" in alert.message for alert in board.take_alerts())
 
 
 def test_a_truncated_board_is_waited_for_and_never_read_as_no_tasks_nor_written_over(
     board: Board, paths: Paths
 ) -> None:
-    whole = board.raw()
+    whole = board.read_text()
     cut = whole[: whole.index('  - id: "t2"')]
     paths.state.write_text(cut)
     with pytest.raises(BoardInconsistent, match="end of"), board.transaction("human", "note") as tx:
         note(tx, "never")
     assert paths.state.read_text() == cut
-    assert any(alert.kind == "torn" for alert in board.alerts())
-    board.replace_text("human", board.last_good(), "restore")
+    assert any(alert.kind == "torn" for alert in board.take_alerts())
+    board.replace_text("human", board.last_good_text(), "restore")
     assert len(board.read().tasks) == 2
     assert list(paths.tx.glob("broken-*"))
 
@@ -213,7 +213,7 @@ def test_a_board_that_does_not_parse_stops_everything_and_last_good_brings_it_ba
         say(board, "never")
     assert paths.state.read_bytes() == text.encode("latin-1")
     other = Board(paths, FakeClock())
-    other.replace_text("human", other.last_good(), "restore")
+    other.replace_text("human", other.last_good_text(), "restore")
     assert messages(other.read()) == ["worth keeping"]
     assert board.read().revision == 3
 
@@ -224,7 +224,7 @@ def test_a_board_destroyed_behind_a_hole_in_the_spool_comes_back_as_it_was_last(
     (paths.spool / "3").unlink()
     paths.state.write_text("")
     other = Board(paths, FakeClock())
-    assert other.restore("human", other.last_good)
+    assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one", "two", "three", "four"]
 
 
@@ -233,13 +233,13 @@ def test_with_the_whole_spool_gone_a_destroyed_board_comes_back_as_its_last_writ
 ) -> None:
     for message in ("one", "two", "three"):
         say(board, message)
-    with board.renewal("coder-1") as tx:
+    with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], context_percent=7))
     for left in paths.spool.iterdir():
         left.unlink()
     paths.state.unlink()
     other = Board(paths, FakeClock())
-    assert other.restore("human", other.last_good)
+    assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one", "two", "three"]
 
 
@@ -249,11 +249,11 @@ def test_behind_a_hole_in_the_spool_the_next_revision_is_kept_whole(board: Board
     (paths.spool / "3").unlink()
     for message in ("four", "five"):
         say(board, message)
-    assert [revision for revision, _ in board.spool.texts()] == [1, 2, 5, 6]
+    assert [revision for revision, _ in board.spool.rebuild_texts()] == [1, 2, 5, 6]
     for left in paths.spool.iterdir():
         left.unlink()
     say(board, "six")
-    assert list(board.spool.texts()) == [(7, board.raw())]
+    assert list(board.spool.rebuild_texts()) == [(7, board.read_text())]
 
 
 def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal_is_gone_too(
@@ -264,7 +264,7 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
     paths.journal.write_bytes(b"".join(paths.journal.read_bytes().splitlines(keepends=True)[:-2]))
     paths.state.unlink()
     other = Board(paths, FakeClock())
-    assert other.restore("human", other.last_good)
+    assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one", "two", "three"]
 
 
@@ -279,18 +279,18 @@ def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_
     if left is None:
         paths.state.unlink()
     else:
-        paths.state.write_text(board.raw().partition(left)[0] if left else "")
+        paths.state.write_text(board.read_text().partition(left)[0] if left else "")
     first = Board(paths, FakeClock())
-    killed(lambda: first.restore("human", first.last_good), step, after)
+    killed(lambda: first.restore("human", first.last_good_text), step, after)
     other = Board(paths, FakeClock())
     with pytest.raises(BoardInconsistent):
         other.read()
-    assert other.restore("human", other.last_good)
+    assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one"]
-    kept = sorted(record.revision for record in revision_journal.newest(paths.journal))
+    kept = sorted(record.revision for record in revision_journal.iter_newest_first(paths.journal))
     assert kept == [1, 2, 4]
     assert other.spool.revisions() == kept
-    assert [revision for revision, _ in other.spool.texts()] == kept
+    assert [revision for revision, _ in other.spool.rebuild_texts()] == kept
 
 
 def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(board: Board, paths: Paths) -> None:
@@ -298,13 +298,13 @@ def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(
     killed(lambda: say(Board(paths, FakeClock()), "killed"), "write_seal", True)
     paths.state.write_text("")
     other = Board(paths, FakeClock())
-    assert other.restore("human", other.last_good)
+    assert other.restore("human", other.last_good_text)
     assert messages(other.read()) == ["one"]
-    assert sorted(record.revision for record in revision_journal.newest(paths.journal)) == [1, 2, 4]
+    assert sorted(record.revision for record in revision_journal.iter_newest_first(paths.journal)) == [1, 2, 4]
 
 
 def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(board: Board, paths: Paths) -> None:
-    text = board.raw().replace("The first", "The slow first")
+    text = board.read_text().replace("The first", "The slow first")
     script = (
         "import sys,time,pathlib; f=open(sys.argv[1],'w'); f.flush(); time.sleep(0.3); f.write(sys.argv[2]); f.close()"
     )
@@ -316,7 +316,7 @@ def test_a_writer_that_truncates_first_and_writes_later_is_read_when_it_is_done(
 
 
 def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(board: Board, paths: Paths) -> None:
-    old = board.raw()
+    old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
@@ -333,8 +333,8 @@ def test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since(boa
     ]
     assert [task.description for task in state.tasks[:2]] == ["The first, by hand", "The second, by hand"]
     assert (state.agents["coder-1"].runs, messages(state), state.revision) == (5, ["a note"], 4)
-    assert any("2, 3" in alert.message for alert in board.alerts())
-    last = revision_journal.last(paths.journal)
+    assert any("2, 3" in alert.message for alert in board.take_alerts())
+    last = revision_journal.last_record(paths.journal)
     assert last is not None
     assert last.overwrote == (2, 3)
 
@@ -349,13 +349,13 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
         tasks = tuple(replace(task, history=(event, replace(event, event="resume"))) for task in tx.state.tasks)
         tx.state = replace(tx.state, tasks=tasks, config=replace(tx.state.config, grace=7))
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
-    old = board.raw()
+    old = board.read_text()
     say(board, "first")
     with board.transaction("planner-1", "task add", task="t3") as tx:
         tx.state = replace(tx.state, tasks=(*tx.state.tasks, replace(tx.state.tasks[1], id="t3")))
     known = board.read()
     if not kept:
-        board.spool.drop(3)
+        board.spool.drop_through(3)
     bytes_of = {file: file.read_bytes() for file in (paths.seal, paths.journal, *paths.spool.iterdir())}
     lines = old.splitlines(keepends=True)
     for number in range(5, len(lines)):
@@ -383,9 +383,9 @@ def test_a_board_cut_off_behind_the_name_of_an_entry_after_its_leases_were_renew
         tx.state = replace(tx.state, config=replace(tx.state.config, grace=7))
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], runs=5))
         tx.state = tx.state.with_agent("coder-2", Agent(role="coder", status="IDLE", runs=6))
-    with board.renewal("coder-1") as tx:
+    with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
-    known, lines = board.read(), board.raw().splitlines(keepends=True)
+    known, lines = board.read(), board.read_text().splitlines(keepends=True)
     for number in range(5, len(lines)):
         paths.state.write_text("".join(lines[:number]))
         os.utime(paths.state, (1, 1))
@@ -406,21 +406,21 @@ def test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged(b
     paths.state.write_bytes(old)
     other = Board(paths, FakeClock())
     assert other.read().tasks[0].status is Status.BLOCKED
-    assert any("overwrote revision 2" in alert.message for alert in other.alerts())
-    assert [record.void for record in revision_journal.newest(paths.journal) if record.void] == []
+    assert any("overwrote revision 2" in alert.message for alert in other.take_alerts())
+    assert [record.void for record in revision_journal.iter_newest_first(paths.journal) if record.void] == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
     board: Board, paths: Paths, cut: int
 ) -> None:
-    old = board.raw()
+    old = board.read_text()
     with board.transaction("coder-1.1", "block", task="t1") as tx:
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
         )
     say(board, "a note")
-    board.spool.drop(3)
+    board.spool.drop_through(3)
     kept = paths.journal.read_bytes().splitlines(keepends=True)
     paths.journal.write_bytes(b"".join(kept[: len(kept) - cut]))
     paths.state.write_text(old.replace("The first", "The first, by hand"))
@@ -434,8 +434,8 @@ def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) 
     paths.seal.write_text("{")
     other = Board(paths, FakeClock())
     assert other.read().revision == 2
-    assert other.alerts() == []
-    assert write_intent.read(paths.seal) is not None
+    assert other.take_alerts() == []
+    assert write_intent.read_intent(paths.seal) is not None
 
 
 def test_a_board_laid_down_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:
@@ -477,7 +477,7 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
     board: Board, paths: Paths, step: str, after: bool
 ) -> None:
     say(board, "first")
-    with board.renewal("coder-1") as tx:
+    with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
     killed(lambda: say(Board(paths, FakeClock()), "killed"), step, after)
     happened = (step, after) in {("rename", True), ("settle_directory", False), ("settle_directory", True)}
@@ -486,12 +486,12 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
     assert messages(other.read()) == expected
     say(other, "after")
     assert messages(other.read()) == [*expected, "after"]
-    assert other.alerts() == []
-    kept = {record.revision for record in revision_journal.newest(paths.journal)}
+    assert other.take_alerts() == []
+    kept = {record.revision for record in revision_journal.iter_newest_first(paths.journal)}
     assert kept == set(other.spool.revisions())
-    assert next(revision_journal.newest(paths.journal)).event == "note"
-    assert list(other.spool.texts())[-1] == (other.read().revision, other.raw())
-    assert len(list(other.spool.texts())) == len(kept)
+    assert next(revision_journal.iter_newest_first(paths.journal)).event == "note"
+    assert list(other.spool.rebuild_texts())[-1] == (other.read().revision, other.read_text())
+    assert len(list(other.spool.rebuild_texts())) == len(kept)
 
 
 @pytest.mark.parametrize("step", ["write_seal", "write_aside", "rename"])
@@ -503,7 +503,7 @@ def test_a_heartbeat_killed_at_any_step_voids_no_revision(
     say(board, "first")
 
     def beat(number: int) -> None:
-        with Board(paths, FakeClock()).renewal("coder-1") as tx:
+        with Board(paths, FakeClock()).heartbeat("coder-1") as tx:
             tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], context_percent=number))
 
     for number in range(earlier):
@@ -511,9 +511,9 @@ def test_a_heartbeat_killed_at_any_step_voids_no_revision(
     killed(lambda: beat(50), step, after)
     say(board, "after")
     assert messages(board.read()) == ["first", "after"]
-    assert [record.revision for record in revision_journal.newest(paths.journal)] == [3, 2, 1]
-    assert list(board.spool.texts())[-1] == (3, board.raw())
-    assert board.alerts() == []
+    assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [3, 2, 1]
+    assert list(board.spool.rebuild_texts())[-1] == (3, board.read_text())
+    assert board.take_alerts() == []
 
 
 @pytest.mark.parametrize("step", STEPS[:-1])
@@ -522,16 +522,16 @@ def test_killed_while_the_first_board_is_made_it_can_be_made_again(paths: Paths,
     board = Board(paths, clock)
     board.create(FIRST)
     assert len(board.read().tasks) == 2
-    assert [revision for revision, _ in board.spool.texts()] == [board.read().revision]
+    assert [revision for revision, _ in board.spool.rebuild_texts()] == [board.read().revision]
 
 
 def test_a_first_board_is_numbered_above_the_history_that_is_there(paths: Paths, clock: FakeClock) -> None:
     board = Board(paths, clock)
     board.create(FIRST, above=41)
     say(board, "on")
-    assert [record.revision for record in revision_journal.newest(paths.journal)] == [43, 42]
-    assert [revision for revision, _ in board.spool.texts()] == [42, 43]
-    assert board.last_good() == board.raw()
+    assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [43, 42]
+    assert [revision for revision, _ in board.spool.rebuild_texts()] == [42, 43]
+    assert board.last_good_text() == board.read_text()
 
 
 def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, paths: Paths) -> None:
@@ -539,7 +539,7 @@ def test_a_torn_line_at_the_end_of_the_journal_becomes_a_comment(board: Board, p
         file.write('- {"revision": 2, "time": "2026')
     say(board, "after")
     assert "# torn: - {" in paths.journal.read_text()
-    assert [record.revision for record in revision_journal.newest(paths.journal)] == [2, 1]
+    assert [record.revision for record in revision_journal.iter_newest_first(paths.journal)] == [2, 1]
 
 
 def test_the_tail_of_a_long_journal_is_read_across_its_blocks(tmp_path: Path) -> None:
@@ -548,11 +548,11 @@ def test_the_tail_of_a_long_journal_is_read_across_its_blocks(tmp_path: Path) ->
         revision_journal.RevisionRecord(number, actor="x" * (number * 37 % 20000), sha256="é")
         for number in range(1, 60)
     ]
-    path.write_bytes(b"# a head\n" + b"".join(map(revision_journal.line, records)))
-    assert [record.revision for record in revision_journal.newest(path)] == list(range(59, 0, -1))
-    revision_journal.append(path, revision_journal.RevisionRecord(void=59))
-    assert revision_journal.last(path) == records[-2]
-    assert revision_journal.highest(path) == 59
+    path.write_bytes(b"# a head\n" + b"".join(map(revision_journal.format_record, records)))
+    assert [record.revision for record in revision_journal.iter_newest_first(path)] == list(range(59, 0, -1))
+    revision_journal.append_record(path, revision_journal.RevisionRecord(void=59))
+    assert revision_journal.last_record(path) == records[-2]
+    assert revision_journal.highest_revision(path) == 59
 
 
 # ── neighbours ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -608,10 +608,10 @@ def test_four_processes_and_editors_under_flock_lose_nothing(board: Board, paths
         assert own == [f"w{writer} {number}" for number in range(50)]
     assert state.tasks[0].scope == "edit 7"
     assert state.config.grace == (22 if shutil.which("yq") else 20)
-    records = list(revision_journal.newest(paths.journal))
+    records = list(revision_journal.iter_newest_first(paths.journal))
     assert [record.revision for record in records] == list(range(state.revision, 0, -1))
     assert {record.event for record in records} == {"init", "note", "external_edit"}
-    texts = list(board.spool.texts())
+    texts = list(board.spool.rebuild_texts())
     assert len(texts) == state.revision
     assert [write_intent.sha(text.encode()) for _, text in texts] == [record.sha256 for record in records[::-1]]
 
@@ -626,7 +626,7 @@ def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths:
         seen = len(state.human_notes)
     assert [child.returncode for child in writers] == [0, 0]
     assert board.read().revision == 61
-    assert board.alerts() == []
+    assert board.take_alerts() == []
 
 
 # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,21 +14,21 @@ import pytest
 from msgspec.structs import replace
 
 from liza.cli.render import render_crew
-from liza.cli.render.columns import harmless
+from liza.cli.render.columns import strip_controls
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset, UsageFormat
 from liza.programs.session.run_directory import Gauge, RunRecord
-from liza.programs.session.session_process import Living
+from liza.programs.session.session_process import RunningSession
 from liza.programs.usage import ledger
 from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
-from liza.rules.sessions.spending import Spent, Used
-from liza.supervisor.carry_out import Steps
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
+from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
-from liza.supervisor.metering import TELL_AT, Metering
-from liza.supervisor.situation import Spending, spending_now
+from liza.supervisor.metering import TELL_AT, MeterThread
+from liza.supervisor.situation import BudgetState, compute_budget_state
 from liza.system import processes
 from liza.system.file_lock import Lock
 from liza.verbs.edit import edit
@@ -71,9 +71,9 @@ def hold(crew: Crew) -> None:
         tx.state = tx.state.with_task(replace(tx.state.tasks[0], **held))
 
 
-def note(crew: Crew, seconds: float, used: Used | None = None, run: str = "coder-1.1") -> None:
+def note(crew: Crew, seconds: float, used: TokenUsage | None = None, run: str = "coder-1.1") -> None:
     """A session of t1 is over, and stands in the ledger."""
-    spent = Spent(
+    spent = LedgerEntry(
         run=run,
         time=crew.clock.now(),
         kind="work",
@@ -84,7 +84,7 @@ def note(crew: Crew, seconds: float, used: Used | None = None, run: str = "coder
         sprint=crew.board.read().sprint.id,
         used=used,
     )
-    ledger.note(crew.paths, spent)
+    ledger.append_entry(crew.paths, spent)
 
 
 def test_a_misspelt_limit_is_taken_by_edit_and_named_with_the_one_that_may_be_meant_and_all_there_are(
@@ -93,13 +93,13 @@ def test_a_misspelt_limit_is_taken_by_edit_and_named_with_the_one_that_may_be_me
     typing(crew, monkeypatch, MISSPELT)
     said = edit(crew, "board")
     assert said.result == "changed"
-    first, second = said.more["warnings"]
+    first, second = said.details["warnings"]
     assert first.startswith(FIRST_OF_TWO)
     assert second.startswith("config.budget.dollars is no setting and limits nothing")
     assert "(config.budget has money_per_task, money_per_sprint, tokens_per_task" in second
-    assert said.told == f"changed\nwarning: {first}\nwarning: {second}"
+    assert said.message == f"changed\nwarning: {first}\nwarning: {second}"
     typing(crew, monkeypatch, "")
-    assert (edit(crew, "board").result, edit(crew, "board").more["warnings"]) == ("unchanged", [first, second])
+    assert (edit(crew, "board").result, edit(crew, "board").details["warnings"]) == ("unchanged", [first, second])
 
 
 def test_a_misspelt_limit_is_a_warning_of_validate_and_stands_in_status_until_it_is_mended(
@@ -112,7 +112,7 @@ def test_a_misspelt_limit_is_a_warning_of_validate_and_stands_in_status_until_it
         "config.budget.money_per_spirnt is no setting and limits nothing",
         "config.budget.dollars is no setting and limits nothing",
     ]
-    assert f"! {FIRST_OF_TWO}" in render_crew.status(status(crew), colour=False)
+    assert f"! {FIRST_OF_TWO}" in render_crew.format_status(status(crew), colour=False)
 
 
 def test_a_number_in_place_of_the_limits_is_refused_with_the_names_that_limits_have(
@@ -131,9 +131,9 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     directory = crew.run_dir("coder-1.1")
     record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
     directory.create(record)
-    metering = Metering(crew, Preset(name="x", usage=UsageFormat(input=("tokens",))), directory, record, {})
+    metering = MeterThread(crew, Preset(name="x", usage=UsageFormat(input=("tokens",))), directory, record, {})
     if wrong == "no file":
-        directory.output.symlink_to(directory.output.name)
+        directory.output_path.symlink_to(directory.output_path.name)
     else:
         monkeypatch.setattr(metering, "look", lambda: json.loads("?"))
     for _ in range(TELL_AT + 1):
@@ -141,19 +141,19 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     (told,) = crew.paths.alerts.read_text().splitlines()
     assert "unmeasured  coder-1.1: its calls and tokens cannot be measured: " in told
     assert told.endswith("Next: liza logs coder-1.1")
-    gauge = metering.directory.gauge()
+    gauge = metering.directory.read_gauge()
     assert gauge is not None
     assert gauge.unmeasured
     monkeypatch.setattr(metering, "look", lambda: None)
-    this = processes.identity()
-    living = Living(shim=this, child=this, time=clock.now())
+    this = processes.identify_self()
+    living = RunningSession(shim=this, child=this, time=clock.now())
     (directory.path / "session.json").write_bytes(msgspec.json.encode(living))
     crew.paths.locks.mkdir(exist_ok=True)
     with Lock(crew.paths.supervisor_lock("coder-1")):
         (row,) = [one for one in status(crew)["agents"] if one["id"] == "coder-1"]
     assert row["why"].startswith("its calls and tokens cannot be measured: ")
     metering.measure()
-    assert directory.gauge() == Gauge()
+    assert directory.read_gauge() == Gauge()
 
 
 def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, clock: FakeClock) -> None:
@@ -163,41 +163,43 @@ def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, c
     record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
     directory.create(record)
     began = clock.monotonic()
-    memory = Memory(wall=clock.now(), steady=began)
-    memory.session = SessionMemory("coder-1.1", started=began, moved=began, beat=began, looked=began)
+    memory = Memory(wall_time=clock.now(), monotonic_time=began)
+    memory.session = SessionMemory(
+        "coder-1.1", started=began, last_activity=began, last_heartbeat=began, activity_checked_at=began
+    )
     told = Preset(name="x", usage=UsageFormat(input=("tokens",)))
-    memory.session.metering = Metering(crew, told, directory, record, {})
+    memory.session.meter_thread = MeterThread(crew, told, directory, record, {})
 
-    def now() -> Spending:
-        return spending_now(crew, crew.board.read(), "coder-1", memory, clock.monotonic())
+    def now() -> BudgetState:
+        return compute_budget_state(crew, crew.board.read(), "coder-1", memory, clock.monotonic())
 
     clock.advance(7)
-    assert now() == Spending(None, 1.0)
-    directory.output.write_text('{"tokens": 200}\n')
+    assert now() == BudgetState(None, 1.0)
+    directory.output_path.write_text('{"tokens": 200}\n')
     clock.advance(0.9)
-    assert now().overspent is None
+    assert now().over_budget is None
     clock.advance(0.1)
-    assert now() == Spending("t1 has used 8 of 8 seconds")
-    memory.session.metering.look()
-    assert now() == Spending("t1 has used 200 of 100 tokens")
+    assert now() == BudgetState("t1 has used 8 of 8 seconds")
+    memory.session.meter_thread.measure_once()
+    assert now() == BudgetState("t1 has used 200 of 100 tokens")
     note(crew, 3, run="coder-1.0")
     memory.session = None
-    assert now() == Spending()
+    assert now() == BudgetState()
     note(crew, 5, run="coder-1.1")
-    assert now() == Spending("t1 has used 8 of 8 seconds")
+    assert now() == BudgetState("t1 has used 8 of 8 seconds")
 
 
 def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_terminal_or_is_a_secret(
     crew: Crew, clock: FakeClock
 ) -> None:
     def shown() -> list[str]:
-        text = render_crew.status(status(crew), colour=False)
-        return [harmless(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
+        text = render_crew.format_status(status(crew), colour=False)
+        return [strip_controls(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
 
     launcher: Any = SimpleNamespace(crew=crew, preset=None)
-    memory = Memory(wall=clock.now(), steady=clock.monotonic())
-    steps = Steps("coder-1", launcher, memory, lambda event: None, lambda text: None)
-    steps.carry_out(actions.Pause("nine has used 60 of 8 seconds"))
+    memory = Memory(wall_time=clock.now(), monotonic_time=clock.monotonic())
+    steps = ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
+    steps.carry_out(actions.PauseCrew("nine has used 60 of 8 seconds"))
     told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"
     assert shown() == [f"PAUSE stands: {told}"]
     pause(crew, "the spec changes")
@@ -213,7 +215,7 @@ def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_wh
     pause(crew, "lunch")
     assert resume(crew).result == "changed"
     allow(crew, Budget(money_per_task=1.0, seconds_per_sprint=1000))
-    note(crew, 30, Used(cost=2.0))
+    note(crew, 30, TokenUsage(cost=2.0))
     pause(crew, "lunch")
     assert resume(crew).result == "changed"
 
@@ -230,7 +232,7 @@ def test_a_crew_whose_budget_is_used_up_is_not_resumed_to_be_paused_again_before
 ) -> None:
     hold(crew)
     allow(crew, budget)
-    note(crew, 60, Used(cost=2.0))
+    note(crew, 60, TokenUsage(cost=2.0))
     assert resume(crew).result == "unchanged"
     pause(crew, why)
     with pytest.raises(Refused, match=re.escape(why)) as refused:

@@ -19,8 +19,8 @@ def test_a_command_that_somebody_killed_is_run_once_more_and_only_a_second_kill_
     tmp_path: Path, kills: int, code: int
 ) -> None:
     command = f"echo run >> runs; [ $(wc -l < runs) -gt {kills} ] || kill -9 $$; exit 0"
-    done = commands.run(command, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
-    assert done.code == code
+    done = commands.run_command(command, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
+    assert done.exit_status == code
     assert len((tmp_path / "runs").read_text().splitlines()) == min(kills, 1) + 1
 
 
@@ -28,10 +28,10 @@ def test_a_command_that_ended_by_a_signal_is_red_also_where_its_guard_cannot_end
     code = "import os, signal as s; s.pthread_sigmask(s.SIG_UNBLOCK, {s.SIGUSR1}); os.kill(os.getpid(), s.SIGUSR1)"
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        done = commands.run(f"exec {sys.executable} -c '{code}'", tmp_path, tmp_path / "log", 60, tmp_path)
+        done = commands.run_command(f"exec {sys.executable} -c '{code}'", tmp_path, tmp_path / "log", 60, tmp_path)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert done.code == 128 + signal.SIGUSR1
+    assert done.exit_status == 128 + signal.SIGUSR1
 
 
 SLEEP = f"sleep {100_000 + os.getpid()}"
@@ -46,8 +46,8 @@ ESCAPES = {
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, escape: str) -> None:
     seen = f"until pgrep -xf '{SLEEP}' > {tmp_path}/pids; do :; done"
-    done = commands.run(f"{escape}\n{seen}", tmp_path, tmp_path / "log", 60, tmp_path)
-    assert done.code == 0
+    done = commands.run_command(f"{escape}\n{seen}", tmp_path, tmp_path / "log", 60, tmp_path)
+    assert done.exit_status == 0
     pids = (tmp_path / "pids").read_text().split()
     assert pids
     mine = [pid for pid in pids if _directory(pid) == tmp_path]
@@ -92,15 +92,15 @@ def test_a_command_finds_no_program_in_the_persons_checkout_and_no_environment_t
     for entry in (root / "bin", link, "bin", ""):
         monkeypatch.setenv("PATH", str(entry), prepend=":")
     command = '! command -v tool && [ -z "$VIRTUAL_ENV$NODE_PATH" ]'
-    assert commands.run(command, root, tmp_path / "logs" / "log", 60, root).green
-    assert commands.run("command -v tool", root, tmp_path / "logs" / "log", 60, root, str(root)).green
+    assert commands.run_command(command, root, tmp_path / "logs" / "log", 60, root).passed
+    assert commands.run_command("command -v tool", root, tmp_path / "logs" / "log", 60, root, str(root)).passed
 
 
 def test_what_a_command_started_does_not_outlive_it_where_its_guard_was_killed(tmp_path: Path) -> None:
     pids, again = tmp_path / "pids", tmp_path / "again"
     script = f"test -e {again} && exit 0; touch {again}; setsid {SLEEP} & echo $! > {pids}; kill -9 $PPID; {SLEEP}"
-    done = commands.run(script, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
-    assert done.green
+    done = commands.run_command(script, tmp_path, tmp_path / "logs" / "log", 60, tmp_path)
+    assert done.passed
     pid = pids.read_text().strip()
     left = _directory(pid) == tmp_path
     if left:

@@ -12,7 +12,7 @@ import pytest
 
 from liza.crew.crew import find_crew
 from liza.crew.drift import confirmed_settings
-from liza.crew.drift.accept import accept
+from liza.crew.drift.accept import accept_drift
 from liza.repo.config_pins import Pins
 from liza.rules.errors import Missing
 from liza.verbs.doctor import doctor
@@ -49,26 +49,26 @@ def test_damaged_pins_stop_no_reader_and_their_hint_brings_back_what_was_confirm
     with pytest.raises(Missing, match="cannot be read") as wrong:
         Pins.load(crew.paths.pins)
     with pytest.raises(Missing):
-        accept(find_crew(repo), ["permissions"])
+        accept_drift(find_crew(repo), ["permissions"])
     assert wrong.value.hint == "liza doctor --fix"
     doctor(repo, fix=True)
     found = find_crew(repo)
-    assert confirmed_settings.unconfirmed(found.paths, found.board.as_written()) == ()
+    assert confirmed_settings.find_unconfirmed(found.paths, found.board.read_as_written()) == ()
     assert found.board.read().config.permissions == "bypass"
 
 
 def test_settings_in_the_history_that_can_be_none_are_not_confirmed_again(repo: Path) -> None:
     crew = begun(repo, permissions="bypass")
     crew.paths.pins.write_text(json.dumps({"config": {}, "hooks": {}}))
-    config = crew.board.as_written().config
-    confirmed_settings.confirm_kept(crew.paths, b'{"integration_command": 5}', config)
+    config = crew.board.read_as_written().config
+    confirmed_settings.restore_confirmed(crew.paths, b'{"integration_command": 5}', config)
     assert Pins.load(crew.paths.pins).settings is not None
-    assert confirmed_settings.unconfirmed(crew.paths, crew.board.as_written()) == ()
+    assert confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()) == ()
 
 
 def test_what_is_confirmed_at_the_same_time_counts_all_of_it(repo: Path) -> None:
     crew = begun(repo)
     refs = [f"refs/heads/{number}" for number in range(60)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda ref: confirmed_settings.review(crew.paths, ref, crew.clock.now()), refs))
+        list(pool.map(lambda ref: confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now()), refs))
     assert set(refs) <= json.loads(crew.paths.pins.read_text())["reviewed"].keys()

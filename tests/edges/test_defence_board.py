@@ -45,7 +45,7 @@ def test_of_two_transactions_at_once_the_second_waits_and_neither_is_lost(board:
         tx.state = msgspec.structs.replace(tx.state, human_notes=notes)
     second.join()
     assert messages(board.read()) == ["first", "second"]
-    assert board.alerts() == []
+    assert board.take_alerts() == []
 
 
 def test_who_opened_the_board_before_a_change_reads_all_of_the_old_one(board: Board, paths: Paths) -> None:
@@ -76,7 +76,7 @@ def test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_o
         other = Board(paths, FakeClock())
         assert messages(other.read()) == ["first"]
         say(other, "after")
-        assert other.alerts() == []
+        assert other.take_alerts() == []
         with other.transaction("human", "note") as tx:
             tx.state = msgspec.structs.replace(tx.state, human_notes=tx.state.human_notes[:1])
         number += 1

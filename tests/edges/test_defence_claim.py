@@ -76,7 +76,7 @@ def test_what_a_dead_session_left_running_is_ended_before_its_task_is_taken_over
         crew.add("task-1")
         crew.liza("claim", "task-1", "--agent", "coder-1")
         with _session_of(crew, "coder-1.1") as stray:
-            assert tuple(processes.with_run("coder-1.1", crew.paths.root))
+            assert tuple(processes.find_run_pids("coder-1.1", crew.paths.root))
             _lapsed(crew)
             crew.liza("claim", "task-1", "--agent", "coder-2")
-            assert stray.poll() is not None or not tuple(processes.with_run("coder-1.1", crew.paths.root))
+            assert stray.poll() is not None or not tuple(processes.find_run_pids("coder-1.1", crew.paths.root))

@@ -19,10 +19,10 @@ from liza.crew.drift import confirmed_settings
 from liza.crew.recovery.findings import Finding
 from liza.programs.messages import inbox
 from liza.programs.session.run_directory import RunRecord
-from liza.repo.merge.branch_moves import Move
+from liza.repo.merge.branch_moves import BranchMove
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Agent
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
@@ -54,12 +54,12 @@ def told(crew: Crew, about: str) -> list[Finding]:  # noqa: F811
 
 
 def claimed(crew: Crew) -> None:  # noqa: F811
-    add(crew, [Wanted("c", "Write", "it is there", "c.txt", "README.md")])
+    add(crew, [TaskFields("c", "Write", "it is there", "c.txt", "README.md")])
     claim(crew, "coder-1", "c")
 
 
 def test_a_file_in_an_inbox_that_is_no_message_is_named_with_where_it_lies(there: Crew) -> None:
-    inbox.put(there.paths, "coder-1", "read this", "human", there.clock.now())
+    inbox.queue_message(there.paths, "coder-1", "read this", "human", there.clock.now())
     assert not told(there, "coder-1")
     wrong = there.paths.runs / "coder-1" / "inbox" / "z.json"
     wrong.write_text("{")
@@ -91,16 +91,16 @@ def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(t
     assert found.text == "c is claimed as coder-1.3, and its worktree .worktrees/c is not there"
     assert found.hint == "liza doctor --fix"
     report = doctor(there.paths.root, fix=True)
-    assert any("c: its worktree" in line for line in report.settled)
+    assert any("c: its worktree" in line for line in report.repaired)
     assert told(there, "claim") == []
-    assert there.paths.link("c").resolve().is_dir()
+    assert there.paths.task_link("c").resolve().is_dir()
 
 
 def test_a_move_of_integration_that_was_cut_short_is_named_and_settled(there: Crew) -> None:
     tip = git(there.paths.root, "rev-parse", "integration")
     git(there.paths.root, "switch", "-q", "integration")
     own = there.paths.root / ".git"
-    (own / "liza-move").write_text(json.dumps(asdict(Move("integration", tip, tip))))
+    (own / "liza-move").write_text(json.dumps(asdict(BranchMove("integration", tip, tip))))
     os.link(own / "liza-move", own / "index.lock")
     assert [one.hint for one in told(there, "merge")] == ["liza doctor --fix"]
     with Lock(there.paths.merge_lock):
@@ -153,7 +153,7 @@ def test_a_board_with_a_broken_rule_keeps_its_test_command_in_the_report(there: 
     there.paths.state.write_text(
         text.replace("integration_command: null", "integration_command: make test").replace("MERGED", "CLAIMED", 1)
     )
-    confirmed_settings.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
+    confirmed_settings.confirm_settings(there.paths, {"integration_command": "make test"}, there.board.read().config)
     report = doctor(there.paths.root)
     assert "broken, the first: " in next(one.text for one in report.findings if one.about == "board")
     assert told(there, "tests")[0].text.startswith("make test (config.integration_command")
@@ -214,19 +214,19 @@ def test_a_place_without_a_crew_is_told_so_with_the_way_to_begin(repo: Path) -> 
 
 @pytest.mark.parametrize("damage", [{"settings": {"integration_timeout": "soon"}}, {"reviewed": 5}, {"hooks": 5}])
 def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, damage: dict[str, object]) -> None:
-    confirmed_settings.confirm(there.paths, {"integration_command": "make test"}, there.board.read().config)
+    confirmed_settings.confirm_settings(there.paths, {"integration_command": "make test"}, there.board.read().config)
     words = json.loads(there.paths.pins.read_text()) | damage
     there.paths.pins.write_text(json.dumps(words))
     there.board.read()
     with pytest.raises(Missing) as caught:
         Crew(there.paths, there.clock).git  # noqa: B018
     assert caught.value.hint == "liza doctor --fix"
-    settled = doctor(there.paths.root, fix=True).settled
+    settled = doctor(there.paths.root, fix=True).repaired
     assert settled[0].endswith(
         "is kept as pins.json.broken: what the repository's own configuration names will not run"
     )
     assert json.loads(there.paths.pins.with_name("pins.json.broken").read_text()) == words
-    assert isinstance(confirmed_settings.written(there.paths), bytes)
+    assert isinstance(confirmed_settings.export_settings(there.paths), bytes)
     assert told(there, "branch")[0].ok
 
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.cli.commands import hooked
-from liza.programs.brief.quoting import BEGIN, END
-from liza.programs.hooks.hook_install import Installed, install, take_away
-from liza.programs.hooks.hook_templates import providers, template
-from liza.programs.hooks.settings_section import without_comments
+from liza.cli.commands import hook_command
+from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
+from liza.programs.hooks.hook_install import InstalledHooks, install_hooks, remove_hooks
+from liza.programs.hooks.hook_templates import list_providers, load_template
+from liza.programs.hooks.settings_section import blank_comments
 from liza.programs.messages import inbox
-from liza.programs.presets.preset import Hooks, Preset
-from liza.programs.session.run_directory import HOOK_CALLS, RunDir, RunRecord
+from liza.programs.presets.preset import HookSettings, Preset
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, RunRecord
 from liza.programs.usage.meter import Meter
 from liza.repo.hiding import _filter
 from liza.rules.paths import Paths
@@ -46,13 +46,13 @@ class Place:
     def started(self, run: str) -> RunDir:
         made = RunDir(self.paths, run)
         made.create(RunRecord(agent=made.agent, run=run, kind="work", started=NOW))
-        block = f"{BEGIN.format(run=run)}\nthe brief\n{END.format(run=run)}\n"
+        block = f"{BLOCK_BEGIN.format(run=run)}\nthe brief\n{BLOCK_END.format(run=run)}\n"
         made.write_brief("all of it", {}, "where it lies", block)
         return made
 
-    def install(self, provider: str, run: RunDir | None = None, **more: Any) -> Installed:
-        preset = Preset(name=provider, hooks=Hooks(provider=provider), **more)
-        return install(preset, self.tree, run or self.run, LIZA)
+    def install(self, provider: str, run: RunDir | None = None, **more: Any) -> InstalledHooks:
+        preset = Preset(name=provider, hooks=HookSettings(provider=provider), **more)
+        return install_hooks(preset, self.tree, run or self.run, LIZA)
 
     def files(self) -> dict[str, bytes]:
         return {str(path.relative_to(self.tree)): path.read_bytes() for path in self.tree.rglob("*") if path.is_file()}
@@ -74,39 +74,41 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_the_list_of_calls_is_cut_as_a_log_is_and_is_measured_on(place: Place, clock: FakeClock) -> None:
-    calls = place.run.path / HOOK_CALLS
+    calls = place.run.path / HOOK_CALLS_FILE
     line = '{"call":"x","words":"Bash ls"}\n'
     calls.write_text(line * (MOST_CALLS // len(line) + 1))
     measured = Meter(Preset(name="x"), place.run, NOW, {}, clock.monotonic)
-    before = measured.look(10.0).progress.calls
+    before = measured.measure(10.0).progress.calls
     assert before > MOST_CALLS // len(line)
-    place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).answer()
+    place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).reply()
     assert calls.stat().st_size < MOST_CALLS // 2
-    measured.look(10.0)
+    measured.measure(10.0)
     for _ in range(3):
-        place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).answer()
-    assert measured.look(10.0).progress.calls == before + 3
+        place.said("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}).reply()
+    assert measured.measure(10.0).progress.calls == before + 3
 
 
 ONLY_THERE = {"gemini": SETTINGS, "cursor": ".cursor/hooks.json"}
 
 
-@pytest.mark.parametrize("provider", sorted(providers()))
+@pytest.mark.parametrize("provider", sorted(list_providers()))
 def test_hooks_are_put_in_without_a_file_in_the_worktree_where_the_program_takes_them_otherwise(
     place: Place, provider: str
 ) -> None:
     got = place.install(provider)
     assert got.reason is None
     assert got.files == tuple(place.files()) == ((ONLY_THERE[provider],) if provider in ONLY_THERE else ())
-    assert got.args or got.env or got.objects or got.files
+    assert got.args or got.env or got.env_objects or got.files
     written = "".join(path.read_text() for path in place.run.path.rglob("hooks/**/*") if path.is_file())
-    everything = json.dumps([written, *got.args, *got.over({}).values(), *map(bytes.decode, place.files().values())])
+    everything = json.dumps(
+        [written, *got.args, *got.apply_to({}).values(), *map(bytes.decode, place.files().values())]
+    )
     assert "my tools/bin/liza" in everything
     assert "{" + "dir}" not in everything
     assert "{" + "command}" not in everything
-    assert take_away(place.tree, place.run) == got.files
+    assert remove_hooks(place.tree, place.run) == got.files
     assert place.files() == {}
-    assert take_away(place.tree, place.run) == ()
+    assert remove_hooks(place.tree, place.run) == ()
 
 
 def test_what_is_written_is_in_the_form_that_the_program_reads(place: Place) -> None:
@@ -135,13 +137,13 @@ def test_a_program_that_runs_only_what_a_person_trusted_is_told_to_trust_these_h
         known = {"event_name": snake, "hooks": [{**hook, "async": False}]}
         digest = hashlib.sha256(json.dumps(known, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         assert states.pop(f"/<session-flags>/config.toml:{snake}:0:0") == {"trusted_hash": f"sha256:{digest}"}
-    assert len(states) == len(template("codex").events) - 3
+    assert len(states) == len(load_template("codex").events) - 3
     assert not any("bypass" in word for word in words)
 
 
 def test_what_a_person_says_in_the_variable_that_hooks_need_too_goes_on_holding(place: Place) -> None:
     said = json.dumps({"plugin": ["mine"], "share": "disabled"})
-    env = place.install("opencode").over({"OPENCODE_CONFIG_CONTENT": said, "HOME": "/home/ann"})
+    env = place.install("opencode").apply_to({"OPENCODE_CONFIG_CONTENT": said, "HOME": "/home/ann"})
     assert env["HOME"] == "/home/ann"
     got = json.loads(env["OPENCODE_CONFIG_CONTENT"])
     assert got["share"] == "disabled"
@@ -153,7 +155,7 @@ def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
 ) -> None:
     theirs = place.root / "system-defaults.json"
     theirs.write_text('{\n// all of us\n"ui": {"theme": "x"}, "hooks": {"Stop": [{"hooks": []}]}}')
-    found = template("qwen")
+    found = load_template("qwen")
     files = (replace(found.files[0], inherits=(str(place.root / "no-such-file"), str(theirs))),)
     monkeypatch.setattr("liza.programs.hooks.hook_install.template", lambda name: replace(found, files=files))
     got = json.loads(Path(place.install("qwen").env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]).read_text())
@@ -163,9 +165,9 @@ def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
 
 
 def test_informational_hooks_and_those_without_a_template_are_none(place: Place) -> None:
-    assert install(Preset(name="x"), place.tree, place.run, LIZA) == Installed()
-    told = Preset(name="x", hooks=Hooks(provider="gemini", informational=True))
-    assert install(told, place.tree, place.run, LIZA) == Installed()
+    assert install_hooks(Preset(name="x"), place.tree, place.run, LIZA) == InstalledHooks()
+    told = Preset(name="x", hooks=HookSettings(provider="gemini", informational=True))
+    assert install_hooks(told, place.tree, place.run, LIZA) == InstalledHooks()
     assert place.files() == {}
 
 
@@ -186,15 +188,15 @@ def test_a_settings_file_of_the_project_is_joined_and_its_old_bytes_are_what_git
     path = place.settings(project)
     path.chmod(0o640)
     assert place.install("gemini").reason is None
-    before = json.loads(without_comments(project))
-    now = json.loads(without_comments(path.read_text()))
-    for event in template("gemini").events:
+    before = json.loads(blank_comments(project))
+    now = json.loads(blank_comments(path.read_text()))
+    for event in load_template("gemini").events:
         theirs = before.get("hooks", {}).get(event, [])
         assert now["hooks"][event][: len(theirs)] == theirs
         assert f"hook gemini {event}" in now["hooks"][event][len(theirs)]["hooks"][0]["command"]
     assert {key: now[key] for key in before if key != "hooks"} == {k: v for k, v in before.items() if k != "hooks"}
     assert _filter.strip_blocks(path.read_bytes()) == project.encode()
-    assert take_away(place.tree, place.run) == (SETTINGS,)
+    assert remove_hooks(place.tree, place.run) == (SETTINGS,)
     assert place.files() == {SETTINGS: project.encode()}
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -221,7 +223,7 @@ def test_a_settings_file_that_cannot_be_joined_is_left_as_it_is_and_the_reason_t
     assert SETTINGS in got.reason
     assert not got.files
     assert path.read_bytes() == project.encode("latin-1")
-    assert take_away(place.tree, place.run) == ()
+    assert remove_hooks(place.tree, place.run) == ()
 
 
 def test_hooks_of_the_project_in_a_file_whose_form_is_unknown_are_left_alone(place: Place) -> None:
@@ -244,8 +246,8 @@ def test_a_part_that_a_killed_session_left_is_replaced_by_the_next_one(place: Pl
     second = place.started("coder-1.2")
     place.install("gemini", second)
     assert b"run=coder-1.1" not in path.read_bytes()
-    assert take_away(place.tree, place.run) == ()
-    assert take_away(place.tree, second) == (SETTINGS,)
+    assert remove_hooks(place.tree, place.run) == ()
+    assert remove_hooks(place.tree, second) == (SETTINGS,)
     assert path.read_text() == PROJECTS[0]
 
 
@@ -268,7 +270,7 @@ def test_hooks_that_were_half_laid_in_when_their_supervisor_was_killed_are_taken
     with pytest.raises(Killed):
         place.install("gemini")
     monkeypatch.undo()
-    take_away(place.tree, RunDir(place.paths, place.run.run))
+    remove_hooks(place.tree, RunDir(place.paths, place.run.run))
     assert place.files() == before
     assert (place.tree / ".gemini").exists() == (project is not None)
 
@@ -277,28 +279,28 @@ def test_what_an_agent_wrote_into_the_joined_file_stays(place: Place) -> None:
     path = place.settings(PROJECTS[3])
     place.install("gemini")
     path.write_bytes(path.read_bytes().replace(b"{\n//", b'{\n"agent": 1\n//').replace(b'\n"hooks"', b'\n, "hooks"'))
-    assert take_away(place.tree, place.run) == (SETTINGS,)
+    assert remove_hooks(place.tree, place.run) == (SETTINGS,)
     assert json.loads(path.read_text()) == {"agent": 1}
 
 
 def test_a_file_that_was_made_for_the_hooks_stays_when_somebody_made_it_their_own(place: Place) -> None:
     place.install("cursor")
     (place.tree / ".cursor" / "hooks.json").write_text('{"version": 1}')
-    assert take_away(place.tree, place.run) == ()
+    assert remove_hooks(place.tree, place.run) == ()
     assert place.files() == {".cursor/hooks.json": b'{"version": 1}'}
 
 
 def out(hook: Hook) -> Any:
-    answer = hook.answer()
+    answer = hook.reply()
     assert answer.code == 0
-    hook.delivered()
+    hook.acknowledge_delivered()
     return json.loads(answer.out) if answer.out else None
 
 
 def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> None:
     got = out(place.said("SessionStart"))
-    assert got["hookSpecificOutput"]["additionalContext"] == place.run.block()
-    ready, turn = place.run.ready(), place.run.turn()
+    assert got["hookSpecificOutput"]["additionalContext"] == place.run.read_block()
+    ready, turn = place.run.read_sentinel(), place.run.read_turn()
     assert ready is not None
     assert ready.evidence == "hook SessionStart"
     assert turn is not None
@@ -307,26 +309,26 @@ def test_the_first_event_is_the_sentinel_and_brings_the_brief(place: Place) -> N
 
 def test_each_tool_is_noted_with_what_it_is_called_with_so_that_a_loop_at_a_terminal_is_seen(place: Place) -> None:
     for command in ("ls", "ls", "pwd"):
-        place.said("PreToolUse", tool_name="Bash", tool_input={"command": command}).answer()
-    found = [json.loads(line) for line in (place.run.path / HOOK_CALLS).read_text().splitlines()]
+        place.said("PreToolUse", tool_name="Bash", tool_input={"command": command}).reply()
+    found = [json.loads(line) for line in (place.run.path / HOOK_CALLS_FILE).read_text().splitlines()]
     assert [one["words"] for one in found] == ["Bash ls", "Bash ls", "Bash pwd"]
     assert found[0]["call"] == found[1]["call"] != found[2]["call"]
 
 
 def test_a_message_comes_with_the_turn_that_begins_and_only_once(place: Place) -> None:
-    inbox.put(place.paths, "coder-1", "use the new address", "human:ann", NOW)
+    inbox.queue_message(place.paths, "coder-1", "use the new address", "human:ann", NOW)
     got = out(place.said("UserPromptSubmit"))
     assert "use the new address" in got["hookSpecificOutput"]["additionalContext"]
     assert out(place.said("UserPromptSubmit")) is None
-    (done,) = inbox.done(place.paths, "coder-1")
+    (done,) = inbox.list_done(place.paths, "coder-1")
     assert (done.run, done.by) == ("coder-1.1", "hook UserPromptSubmit")
 
 
 def typed_into(place: Place, text: str, **more: Any) -> Message:
     """A message that was put into the terminal of the run."""
-    message = inbox.put(place.paths, "coder-1", text, "human:ann", NOW)
-    assert inbox.take(place.paths, "coder-1", message.id, "coder-1.1", NOW)
-    inbox.keep(place.paths, "coder-1", replace(message, run="coder-1.1", typing=True, **more))
+    message = inbox.queue_message(place.paths, "coder-1", text, "human:ann", NOW)
+    assert inbox.claim_for_typing(place.paths, "coder-1", message.id, "coder-1.1", NOW)
+    inbox.update_message(place.paths, "coder-1", replace(message, run="coder-1.1", typing=True, **more))
     return message
 
 
@@ -335,9 +337,9 @@ def test_a_message_that_was_typed_is_acknowledged_by_the_turn_that_begins_with_i
 ) -> None:
     message = typed_into(place, "use the\n  new address")
     assert out(place.said("UserPromptSubmit", prompt="something else")) is None, "it may come in a moment"
-    assert inbox.pending(place.paths, "coder-1")
+    assert inbox.list_pending(place.paths, "coder-1")
     assert out(place.said("UserPromptSubmit", prompt="MESSAGE from human:ann: use the new address")) is None
-    (done,) = inbox.done(place.paths, "coder-1")
+    (done,) = inbox.list_done(place.paths, "coder-1")
     assert (done.id, done.by) == (message.id, "typed, hook UserPromptSubmit")
 
 
@@ -346,66 +348,68 @@ def test_a_message_that_the_terminal_showed_to_be_taken_is_not_brought_again_by_
 ) -> None:
     typed_into(place, "use the new address", carried=True)
     assert out(place.said("post_tool", "vibe")) is None
-    (done,) = inbox.done(place.paths, "coder-1")
+    (done,) = inbox.list_done(place.paths, "coder-1")
     assert done.by == "typed, hook post_tool"
 
 
 def test_a_message_that_a_hook_has_just_taken_is_not_typed_as_well(place: Place) -> None:
-    message = inbox.put(place.paths, "coder-1", "read me", "human:ann", NOW)
+    message = inbox.queue_message(place.paths, "coder-1", "read me", "human:ann", NOW)
     hook = place.said("UserPromptSubmit")
-    assert "read me" in hook.answer().out
-    assert not inbox.take(place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC))
-    assert inbox.take(place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC) + timedelta(minutes=1))
+    assert "read me" in hook.reply().out
+    assert not inbox.claim_for_typing(place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC))
+    assert inbox.claim_for_typing(
+        place.paths, "coder-1", message.id, "coder-1.1", datetime.now(UTC) + timedelta(minutes=1)
+    )
 
 
 def test_a_message_that_nobody_could_print_comes_once_more(place: Place) -> None:
-    inbox.put(place.paths, "coder-1", "read me", "human:ann", NOW)
-    assert "read me" in place.said("UserPromptSubmit").answer().out
-    assert "read me" in place.said("Stop").answer().out
+    inbox.queue_message(place.paths, "coder-1", "read me", "human:ann", NOW)
+    assert "read me" in place.said("UserPromptSubmit").reply().out
+    assert "read me" in place.said("Stop").reply().out
 
 
 def test_a_message_that_waits_at_the_end_of_a_turn_makes_the_program_go_on(place: Place) -> None:
     out(place.said("UserPromptSubmit"))
-    inbox.put(place.paths, "coder-1", "one more thing", "human:ann", NOW)
+    inbox.queue_message(place.paths, "coder-1", "one more thing", "human:ann", NOW)
     got = out(place.said("Stop"))
     assert got["decision"] == "block"
     assert "one more thing" in got["reason"]
-    turn = place.run.turn()
+    turn = place.run.read_turn()
     assert turn is not None
     assert (turn.phase, turn.pushes) == ("busy", 1)
     assert out(place.said("Stop")) is None
-    turn = place.run.turn()
+    turn = place.run.read_turn()
     assert turn is not None
     assert turn.phase == "idle"
 
 
 def test_a_program_that_heeds_so_many_pushes_a_turn_is_not_given_one_more(place: Place) -> None:
-    for number in range(template("vibe").pushes + 1):
-        inbox.put(place.paths, "coder-1", f"number {number}", "human:ann", NOW)
+    for number in range(load_template("vibe").pushes + 1):
+        inbox.queue_message(place.paths, "coder-1", f"number {number}", "human:ann", NOW)
         out(place.said("post_agent", "vibe"))
-    assert [one.text for one in inbox.pending(place.paths, "coder-1")] == ["number 3"]
+    assert [one.text for one in inbox.list_pending(place.paths, "coder-1")] == ["number 3"]
 
 
-@pytest.mark.parametrize("provider", sorted(providers()))
+@pytest.mark.parametrize("provider", sorted(list_providers()))
 def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place, provider: str) -> None:
-    events = template(provider).events
+    events = load_template(provider).events
     tool = next(name for name, event in events.items() if event.means == "tool")
-    first = place.said(tool, provider, sessionId="s").answer()
+    first = place.said(tool, provider, sessionId="s").reply()
     assert first.code == 0
-    place.run.say("0")
-    inbox.put(place.paths, "coder-1", "too late", "human:ann", NOW)
-    answer = place.said(tool, provider, sessionId="s").answer()
+    place.run.set_closing_code("0")
+    inbox.queue_message(place.paths, "coder-1", "too late", "human:ann", NOW)
+    answer = place.said(tool, provider, sessionId="s").reply()
     assert "said its last word" in answer.err + answer.out
     assert answer.code == (0 if events[tool].refuse is not None else 2)
     for name, event in events.items():
         if event.means not in ("tool", "started", "compaction"):
-            assert place.said(name, provider, sessionId="s").answer().out == ""
-    assert len(inbox.pending(place.paths, "coder-1")) == 1
+            assert place.said(name, provider, sessionId="s").reply().out == ""
+    assert len(inbox.list_pending(place.paths, "coder-1")) == 1
 
 
 def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
     for environ in ({}, {"LIZA_RUN": "coder-1.1"}, {"LIZA_RUN": "../x", "LIZA_ROOT": str(place.root)}):
-        assert Hook("codex", "SessionStart", b"{}", environ).answer().out == ""
+        assert Hook("codex", "SessionStart", b"{}", environ).reply().out == ""
     assert out(place.said("SessionStart", run="coder-1.9")) is None
     assert not place.paths.run("coder-1.9").exists()
 
@@ -413,24 +417,24 @@ def test_outside_a_session_a_hook_answers_nothing(place: Place) -> None:
 @pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b"\xff\xfe", b'{"session_id": {"a": 1}}'])
 def test_what_a_program_says_wrongly_does_not_stop_it(place: Place, said: bytes) -> None:
     environ = {"LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
-    assert Hook("codex", "PreToolUse", said, environ).answer().code == 0
-    place.run.say("0")
-    assert Hook("codex", "PreToolUse", said, environ).answer().code == 2
+    assert Hook("codex", "PreToolUse", said, environ).reply().code == 0
+    place.run.set_closing_code("0")
+    assert Hook("codex", "PreToolUse", said, environ).reply().code == 2
 
 
 def test_a_word_that_cannot_be_read_stops_no_tool_and_is_written_down(place: Place) -> None:
     (place.run.path / "word").write_text("maybe\n")
-    assert place.said("PreToolUse").answer() == place.said("Unheard").answer()
+    assert place.said("PreToolUse").reply() == place.said("Unheard").reply()
     assert "maybe" in (place.run.path / "hooks.log").read_text()
 
 
 def test_what_is_said_in_the_name_of_a_run_that_is_over_or_of_another_session_gets_nobodys_messages(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inbox.put(place.paths, "coder-1", "for coder-1", "human:ann", NOW)
-    place.said("UserPromptSubmit").answer()
-    place.run.note_settled("finished: done")
-    assert place.said("UserPromptSubmit").answer().out == ""
+    inbox.queue_message(place.paths, "coder-1", "for coder-1", "human:ann", NOW)
+    place.said("UserPromptSubmit").reply()
+    place.run.mark_concluded("finished: done")
+    assert place.said("UserPromptSubmit").reply().out == ""
     newer = place.started("coder-1.2")
     code = (
         "import os, subprocess, sys\n"
@@ -445,22 +449,27 @@ def test_what_is_said_in_the_name_of_a_run_that_is_over_or_of_another_session_ge
         return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
 
     assert printed("coder-2.1", newer.run) == ""
-    assert len(inbox.pending(place.paths, "coder-1")) == 1
+    assert len(inbox.list_pending(place.paths, "coder-1")) == 1
     assert "for coder-1" in printed(newer.run, newer.run)
-    assert inbox.pending(place.paths, "coder-1") == ()
+    assert inbox.list_pending(place.paths, "coder-1") == ()
 
 
 def test_words_that_make_no_sense_are_answered_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [hooked.run(words) for words in ([], ["codex"], ["codex", "Stop", "more"], ["--json"])] == [0, 0, 0, 0]
+    assert [hook_command.run_hook(words) for words in ([], ["codex"], ["codex", "Stop", "more"], ["--json"])] == [
+        0,
+        0,
+        0,
+        0,
+    ]
     assert capsys.readouterr().out == ""
 
 
 def test_the_command_itself_refuses_a_tool_with_two_and_loads_neither_git_nor_the_option_parser(place: Place) -> None:
-    place.run.say("0")
+    place.run.set_closing_code("0")
     environ = {**os.environ, "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
     code = (
         "import sys; sys.argv = ['liza', 'hook', 'codex', 'PreToolUse']\n"
-        "from liza.cli.door import liza\n"
+        "from liza.cli.entry_points import liza\n"
         "try:\n    liza()\n"
         "finally:\n    print(sorted({'git', 'typer', 'ruamel', 'liza.board', 'filelock'} & set(sys.modules)))"
     )

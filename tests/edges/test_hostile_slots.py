@@ -19,7 +19,7 @@ from liza.repo.config_pins import Pins
 from liza.repo.hiding import _filter, marked_sections
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
-from liza.repo.slots.salvage import salvage
+from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import GitFailed, LizaError
 from liza.rules.paths import Paths
 from tests.conftest import git
@@ -161,7 +161,7 @@ def test_what_is_large_is_saved_without_being_held_in_memory(repo: Path, megabyt
     with (repo / "sparse").open("wb") as file:
         file.truncate(megabytes * 7 << 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ref = salvage(Git(repo), "task-1", "coder-1.1")
+    ref = salvage_if_needed(Git(repo), "task-1", "coder-1.1")
     assert ref is not None
     assert git(repo, "cat-file", "-s", f"{ref}:sparse") == str(megabytes * 7 << 20)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -193,11 +193,11 @@ def test_an_instructions_file_that_cannot_bear_a_brief_gets_none_and_the_prompt_
     directory = RunDir(paths, "coder-1.1")
     directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW))
     plant(there / "AGENTS.md", tmp_path)
-    preset = preset_table.load(paths, home=tmp_path).named("codex")
-    written = instructions_file.write(there, preset, directory, "block\n")
+    preset = preset_table.load_presets(paths, home=tmp_path).resolve("codex")
+    written = instructions_file.write_block(there, preset, directory, "block\n")
     assert written.file is None
     assert written.reason
-    assert instructions_file.take_away(there, directory) is None
+    assert instructions_file.remove_block(there, directory) is None
     assert (tmp_path / "canary").read_text() == "sings\n"
 
 
@@ -208,14 +208,14 @@ def test_files_of_nothing_but_marks_are_read_once_and_not_once_for_each_mark(tmp
     assert _filter.strip_blocks(begins) == begins == quoting.strip_blocks(begins)
     text = "".join(f"# liza:begin run=coder-{n}.1\n" for n in range(100_000))
     (tmp_path / "exclude").write_text(text)
-    assert marked_sections.sections(tmp_path / "exclude") == {}
-    marked_sections.put(tmp_path / "exclude", "mine", ("/x",))
-    assert marked_sections.sections(tmp_path / "exclude") == {"mine": ("/x",)}
-    marked_sections.take_out(tmp_path / "exclude", "mine")
+    assert marked_sections.read_sections(tmp_path / "exclude") == {}
+    marked_sections.write_section(tmp_path / "exclude", "mine", ("/x",))
+    assert marked_sections.read_sections(tmp_path / "exclude") == {"mine": ("/x",)}
+    marked_sections.remove_section(tmp_path / "exclude", "mine")
     assert (tmp_path / "exclude").read_text() == text
     os.truncate(tmp_path / "exclude", 1 << 30)
     with pytest.raises(GitFailed, match="no file of a sensible size"):
-        marked_sections.sections(tmp_path / "exclude")
+        marked_sections.read_sections(tmp_path / "exclude")
 
 
 def test_a_run_directory_that_is_a_link_is_refused(place: Place) -> None:
@@ -234,7 +234,7 @@ def test_pins_that_an_agent_took_away_stop_everything_until_a_person_mends_them(
     for step in (hostile._diff, hostile._merge, hostile._release):
         assert "pinned configuration" in str(refusal(step, place))
     assert place.ran() == []
-    assert doctor(place.root, fix=True).settled
+    assert doctor(place.root, fix=True).repaired
     assert place.ran() == []
 
 
@@ -258,12 +258,12 @@ def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Pa
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_an_owner_that_is_no_file_is_told_by_the_branch_and_is_written_anew(tmp_path: Path, kind: str) -> None:
     (tmp_path / "HEAD").write_text("ref: refs/heads/task/task-1\n")
-    for owner in (slot_records.Owner("task-1", "coder-1.1", done=True), None):
+    for owner in (slot_records.SlotOwner("task-1", "coder-1.1", done=True), None):
         NO_FILES[kind](tmp_path / "liza")
         with pytest.raises(GitFailed, match="cannot be read") as caught:
             slot_records.read_owner(tmp_path)
         assert caught.value.hint == "liza doctor --fix"
-        assert slot_records.known_owner(tmp_path) == slot_records.Owner("task-1", "unknown", done=True)
+        assert slot_records.find_owner(tmp_path) == slot_records.SlotOwner("task-1", "unknown", done=True)
         slot_records.write_owner(tmp_path, owner)
         assert slot_records.read_owner(tmp_path) == owner
         (tmp_path / "liza").unlink(missing_ok=True)

@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import Crew
-from liza.crew.usage_summary import deliveries
+from liza.crew.usage_summary import delivery_statistics
 from liza.programs.messages import inbox
-from liza.rules.errors import LizaError, Usage
+from liza.rules.errors import LizaError, UsageError
 from liza.rules.model import Agent
 from liza.rules.paths import Paths
-from liza.rules.sessions.message_rules import Stage
-from liza.verbs.note import note_now
+from liza.rules.sessions.message_rules import MessageStage
+from liza.verbs.note import send_note
 from tests.campaign import forks
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -33,18 +33,18 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def test_a_message_waits_until_it_was_read_and_then_says_by_what(paths: Paths) -> None:
-    one = inbox.put(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
-    assert inbox.pending(paths, "coder-1") == (one,)
-    assert inbox.as_text((one,)) == "MESSAGE from human:ann: use the fonts in assets/\n"
+    one = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human:ann", NOW, "urgent")
+    assert inbox.list_pending(paths, "coder-1") == (one,)
+    assert inbox.format_messages((one,)) == "MESSAGE from human:ann: use the fonts in assets/\n"
     inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook idle", NOW)
-    assert inbox.pending(paths, "coder-1") == ()
-    (read,) = inbox.done(paths, "coder-1")
+    assert inbox.list_pending(paths, "coder-1") == ()
+    (read,) = inbox.list_done(paths, "coder-1")
     assert (read.by, read.run, read.acknowledged, read.attempts) == ("hook idle", "coder-1.1", NOW, 1)
-    assert inbox.pending(paths, "coder-2") == ()
+    assert inbox.list_pending(paths, "coder-2") == ()
 
 
 def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gone(paths: Paths) -> None:
-    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     said = (
         "from pathlib import Path; from datetime import datetime, UTC; from liza.programs.messages import inbox;"
         "from liza.rules.paths import Paths;"
@@ -53,38 +53,38 @@ def test_killed_while_it_acknowledges_a_message_is_there_once_more_and_never_gon
     )
     env = {**os.environ, "LIZA_FAULT": "inbox.acknowledged"}
     assert subprocess.run([sys.executable, "-c", said], env=env, check=False).returncode == -9
-    assert len(inbox.done(paths, "coder-1")) == 1
+    assert len(inbox.list_done(paths, "coder-1")) == 1
     inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "hook", NOW)
-    assert inbox.pending(paths, "coder-1") == ()
-    assert [read.text for read in inbox.done(paths, "coder-1")] == ["a"]
+    assert inbox.list_pending(paths, "coder-1") == ()
+    assert [read.text for read in inbox.list_done(paths, "coder-1")] == ["a"]
 
 
 def test_many_at_once_put_as_many_messages_as_they_said(paths: Paths) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: inbox.put(paths, "coder-1", str(number), "human", NOW), range(64)))
-    assert {one.text for one in inbox.pending(paths, "coder-1")} == {str(number) for number in range(64)}
+        list(pool.map(lambda number: inbox.queue_message(paths, "coder-1", str(number), "human", NOW), range(64)))
+    assert {one.text for one in inbox.list_pending(paths, "coder-1")} == {str(number) for number in range(64)}
 
 
 def test_what_was_read_meanwhile_is_not_brought_back_by_who_still_counts_its_tries(paths: Paths) -> None:
-    one = inbox.put(paths, "coder-1", "a", "human", NOW)
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
     inbox.acknowledge(paths, "coder-1", (one.id,), "coder-1.1", "liza ready", NOW)
-    inbox.keep(paths, "coder-1", replace(one, attempts=2))
-    assert inbox.pending(paths, "coder-1") == ()
+    inbox.update_message(paths, "coder-1", replace(one, attempts=2))
+    assert inbox.list_pending(paths, "coder-1") == ()
 
 
 def test_words_that_are_none_are_refused(paths: Paths) -> None:
-    with pytest.raises(Usage, match="needs words"):
-        inbox.put(paths, "coder-1", "  ", "human", NOW)
-    with pytest.raises(Usage, match="'soon' is no priority"):
-        inbox.put(paths, "coder-1", "a", "human", NOW, "soon")
+    with pytest.raises(UsageError, match="needs words"):
+        inbox.queue_message(paths, "coder-1", "  ", "human", NOW)
+    with pytest.raises(UsageError, match="'soon' is no priority"):
+        inbox.queue_message(paths, "coder-1", "a", "human", NOW, "soon")
 
 
 def test_what_was_to_begin_a_session_that_is_over_is_taken_back_and_nothing_else(paths: Paths) -> None:
-    inbox.withdraw(paths, "coder-1", "liza")
-    inbox.put(paths, "coder-1", "First run: liza ready", "liza", NOW, "startup")
-    note = inbox.put(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
-    inbox.withdraw(paths, "coder-1", "liza")
-    assert inbox.pending(paths, "coder-1") == (note,)
+    inbox.withdraw_messages(paths, "coder-1", "liza")
+    inbox.queue_message(paths, "coder-1", "First run: liza ready", "liza", NOW, "startup")
+    note = inbox.queue_message(paths, "coder-1", "use the fonts in assets/", "human", NOW, "urgent")
+    inbox.withdraw_messages(paths, "coder-1", "liza")
+    assert inbox.list_pending(paths, "coder-1") == (note,)
 
 
 def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read_at_last_or_taken_back(
@@ -94,31 +94,31 @@ def test_messages_that_were_escalated_or_failed_stay_counted_when_they_were_read
     crew.board.create(FIRST)
 
     def put(sender: str, **came: object) -> str:
-        message = inbox.put(paths, "coder-1", "a", sender, NOW)
-        inbox.keep(paths, "coder-1", replace(message, **came))
+        message = inbox.queue_message(paths, "coder-1", "a", sender, NOW)
+        inbox.update_message(paths, "coder-1", replace(message, **came))
         return message.id
 
     def counts() -> tuple[int, ...]:
-        found = deliveries(crew, crew.board.read())
+        found = delivery_statistics(crew, crew.board.read())
         assert found["unreadable"] == []
         return tuple(found[name] for name in ("attempted", "first_try", "escalated_to_brief", "failed", "waiting"))
 
-    filed, told = put("human", stage=Stage.FILED), put("human", stage=Stage.TOLD, attempts=3)
-    put("liza", stage=Stage.TOLD, attempts=3)
+    filed, told = put("human", stage=MessageStage.FILED), put("human", stage=MessageStage.TOLD, attempts=3)
+    put("liza", stage=MessageStage.TOLD, attempts=3)
     put("liza")
     assert counts() == (3, 0, 3, 2, 4)
     inbox.acknowledge(paths, "coder-1", (filed, told), "coder-1.2", "liza ready", NOW)
     assert counts() == (3, 0, 3, 2, 2)
-    inbox.withdraw(paths, "coder-1", "liza")
+    inbox.withdraw_messages(paths, "coder-1", "liza")
     assert counts() == (3, 0, 3, 2, 0)
-    assert inbox.pending(paths, "coder-1") == ()
+    assert inbox.list_pending(paths, "coder-1") == ()
 
 
 def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messages(
     paths: Paths, tmp_path: Path
 ) -> None:
-    one = inbox.put(paths, "coder-1", "a", "human", NOW)
-    good = inbox.put(paths, "coder-1", "b", "human", NOW)
+    one = inbox.queue_message(paths, "coder-1", "a", "human", NOW)
+    good = inbox.queue_message(paths, "coder-1", "b", "human", NOW)
     place = paths.runs / "coder-1" / "inbox"
     whole = (place / f"{one.id}.json").read_text()
     for data in (
@@ -130,12 +130,12 @@ def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messag
         "[" * 5000,
     ):
         (place / f"{one.id}.json").write_bytes(data.encode("latin-1"))
-        assert inbox.pending(paths, "coder-1") == (good,)
-        assert [error.hint for error in inbox.unreadable(paths, "coder-1")], data
+        assert inbox.list_pending(paths, "coder-1") == (good,)
+        assert [error.hint for error in inbox.list_unreadable(paths, "coder-1")], data
     (place / f"{one.id}.json").unlink()
     os.mkfifo(place / "z.json")
-    assert inbox.pending(paths, "coder-1") == (good,)
-    assert "is no file" in str(inbox.unreadable(paths, "coder-1")[0])
+    assert inbox.list_pending(paths, "coder-1") == (good,)
+    assert "is no file" in str(inbox.list_unreadable(paths, "coder-1")[0])
 
 
 def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_path: Path, clock: FakeClock) -> None:
@@ -147,18 +147,18 @@ def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_p
     place.parent.mkdir(parents=True)
     place.write_text("in the way")
     with pytest.raises((OSError, LizaError)):
-        note_now(crew, "now", "coder-1")
+        send_note(crew, "now", "coder-1")
     assert crew.board.read().human_notes == ()
     place.unlink()
     forks.arm("synced.next:full")
     try:
         with pytest.raises((OSError, LizaError)):
-            note_now(crew, "now", "coder-1")
+            send_note(crew, "now", "coder-1")
     finally:
         forks.arm()
-    assert inbox.pending(crew.paths, "coder-1") == ()
+    assert inbox.list_pending(crew.paths, "coder-1") == ()
     assert crew.board.read().human_notes == ()
-    said = note_now(crew, "now", "coder-1")
-    assert [one.text for one in inbox.pending(crew.paths, "coder-1")] == ["now"]
+    said = send_note(crew, "now", "coder-1")
+    assert [one.text for one in inbox.list_pending(crew.paths, "coder-1")] == ["now"]
     assert [one.message for one in crew.board.read().human_notes] == ["now"]
     assert "no session of it runs" in (said.next or "")

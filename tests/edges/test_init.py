@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.project.commands import MARK
-from liza.rules.errors import Refused, Usage
+from liza.crew.project.commands import COMMAND_RUN
+from liza.rules.errors import Refused, UsageError
 from liza.system import processes
-from liza.system.flock import locked
+from liza.system.flock import lock_path
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git
 from tests.journeys.crews import BIN
 
 
 def test_while_an_init_is_at_work_another_is_refused_and_makes_and_takes_out_nothing(repo: Path) -> None:
-    with locked(repo / ".git"), pytest.raises(Refused, match="another"):
+    with lock_path(repo / ".git"), pytest.raises(Refused, match="another"):
         init(repo, InitOptions(goal="g", no_test=True))
     assert not (repo / ".liza").exists()
 
@@ -39,7 +39,7 @@ def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the
     assert subprocess.run(words, cwd=repo, check=False, capture_output=True).returncode == -9
     assert (repo / ".liza").is_dir()
     init(repo, InitOptions(goal="g", no_test=True))
-    assert processes.with_run(MARK, repo) == ()
+    assert processes.find_run_pids(COMMAND_RUN, repo) == ()
     assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
     assert not (repo / ".liza" / "init").exists()
 
@@ -48,7 +48,7 @@ def test_an_init_killed_during_its_baseline_can_be_said_again_and_nothing_of_the
 def test_an_init_with_a_budget_that_allows_nothing_is_refused_before_anything_is_made(
     repo: Path, budget: float
 ) -> None:
-    with pytest.raises(Usage, match="allows nothing"):
+    with pytest.raises(UsageError, match="allows nothing"):
         init(repo, InitOptions(goal="g", no_test=True, budget=budget))
     assert not (repo / ".liza").exists()
     assert git(repo, "branch", "--list", "integration") == ""

@@ -10,10 +10,10 @@ import pytest
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.drift import drift
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import Missing, Refused
 from liza.rules.reports.alarms import Repository
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.diff import diff
 from liza.verbs.merge import merge
@@ -27,9 +27,9 @@ from tests.edges.merge_crew import prepared
 
 def claimed(crew: Crew, task: str = "c") -> Path:
     """A task with a commit on its branch that is merged nowhere; its worktree."""
-    add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
+    add(crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
     claim(crew, "coder-1", task)
-    there = crew.paths.link(task).resolve()
+    there = crew.paths.task_link(task).resolve()
     (there / f"{task}.txt").write_text("x\n")
     git(there, "add", "-A")
     git(there, "commit", "-q", "-m", f"work on {task}")
@@ -63,7 +63,7 @@ def crew(made: Path, tmp_path: Path) -> Crew:
 
 
 def looked(crew: Crew) -> Repository:
-    return drift.now(crew, crew.board.read())
+    return drift.current_drift(crew, crew.board.read())
 
 
 def tip(crew: Crew, name: str = "integration") -> str:
@@ -112,11 +112,11 @@ def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_i
     assert looked(crew).lost
     said = sync(crew, accept_moved=True)
     assert said.result == "changed"
-    assert said.more["accepted"] == {"from": before, "to": tip(crew, "main"), "lost": ("a", "b")}
-    assert "accepted: integration was moved outside of liza" in said.told
+    assert said.details["accepted"] == {"from": before, "to": tip(crew, "main"), "lost": ("a", "b")}
+    assert "accepted: integration was moved outside of liza" in said.message
     assert "stay MERGED on the board" in crew.paths.alerts.read_text()
     assert looked(crew) == Repository()
-    assert sync(crew).more["accepted"] is None
+    assert sync(crew).details["accepted"] is None
     mine = git(crew.paths.root, "commit-tree", f"{before}^{{tree}}", "-p", before, "-m", "onto what was given up")
     git(crew.paths.root, "branch", "-f", "integration", before)
     assert looked(crew) == Repository()
@@ -128,7 +128,7 @@ def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_bei
     git(crew.paths.root, "branch", "kept", "integration")
     git(crew.paths.root, "branch", "-f", "integration", "main")
     said = sync(crew, "kept")
-    assert said.more["accepted"]["lost"] == ()
+    assert said.details["accepted"]["lost"] == ()
     assert git(crew.paths.root, "show", "integration:b.txt") == "x"
     assert looked(crew) == Repository()
 
@@ -142,7 +142,7 @@ def test_a_persons_commit_is_told_with_its_words_and_accepted_by_a_sync_that_say
     assert f"from {before[:10]} on to {tip(crew)[:10]}: 1 commit is new, without a verdict: " in str(seen.moved)
     assert "Test Person: by hand" in str(seen.moved)
     assert seen.ways == f"liza sync, or to go back: git -C {tmp_path / 'mine'} reset --keep {before[:12]}"
-    assert "by hand" in sync(crew).told
+    assert "by hand" in sync(crew).message
     assert looked(crew) == Repository()
 
 
@@ -157,7 +157,7 @@ def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brough
     typed(crew, refused.value.hint.partition(", or")[0])
     assert (tip(crew), git(crew.paths.root, "status", "--porcelain")) == (before, "")
     git(crew.paths.root, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert "Test Person: mine" in sync(crew).told
+    assert "Test Person: mine" in sync(crew).message
     assert looked(crew) == Repository()
 
 
@@ -190,7 +190,7 @@ def test_a_rewritten_integration_tells_what_is_gone_and_what_came(crew: Crew) ->
 
 def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way_to_have_it_again(crew: Crew) -> None:
     before = tip(crew)
-    add(crew, [Wanted("c", "Write", "it is there", "c.txt", "README.md")])
+    add(crew, [TaskFields("c", "Write", "it is there", "c.txt", "README.md")])
     claim(crew, "coder-1", "c")
     git(crew.paths.root, "branch", "-D", "integration")
     assert looked(crew).moved == "the branch integration is gone"
@@ -198,17 +198,17 @@ def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way
         lambda: sync(crew),
         lambda: merge(crew),
         lambda: diff(crew, "c"),
-        lambda: recover(crew, "doctor"),
-        lambda: drift.need_integration(crew, crew.board.read()),
+        lambda: recover_crew(crew, "doctor"),
+        lambda: drift.require_integration(crew, crew.board.read()),
     ):
         with pytest.raises(Missing, match="the branch integration is gone") as gone:
             step()
         assert gone.value.hint == f"git branch integration {before[:12]}"
-    git(crew.paths.root, "update-ref", "-d", drift.LEFT)
+    git(crew.paths.root, "update-ref", "-d", drift.LAST_INTEGRATION_REF)
     assert looked(crew).ways == f"git branch integration {before[:12]}"
     typed(crew, looked(crew).ways)
     assert looked(crew) == Repository()
-    assert recover(crew, "doctor") == ()
+    assert recover_crew(crew, "doctor") == ()
 
 
 def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_disk_that_is_full(
@@ -217,12 +217,12 @@ def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_dis
     commit = tip(crew)
     git(crew.paths.root, "branch", "-f", "integration", "main")
     with monkeypatch.context() as patch:
-        patch.setattr("liza.crew.drift.drift_file.write", _full)
+        patch.setattr("liza.crew.drift.drift_cache.write_cache", _full)
         assert looked(crew).lost == ("a", "b")
     first = looked(crew)
     with monkeypatch.context() as patch:
         patch.setattr("liza.repo.runner.Git.run", _no_git)
-        assert drift.now(find_crew(crew.paths.root), crew.board.read()) == first
+        assert drift.current_drift(find_crew(crew.paths.root), crew.board.read()) == first
     git(crew.paths.root, "branch", "-f", "integration", commit)
     assert looked(crew) == Repository()
 

@@ -11,7 +11,7 @@ import pytest
 from liza.programs.usage import ledger
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
-from liza.rules.sessions.spending import Spent, Used
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -22,49 +22,49 @@ def paths(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def spent(run: str, tokens: int = 1) -> Spent:
-    used = Used(input=tokens)
-    return Spent(run=run, time=NOW, kind="work", program="p", outcome="finished", seconds=1, used=used)
+def spent(run: str, tokens: int = 1) -> LedgerEntry:
+    used = TokenUsage(input=tokens)
+    return LedgerEntry(run=run, time=NOW, kind="work", program="p", outcome="finished", seconds=1, used=used)
 
 
 def test_a_session_that_is_told_of_twice_counts_once_and_as_it_was_told_last(paths: Paths) -> None:
-    assert ledger.entries(paths) == ()
+    assert ledger.read_entries(paths) == ()
     for one in (spent("coder-1.1"), spent("coder-1.2"), spent("coder-1.1", 5)):
-        ledger.note(paths, one)
-    assert ledger.entries(paths) == (spent("coder-1.1", 5), spent("coder-1.2"))
+        ledger.append_entry(paths, one)
+    assert ledger.read_entries(paths) == (spent("coder-1.1", 5), spent("coder-1.2"))
 
 
 def test_a_line_torn_by_a_crash_is_neither_read_nor_in_the_way_of_the_next(paths: Paths) -> None:
-    ledger.note(paths, spent("coder-1.1"))
+    ledger.append_entry(paths, spent("coder-1.1"))
     with paths.usage.open("ab") as file:
         file.write(b'{"run":"coder-1.2","ti')
-    assert ledger.entries(paths) == (spent("coder-1.1"),)
-    ledger.note(paths, spent("coder-1.2"))
-    assert ledger.entries(paths) == (spent("coder-1.1"), spent("coder-1.2"))
+    assert ledger.read_entries(paths) == (spent("coder-1.1"),)
+    ledger.append_entry(paths, spent("coder-1.2"))
+    assert ledger.read_entries(paths) == (spent("coder-1.1"), spent("coder-1.2"))
 
 
 def test_many_at_once_lose_no_line(paths: Paths) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: ledger.note(paths, spent(f"coder-1.{number}")), range(100)))
-    assert len(ledger.entries(paths)) == 100
+        list(pool.map(lambda number: ledger.append_entry(paths, spent(f"coder-1.{number}")), range(100)))
+    assert len(ledger.read_entries(paths)) == 100
 
 
 def test_a_line_that_is_none_is_named_with_a_way_to_take_it_out(paths: Paths) -> None:
-    ledger.note(paths, spent("coder-1.1"))
+    ledger.append_entry(paths, spent("coder-1.1"))
     with paths.usage.open("ab") as file:
         file.write(b"nonsense\n")
     with pytest.raises(LizaError, match=r"usage\.jsonl:2 cannot be read") as refused:
-        ledger.entries(paths)
+        ledger.read_entries(paths)
     assert refused.value.hint == f"sed -i 2d {paths.usage}"
 
 
 def test_a_torn_line_longer_than_any_look_is_dropped_whole_and_nothing_before_it(paths: Paths) -> None:
     for torn in (1, 65_535, 65_536, 65_537, 200_000):
-        ledger.note(paths, spent("coder-1.1", torn))
+        ledger.append_entry(paths, spent("coder-1.1", torn))
         with paths.usage.open("ab") as file:
             file.write(b"x" * torn)
-        ledger.note(paths, spent("coder-1.2", torn))
-        assert ledger.entries(paths) == (spent("coder-1.1", torn), spent("coder-1.2", torn))
+        ledger.append_entry(paths, spent("coder-1.2", torn))
+        assert ledger.read_entries(paths) == (spent("coder-1.1", torn), spent("coder-1.2", torn))
     paths.usage.write_bytes(b"x" * 70_000)
-    ledger.note(paths, spent("coder-1.1"))
-    assert ledger.entries(paths) == (spent("coder-1.1"),)
+    ledger.append_entry(paths, spent("coder-1.1"))
+    assert ledger.read_entries(paths) == (spent("coder-1.1"),)

@@ -15,11 +15,11 @@ import pytest
 from liza.cli.render import render_task
 from liza.crew import draft_specs
 from liza.crew.merging import candidate
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError, LockTimeout, Refused, SystemRefused
-from liza.verbs import show
+from liza.verbs import show_task
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
 from liza.verbs.merge import merge
@@ -73,7 +73,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
 ) -> None:
     with monkeypatch.context() as patch:
         # As on a board that was written before submit asked for that.
-        patch.setattr(merge_refs, "related", lambda *words: True)
+        patch.setattr(merge_refs, "has_merge_base", lambda *words: True)
         crew.approved("a", work=squash)
     crew.approved("b")
     assert crew.merge() == ""
@@ -92,17 +92,17 @@ def test_the_commit_under_review_outlives_an_amend_and_a_gc_until_its_task_is_cl
     commit = crew.task("a").review_commit
     git(there, "commit", "-q", "--amend", "-m", "again")
     collect(crew.root)
-    assert merge_refs.reviewed(crew.crew.git) == {"a": commit}
+    assert merge_refs.list_reviewed(crew.crew.git) == {"a": commit}
     assert crew.merge("a") == ""
     assert crew.status("a") == "MERGED"
-    assert merge_refs.reviewed(crew.crew.git) == {}
+    assert merge_refs.list_reviewed(crew.crew.git) == {}
 
 
 def test_recovery_keeps_the_reviewed_commits_of_a_board_that_had_no_refs_for_them(crew: Merges) -> None:
     crew.approved("a")
     git(crew.root, "update-ref", "-d", merge_refs.review_ref("a"))
-    recover(crew.crew, "doctor")
-    assert merge_refs.reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
+    recover_crew(crew.crew, "doctor")
+    assert merge_refs.list_reviewed(crew.crew.git) == {"a": crew.task("a").review_commit}
 
 
 def test_a_task_whose_reviewed_commit_is_gone_goes_back_to_its_coder_and_the_next_is_merged(crew: Merges) -> None:
@@ -207,7 +207,7 @@ def test_a_checkout_that_is_back_with_changes_of_the_person_never_turns_integrat
     tip = crew.tip()
     away.rename(drive)
     (drive / "README.md").write_text("mine\n")
-    recover(crew.crew, "doctor")
+    recover_crew(crew.crew, "doctor")
     assert crew.tip() == tip
     assert (drive / "README.md").read_text() == "mine\n"
     assert "checkout_away" in crew.alarms()
@@ -235,7 +235,7 @@ def test_directories_without_write_permission_that_tests_left_are_removed_before
     for task in ("a", "b"):
         done = unprivileged(crew.root, "merge", task)
         assert (done.returncode, crew.status(task)) == (0, "MERGED"), done.stderr
-    assert crew.crew.worktrees.set_aside() == ()
+    assert crew.crew.worktrees.retired_slots() == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can make another's files")
@@ -258,12 +258,12 @@ def test_a_slot_with_files_of_another_user_is_set_aside_and_replaced(crew: Merge
         done = unprivileged(crew.root, "claim", "c", "--agent", "coder-1")
         assert (done.returncode, crew.status("c")) == (0, "CLAIMED"), done.stderr
         assert git(crew.root / ".worktrees" / "c", "symbolic-ref", "--short", "HEAD") == "task/c"
-    kept = crew.crew.worktrees.set_aside()
+    kept = crew.crew.worktrees.retired_slots()
     assert [(path / "of-docker" / "f").read_text() for path in kept] == ["x\n"]
     assert not (kept[0] / ".git").exists()
     assert str(kept[0]) in crew.alarms().get("slot_set_aside", "")
     assert any(str(kept[0]) in one.text for one in doctor(crew.root).findings)
-    assert recover(crew.crew, "doctor") == ()
+    assert recover_crew(crew.crew, "doctor") == ()
 
 
 KILLS = 'kill -9 $(cut -d" " -f1 "$HERE/.liza/merge.lock")'
@@ -282,7 +282,7 @@ def test_a_red_candidate_that_its_tests_put_on_integration_before_they_killed_th
     for death in (1, 2, 3):
         assert killed(crew, "a")
         assert crew.tip() != start
-        recover(crew.crew, "doctor")
+        recover_crew(crew.crew, "doctor")
         assert crew.tip() == start
         assert crew.task("a").tested is None
         assert ("merge_set_aside" in crew.alarms()) == (death == 2)
@@ -303,7 +303,7 @@ def test_a_green_result_that_stands_in_one_place_only_merges_nothing(crew: Merge
     made = crew.task("a").merging
     assert made is not None
     if forged == "as a ref":
-        merge_refs.note_tested(crew.crew.git, "a", made.candidate)
+        merge_refs.write_tested_ref(crew.crew.git, "a", made.candidate)
     else:
         from msgspec.structs import replace
 
@@ -320,14 +320,14 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_bef
 ) -> None:
     from msgspec.structs import replace
 
-    from liza.rules.model import Merging
+    from liza.rules.model import MergeInProgress
 
     crew.tests("exit 1")
     crew.approved("a")
     commit, tip = crew.task("a").review_commit, crew.tip()
-    forged = merges.candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
+    forged = merges.build_candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
     with crew.crew.change("human:somebody", "edit") as tx:
-        waits = Merging(candidate=forged, expected=tip, waiting="README.md", tested=True)
+        waits = MergeInProgress(candidate=forged, expected=tip, waiting="README.md", tested=True)
         tx.state = tx.state.with_task(replace(crew.task("a"), merging=waits))
     crew.merge("a")
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", tip)
@@ -490,7 +490,7 @@ def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_cand
     assert crew.merge("a") == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
     assert crew.alarms()["integration_failed"].endswith("(log: .liza/logs/merge-a.log) → less .liza/logs/merge-a.log")
-    shown = render_task.task(show.task(crew.crew, "a"), False)
+    shown = render_task.format_task(show_task.show_task(crew.crew, "a"), False)
     assert "(log: .liza/logs/merge-a.log)\n            first\n            last\n" in shown
     crew.configure(restart_after_crash=1.0, integration_timeout=60)
     assert crew.crew.board.read().config.integration_command == f"sh {crew.check}"
@@ -516,11 +516,11 @@ def test_git_says_the_cause_and_no_advice_on_grafts(repo: Path) -> None:
 
 
 def test_a_claim_whose_worktree_cannot_be_laid_out_leaves_the_task_unclaimed(crew: Merges) -> None:
-    from liza.rules.tasks.backlog import Wanted
+    from liza.rules.tasks.backlog import TaskFields
     from liza.verbs.claim import claim
     from liza.verbs.task import add
 
-    add(crew.crew, [Wanted("a", "Write", "it is there", "a.txt", "README.md")])
+    add(crew.crew, [TaskFields("a", "Write", "it is there", "a.txt", "README.md")])
     # No branch task/… can be made beside a branch of that name.
     git(crew.root, "branch", "task")
     with pytest.raises(LizaError, match="task"):
@@ -595,7 +595,7 @@ def test_what_a_test_put_in_the_place_of_the_mergers_slot_is_removed_and_never_f
     slot_file.write_text("not a slot\n")
     crew.approved("c")
     assert crew.merge("c") == ""
-    assert [path.read_text() for path in crew.crew.worktrees.set_aside()] == ["not a slot\n"]
+    assert [path.read_text() for path in crew.crew.worktrees.retired_slots()] == ["not a slot\n"]
 
 
 @pytest.mark.parametrize("broken", ["the worktrees directory is a link", "a directory is in the place of a lock"])
@@ -650,7 +650,7 @@ def test_a_sync_whose_tests_delete_integration_or_put_it_onto_a_red_candidate_le
     assert re.search(r"tests_moved_refs .*refs/heads/integration", crew.alerts())
     assert crew.alarms() == {}
     crew.tests("exit 0")
-    assert "its tests pass" in sync(crew.crew).told
+    assert "its tests pass" in sync(crew.crew).message
 
 
 def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(crew: Merges) -> None:
@@ -678,16 +678,16 @@ def test_what_fails_after_a_merge_or_a_sync_is_told_and_they_are_done_all_the_sa
         raise LockTimeout("the board is busy", "liza status")
 
     crew.approved("a")
-    monkeypatch.setattr(draft_specs, "reconsider", busy)
-    assert "the board is busy" in merge(crew.crew, "a").told
+    monkeypatch.setattr(draft_specs, "release_drafts", busy)
+    assert "the board is busy" in merge(crew.crew, "a").message
     assert crew.status("a") == "MERGED"
     (crew.root / "more.txt").write_text("more\n")
     git(crew.root, "add", "-A")
     git(crew.root, "commit", "-q", "-m", "more")
     done = sync(crew.crew)
-    assert "its tests pass" in done.told
-    assert "the board is busy" in done.told
-    assert done.more["freed"] == []
+    assert "its tests pass" in done.message
+    assert "the board is busy" in done.message
+    assert done.details["freed"] == []
     assert crew.alerts().count("after_merge") == 2
 
 
@@ -717,7 +717,7 @@ def test_tests_that_delete_an_integration_that_others_moved_leave_it_where_it_wa
 
 
 def test_a_candidate_may_be_named_after_a_branch_with_slashes_in_its_name(crew: Merges) -> None:
-    assert candidate.test(crew.crew, "team/a/b-alone", crew.tip(), "integration").tested
+    assert candidate.run_candidate_tests(crew.crew, "team/a/b-alone", crew.tip(), "integration").tested
     assert (crew.crew.paths.logs / "merge-team-a-b-alone.log").is_file()
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import find_crew
-from liza.rules.model import Merging
+from liza.rules.model import MergeInProgress
 from liza.verbs.merge import merge
 from tests.campaign import forks
 from tests.conftest import git
@@ -47,7 +47,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_is_never_offered_to_inte
             task = tx.state.task("task-1")
             assert task is not None
             tx.state = tx.state.with_task(
-                replace(task, merging=Merging(candidate=evil, expected=before, waiting="README.md"))
+                replace(task, merging=MergeInProgress(candidate=evil, expected=before, waiting="README.md"))
             )
         merge(find_crew(crew.root))
         made = crew.task("task-1")

@@ -14,12 +14,12 @@ import pytest
 from liza.programs.presets import preset_files, preset_table
 from liza.programs.presets.preset import UsageFormat as Form
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import Ended
+from liza.programs.session.session_process import EndedSession
 from liza.programs.usage import ledger, usage_report
-from liza.rules.errors import LizaError, NoFile, Usage
+from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.paths import Paths
-from liza.rules.sessions.spending import Spent
-from liza.supervisor.conclude import settle
+from liza.rules.sessions.spending import LedgerEntry
+from liza.supervisor.conclude import conclude_session
 from liza.system import atomic
 from tests.edges.test_slots_place import begun, drafted
 
@@ -64,21 +64,21 @@ def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor
     paths: Paths, name: str, lay: Callable[[Path], object]
 ) -> None:
     lay(paths.root / name)
-    with pytest.raises(NoFile, match=f"{name} is no file") as caught:
-        preset_table.load(paths, paths.root)
+    with pytest.raises(NotRegularFile, match=f"{name} is no file") as caught:
+        preset_table.load_presets(paths, paths.root)
     assert caught.value.hint == f"ls -lL {paths.root / name}"
 
 
 def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(paths: Paths) -> None:
     table = paths.root / "liza.toml"
     table.write_text("x = " + "[" * 100_000)
-    with pytest.raises(Usage, match=r"liza\.toml: its values are nested too deeply") as caught:
-        preset_files.read(table, "liza.toml")
+    with pytest.raises(UsageError, match=r"liza\.toml: its values are nested too deeply") as caught:
+        preset_files.read_layer(table, "liza.toml")
     assert "EDITOR" in caught.value.hint
     with table.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(NoFile, match=r"liza\.toml has more than 1 MB"):
-        preset_files.read(table, "liza.toml")
+    with pytest.raises(NotRegularFile, match=r"liza\.toml has more than 1 MB"):
+        preset_files.read_layer(table, "liza.toml")
 
 
 @pytest.mark.parametrize("lay", ODD.values(), ids=ODD)
@@ -86,11 +86,11 @@ def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_int
     paths: Paths, lay: Callable[[Path], object]
 ) -> None:
     lay(paths.usage)
-    with pytest.raises(NoFile, match="is no file"):
-        ledger.entries(paths)
-    one = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=1)
+    with pytest.raises(NotRegularFile, match="is no file"):
+        ledger.read_entries(paths)
+    one = LedgerEntry(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=1)
     with pytest.raises((LizaError, OSError)):
-        ledger.note(paths, one)
+        ledger.append_entry(paths, one)
 
 
 @pytest.mark.parametrize("lay", UNREADABLE.values(), ids=UNREADABLE)
@@ -99,15 +99,15 @@ def test_what_stands_in_the_place_of_a_runs_output_or_screen_says_nothing(
 ) -> None:
     run = RunDir(paths, "coder-1.1")
     run.path.mkdir(parents=True)
-    lay(run.output)
+    lay(run.output_path)
     told = run.unreadable()
     assert told is not None
-    assert told.startswith(f"{run.output} cannot be read: ")
-    assert (run.tail(), run.last_said()) == ("", "")
-    assert usage_report.used(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output) is None
-    run.moved()
-    run.output.rename(run.screen)
-    assert run.last_said() == ""
+    assert told.startswith(f"{run.output_path} cannot be read: ")
+    assert (run.output_tail(), run.last_output()) == ("", "")
+    assert usage_report.read_usage(Form(form="text", pattern="(?P<input>[0-9]+)"), run.output_path) is None
+    run.last_output_time()
+    run.output_path.rename(run.screen_path)
+    assert run.last_output() == ""
 
 
 @pytest.mark.parametrize(
@@ -120,21 +120,21 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
     drafted(crew)
     run = crew.run_dir("coder-1.1")
     run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=NOW, task="first"))
-    lay(run.output)
-    (run.path / "exit.json").write_bytes(msgspec.json.encode(Ended(time=NOW, code=3)))
-    came = settle(crew, run, preset_table.load(crew.paths).named("claude"), {})
-    assert run.is_settled()
+    lay(run.output_path)
+    (run.path / "exit.json").write_bytes(msgspec.json.encode(EndedSession(time=NOW, code=3)))
+    came = conclude_session(crew, run, preset_table.load_presets(crew.paths).resolve("claude"), {})
+    assert run.is_concluded()
     assert came.kind == "crashed"
-    assert f"{run.output} cannot be read: " in came.why
-    assert [one.used for one in ledger.entries(crew.paths)] == [None]
+    assert f"{run.output_path} cannot be read: " in came.reason
+    assert [one.used for one in ledger.read_entries(crew.paths)] == [None]
 
 
 def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:
     place = paths.root / "fact"
-    assert atomic.read(place) is None
-    assert atomic.read(place / "below") is None
+    assert atomic.read_if_exists(place) is None
+    assert atomic.read_if_exists(place / "below") is None
     place.write_bytes(b"x" * 10)
-    assert atomic.read(place, 10) == b"x" * 10
-    assert atomic.read(place / "below") is None
-    with pytest.raises(NoFile):
-        atomic.read(place, 9)
+    assert atomic.read_if_exists(place, 10) == b"x" * 10
+    assert atomic.read_if_exists(place / "below") is None
+    with pytest.raises(NotRegularFile):
+        atomic.read_if_exists(place, 9)

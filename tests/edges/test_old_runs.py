@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from liza.crew.crew import Crew
-from liza.crew.recovery.run_cleanup import tidy
+from liza.crew.recovery.run_cleanup import archive_old_runs
 from liza.programs.session import run_archive
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import Living
+from liza.programs.session.session_process import RunningSession
 from liza.rules.errors import Refused
 from liza.rules.sessions import retention
 from liza.system import processes
@@ -29,9 +29,9 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def ran(crew: Crew, number: int, settled: bool = True) -> RunDir:
     directory = crew.run_dir(f"coder-1.{number}")
     directory.create(RunRecord(agent="coder-1", run=directory.run, kind="work", started=NOW))
-    directory.output.write_text(f"said by {directory.run}\n")
+    directory.output_path.write_text(f"said by {directory.run}\n")
     if settled:
-        directory.note_settled("finished: done")
+        directory.mark_concluded("finished: done")
     return directory
 
 
@@ -43,37 +43,37 @@ def test_old_runs_are_archived_but_not_those_that_live_or_are_unsettled_or_named
     crew = begun(repo)
     # Its claim is coder-1.1.
     drafted(crew)
-    last = retention.NEWEST + 7
+    last = retention.UNARCHIVED_RUNS + 7
     for number in range(1, last + 1):
         ran(crew, number, settled=number != 3)
-    this = processes.identity()
-    living = msgspec.json.encode(Living(shim=this, child=this, time=NOW))
+    this = processes.identify_self()
+    living = msgspec.json.encode(RunningSession(shim=this, child=this, time=NOW))
     (crew.run_dir("coder-1.4").path / "session.json").write_bytes(living)
-    told = [what for what in doctor(repo, fix=True).settled if "old run directories" in what]
+    told = [what for what in doctor(repo, fix=True).repaired if "old run directories" in what]
     assert told == [f"coder-1: 4 old run directories went to {crew.paths.runs / 'coder-1' / 'archive'}"]
     assert numbers(crew) == [1, 3, 4, *range(8, last + 1)]
     with pytest.raises(Refused, match="is archived") as refused:
         logs(crew, "coder-1.2", 10)
     with pytest.raises(Refused, match="is archived") as with_times:
-        all_logs.recent(crew, ["coder-1.2"], 10, None)
+        all_logs.read_recent_lines(crew, ["coder-1.2"], 10, None)
     assert with_times.value.hint == refused.value.hint
     with pytest.raises(Refused, match=r"coder-1\.99 printed nothing"):
-        all_logs.recent(crew, ["coder-1.99"], 10, None)
+        all_logs.read_recent_lines(crew, ["coder-1.99"], 10, None)
     shown = subprocess.run(["sh", "-c", refused.value.hint], capture_output=True, text=True, check=True)
     assert shown.stdout == "said by coder-1.2\n"
-    assert run_archive.place(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
-    assert tidy(crew, "coder-1") == ()
+    assert run_archive.archive_path(crew.paths, "coder-1.2").stat().st_mode & 0o777 == 0o600
+    assert archive_old_runs(crew, "coder-1") == ()
 
 
 def test_an_archive_that_is_whole_is_not_made_again_from_a_directory_that_is_half_removed(repo: Path) -> None:
     crew = begun(repo)
     directory = ran(crew, 1)
-    run_archive.archive(directory)
+    run_archive.archive_run(directory)
     # As a kill between the archive and the last of the removals leaves it.
-    ran(crew, 1).output.unlink()
-    run_archive.archive(directory)
+    ran(crew, 1).output_path.unlink()
+    run_archive.archive_run(directory)
     assert not directory.exists()
-    with tarfile.open(run_archive.place(crew.paths, directory.run)) as tar:
+    with tarfile.open(run_archive.archive_path(crew.paths, directory.run)) as tar:
         assert sorted(tar.getnames()) == [directory.run, *(f"{directory.run}/{one}" for one in FILES)]
 
 
@@ -86,7 +86,7 @@ def test_a_link_in_a_run_directory_is_kept_as_a_link_and_what_it_leads_to_stays(
     secret.mkdir()
     (secret / "key").write_text("key\n")
     (directory.path / "link").symlink_to(secret)
-    run_archive.archive(directory)
+    run_archive.archive_run(directory)
     assert (secret / "key").exists()
-    with tarfile.open(run_archive.place(crew.paths, directory.run)) as tar:
+    with tarfile.open(run_archive.archive_path(crew.paths, directory.run)) as tar:
         assert tar.getmember(f"{directory.run}/link").issym()

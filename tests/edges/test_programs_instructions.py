@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.brief.instructions_file import take_away, write
-from liza.programs.brief.quoting import BEGIN, END
+from liza.programs.brief.instructions_file import remove_block, write_block
+from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.rules.paths import Paths
@@ -19,7 +19,7 @@ PRESET = Preset(name="x", instructions=("AGENTS.override.md", "AGENTS.md", "CLAU
 
 
 def block(run: str) -> str:
-    return f"{BEGIN.format(run=run)}\n[liza] do it – now\n{END.format(run=run)}\n"
+    return f"{BLOCK_BEGIN.format(run=run)}\n[liza] do it – now\n{BLOCK_END.format(run=run)}\n"
 
 
 class Place:
@@ -64,59 +64,59 @@ def test_putting_the_block_in_and_taking_it_away_gives_the_same_bytes_and_mode(p
     file.chmod(0o640)
     before = place.snapshot()
     run = place.run()
-    assert write(place.tree, PRESET, run, block(run.run)).file == "AGENTS.md"
+    assert write_block(place.tree, PRESET, run, block(run.run)).file == "AGENTS.md"
     assert file.read_bytes() == block(run.run).encode() + original
-    assert take_away(place.tree, run) == "AGENTS.md"
+    assert remove_block(place.tree, run) == "AGENTS.md"
     assert place.snapshot() == before
-    assert take_away(place.tree, run) is None
+    assert remove_block(place.tree, run) is None
     assert place.snapshot() == before
 
 
 def test_the_first_file_that_exists_is_the_one_and_else_the_plain_one_is_made(place: Place) -> None:
     first, second = place.run(), place.run("coder-1.2")
-    assert write(place.tree, PRESET, first, block(first.run)).file == "AGENTS.md"
-    assert take_away(place.tree, first) == "AGENTS.md"
+    assert write_block(place.tree, PRESET, first, block(first.run)).file == "AGENTS.md"
+    assert remove_block(place.tree, first) == "AGENTS.md"
     assert place.snapshot() == {}
     (place.tree / "CLAUDE.md").write_text("c")
-    assert write(place.tree, PRESET, second, block(second.run)).file == "CLAUDE.md"
+    assert write_block(place.tree, PRESET, second, block(second.run)).file == "CLAUDE.md"
     assert list(place.snapshot()) == ["CLAUDE.md"]
 
 
 def test_text_that_the_agent_wrote_beside_the_block_stays(place: Place) -> None:
     run = place.run()
-    write(place.tree, PRESET, run, block(run.run))
+    write_block(place.tree, PRESET, run, block(run.run))
     with (place.tree / "AGENTS.md").open("a") as file:
         file.write("a rule that was agreed on\n")
-    take_away(place.tree, run)
+    remove_block(place.tree, run)
     assert (place.tree / "AGENTS.md").read_text() == "a rule that was agreed on\n"
 
 
 def test_a_block_that_an_earlier_run_left_is_replaced_and_the_file_it_made_goes_with_the_last(place: Place) -> None:
     first, second = place.run(), place.run("coder-1.2")
-    write(place.tree, PRESET, first, block(first.run))
-    write(place.tree, PRESET, second, block(second.run))
+    write_block(place.tree, PRESET, first, block(first.run))
+    write_block(place.tree, PRESET, second, block(second.run))
     assert (place.tree / "AGENTS.md").read_text() == block(second.run)
-    assert take_away(place.tree, first) is None
+    assert remove_block(place.tree, first) is None
     assert (place.tree / "AGENTS.md").read_text() == block(second.run)
-    assert take_away(place.tree, second) == "AGENTS.md"
+    assert remove_block(place.tree, second) == "AGENTS.md"
     assert place.snapshot() == {}
 
 
 def test_an_empty_file_of_the_projects_own_stays_though_an_earlier_run_left_its_block_in_it(place: Place) -> None:
     (place.tree / "AGENTS.md").write_bytes(b"")
     first, second = place.run(), place.run("coder-1.2")
-    write(place.tree, PRESET, first, block(first.run))
-    write(place.tree, PRESET, second, block(second.run))
-    take_away(place.tree, second)
+    write_block(place.tree, PRESET, first, block(first.run))
+    write_block(place.tree, PRESET, second, block(second.run))
+    remove_block(place.tree, second)
     assert (place.tree / "AGENTS.md").read_bytes() == b""
 
 
 def test_writing_twice_is_writing_once(place: Place) -> None:
     run = place.run()
     for _ in range(2):
-        write(place.tree, PRESET, run, block(run.run))
+        write_block(place.tree, PRESET, run, block(run.run))
         assert (place.tree / "AGENTS.md").read_text() == block(run.run)
-    take_away(place.tree, run)
+    remove_block(place.tree, run)
     assert place.snapshot() == {}
 
 
@@ -125,10 +125,10 @@ def test_a_link_that_ends_inside_is_followed_and_stays_a_link(place: Place) -> N
     (place.tree / "docs" / "rules.md").write_text("rules\n")
     (place.tree / "CLAUDE.md").symlink_to("docs/rules.md")
     run = place.run()
-    assert write(place.tree, PRESET, run, block(run.run)).file == "docs/rules.md"
+    assert write_block(place.tree, PRESET, run, block(run.run)).file == "docs/rules.md"
     assert (place.tree / "CLAUDE.md").is_symlink()
     assert (place.tree / "CLAUDE.md").read_text().endswith("rules\n")
-    assert take_away(place.tree, run) == "docs/rules.md"
+    assert remove_block(place.tree, run) == "docs/rules.md"
     assert (place.tree / "docs" / "rules.md").read_text() == "rules\n"
 
 
@@ -142,11 +142,11 @@ def test_a_link_that_ends_outside_is_never_written_through(place: Place) -> None
     target = _outside(place)
     (place.tree / "AGENTS.md").symlink_to(target)
     run = place.run()
-    written = write(place.tree, PRESET, run, block(run.run))
+    written = write_block(place.tree, PRESET, run, block(run.run))
     assert written.file is None
     assert "leads out of the worktree" in str(written.reason)
     assert target.read_text() == "alias x=y\n"
-    assert take_away(place.tree, run) is None
+    assert remove_block(place.tree, run) is None
 
 
 def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(place: Place) -> None:
@@ -154,7 +154,7 @@ def test_a_directory_that_is_a_link_to_the_outside_is_never_written_through(plac
     (place.tree / ".github").symlink_to(place.root / "outside")
     run = place.run()
     preset = Preset(name="x", instructions=(".github/copilot-instructions.md",))
-    written = write(place.tree, preset, run, block(run.run))
+    written = write_block(place.tree, preset, run, block(run.run))
     assert "leads out of the worktree" in str(written.reason)
     assert list((place.root / "outside").iterdir()) == []
 
@@ -179,14 +179,14 @@ def test_what_is_no_plain_file_is_left_alone_with_a_reason(place: Place, kind: s
         preset = Preset(name="x", instructions=("docs/AGENTS.md",))
     run = place.run()
     before = sorted(path.name for path in place.tree.iterdir())
-    written = write(place.tree, preset, run, block(run.run))
+    written = write_block(place.tree, preset, run, block(run.run))
     assert written.file is None
     assert written.reason
     assert sorted(path.name for path in place.tree.iterdir()) == before
 
 
 def test_a_program_that_reads_no_file_is_told_by_its_prompt(place: Place) -> None:
-    written = write(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
+    written = write_block(place.tree, Preset(name="x", instructions=()), place.run(), block("coder-1.1"))
     assert written.file is None
     assert "reads no instructions file" in str(written.reason)
 
@@ -195,18 +195,18 @@ def test_a_file_that_became_a_link_to_the_outside_meanwhile_is_not_touched_when_
     place: Place,
 ) -> None:
     run = place.run()
-    write(place.tree, PRESET, run, block(run.run))
+    write_block(place.tree, PRESET, run, block(run.run))
     target = _outside(place)
     target.write_text(block(run.run))
     (place.tree / "AGENTS.md").unlink()
     (place.tree / "AGENTS.md").symlink_to(target)
-    assert take_away(place.tree, run) is None
+    assert remove_block(place.tree, run) is None
     assert target.read_text() == block(run.run)
 
 
 def test_a_file_that_is_gone_or_a_run_that_wrote_nothing_is_nothing_to_take_away(place: Place) -> None:
     run = place.run()
-    assert take_away(place.tree, run) is None
-    write(place.tree, PRESET, run, block(run.run))
+    assert remove_block(place.tree, run) is None
+    write_block(place.tree, PRESET, run, block(run.run))
     (place.tree / "AGENTS.md").unlink()
-    assert take_away(place.tree, run) is None
+    assert remove_block(place.tree, run) is None

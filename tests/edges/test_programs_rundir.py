@@ -15,9 +15,17 @@ import pytest
 from msgspec.structs import replace
 
 from liza.programs.session import run_directory
-from liza.programs.session.run_directory import GONE_ON, BriefFile, Halt, RunDir, RunRecord, Sentinel, runs_of
-from liza.rules.errors import LizaError, Refused, Usage
-from liza.rules.model import Identity, SupervisorExit
+from liza.programs.session.run_directory import (
+    POSTPONED_LIMIT,
+    BriefLocation,
+    RunDir,
+    RunRecord,
+    Sentinel,
+    StopNote,
+    list_runs,
+)
+from liza.rules.errors import LizaError, Refused, UsageError
+from liza.rules.model import ProcessIdentity, SupervisorExit
 from liza.rules.paths import Paths
 from liza.system import processes
 
@@ -37,25 +45,32 @@ def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_pa
     for directory in (run.path, run.path.parent, run.path.parent.parent):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == 0o600
-    assert run.record() == RunRecord(
+    assert run.read_record() == RunRecord(
         agent="coder-1", run="coder-1.1", kind="review", started=NOW, task="task-1", commit="a" * 40
     )
     run.write_brief("assignment", {"beacon": "b"}, "prompt", "block")
-    assert run.assignment.read_text() == "assignment"
-    assert run.block() == "block"
-    run.note_brief_file(BriefFile(file="AGENTS.md", created=True))
-    run.note_stop(NOW, "hung")
-    assert run.brief_file() == BriefFile(file="AGENTS.md", created=True)
-    assert run.stopped() == Halt(time=NOW, reason="hung")
+    assert run.assignment_path.read_text() == "assignment"
+    assert run.read_block() == "block"
+    run.write_brief_location(BriefLocation(file="AGENTS.md", created=True))
+    run.write_stop(NOW, "hung")
+    assert run.read_brief_location() == BriefLocation(file="AGENTS.md", created=True)
+    assert run.read_stop() == StopNote(time=NOW, reason="hung")
     assert not list(run.path.glob(".aside*"))
 
 
 def test_what_was_never_said_is_none_even_where_there_is_no_directory(tmp_path: Path) -> None:
     run = RunDir(Paths(tmp_path), "coder-1.1")
     assert not run.exists()
-    assert (run.record(), run.ready(), run.word(), run.stopped(), run.block(), run.brief_file()) == (None,) * 6
-    assert (run.tail(), run.moved(), run.is_ready(), run.ready_time()) == ("", None, False, None)
-    assert runs_of(Paths(tmp_path), "coder-1") == ()
+    assert (
+        run.read_record(),
+        run.read_sentinel(),
+        run.closing_code(),
+        run.read_stop(),
+        run.read_block(),
+        run.read_brief_location(),
+    ) == (None,) * 6
+    assert (run.output_tail(), run.last_output_time(), run.is_ready(), run.ready_time()) == ("", None, False, None)
+    assert list_runs(Paths(tmp_path), "coder-1") == ()
 
 
 def test_a_fact_that_cannot_be_read_is_an_error_and_not_an_absence(tmp_path: Path) -> None:
@@ -65,14 +80,14 @@ def test_a_fact_that_cannot_be_read_is_an_error_and_not_an_absence(tmp_path: Pat
     with pytest.raises(LizaError, match="ready cannot be read"):
         run.is_ready()
     with pytest.raises(LizaError, match="'maybe', wanted 0, 1 or 42"):
-        run.word()
+        run.closing_code()
 
 
 def test_the_first_sentinel_stays(tmp_path: Path) -> None:
     run = made(tmp_path)
     assert run.mark_ready(NOW, "liza ready")
     assert not run.mark_ready(NOW + timedelta(seconds=9), "verb")
-    assert run.ready() == Sentinel(time=NOW, evidence="liza ready")
+    assert run.read_sentinel() == Sentinel(time=NOW, evidence="liza ready")
     assert run.ready_time() == NOW
 
 
@@ -96,11 +111,11 @@ def test_of_many_that_mark_a_run_ready_at_once_one_is_the_first(tmp_path: Path) 
 def test_the_last_word_counts_and_only_three_words_are_known(tmp_path: Path) -> None:
     run = made(tmp_path)
     for word in ("0", "1", "42"):
-        run.say(word)
-        assert run.word() == word
-    with pytest.raises(Usage, match="not a closing word"):
-        run.say("7")
-    assert run.word() == "42"
+        run.set_closing_code(word)
+        assert run.closing_code() == word
+    with pytest.raises(UsageError, match="not a closing word"):
+        run.set_closing_code("7")
+    assert run.closing_code() == "42"
 
 
 def test_a_verb_that_could_not_be_carried_out_is_kept_until_it_was_or_the_program_has_long_gone_on(
@@ -108,43 +123,43 @@ def test_a_verb_that_could_not_be_carried_out_is_kept_until_it_was_or_the_progra
 ) -> None:
     run = made(tmp_path)
     for verb in ("heartbeat", "submit"):
-        run.note_held_up(NOW, verb, "the disk is full")
-    run.forget_held_up(NOW, "heartbeat")
-    note = run.held_up()
+        run.write_postponed(NOW, verb, "the disk is full")
+    run.clear_postponed(NOW, "heartbeat")
+    note = run.read_postponed()
     assert note is not None
     assert (note.verb, note.reason) == ("submit", "the disk is full")
-    run.forget_held_up(NOW, "submit")
-    assert run.held_up() is None
-    run.note_held_up(NOW, "status", "the disk is full")
-    run.forget_held_up(NOW + GONE_ON + timedelta(seconds=1), "heartbeat")
-    assert run.held_up() is None
+    run.clear_postponed(NOW, "submit")
+    assert run.read_postponed() is None
+    run.write_postponed(NOW, "status", "the disk is full")
+    run.clear_postponed(NOW + POSTPONED_LIMIT + timedelta(seconds=1), "heartbeat")
+    assert run.read_postponed() is None
 
 
 def test_what_a_run_could_not_say_is_kept_in_no_directory_of_another_and_through_no_link(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        RunDir(Paths(tmp_path), "coder-1.9").note_held_up(NOW, "submit", "full")
+        RunDir(Paths(tmp_path), "coder-1.9").write_postponed(NOW, "submit", "full")
     assert not Paths(tmp_path).runs.exists()
     made(tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
     (Paths(tmp_path).runs / "coder-1" / "coder-1.2").symlink_to(outside)
     with pytest.raises(Refused, match="is a link"):
-        RunDir(Paths(tmp_path), "coder-1.2").note_held_up(NOW, "submit", "full")
+        RunDir(Paths(tmp_path), "coder-1.2").write_postponed(NOW, "submit", "full")
     (Paths(tmp_path).runs / "coder-2").symlink_to(outside)
     with pytest.raises(Refused, match="is a link"):
-        run_directory.note_left(Paths(tmp_path), "coder-2", SupervisorExit(time=NOW, reason="why"))
+        run_directory.write_supervisor_exit(Paths(tmp_path), "coder-2", SupervisorExit(time=NOW, reason="why"))
     assert list(outside.iterdir()) == []
 
 
 def test_why_a_supervisor_left_stands_beside_its_agents_runs_also_where_there_is_none(tmp_path: Path) -> None:
     paths, left = Paths(tmp_path), SupervisorExit(time=NOW, reason="3 sessions crashed")
-    assert run_directory.left(paths, "coder-1") is None
-    run_directory.note_left(paths, "coder-1", left)
-    assert run_directory.left(paths, "coder-1") == left
-    assert runs_of(paths, "coder-1") == ()
-    run_directory.forget_left(paths, "coder-1")
-    run_directory.forget_left(paths, "coder-1")
-    assert run_directory.left(paths, "coder-1") is None
+    assert run_directory.read_supervisor_exit(paths, "coder-1") is None
+    run_directory.write_supervisor_exit(paths, "coder-1", left)
+    assert run_directory.read_supervisor_exit(paths, "coder-1") == left
+    assert list_runs(paths, "coder-1") == ()
+    run_directory.clear_supervisor_exit(paths, "coder-1")
+    run_directory.clear_supervisor_exit(paths, "coder-1")
+    assert run_directory.read_supervisor_exit(paths, "coder-1") is None
 
 
 def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:
@@ -152,68 +167,68 @@ def test_runs_are_counted_and_not_spelled(tmp_path: Path) -> None:
         made(tmp_path, f"coder-1.{number}")
     made(tmp_path, "coder-2.1")
     (tmp_path / ".liza/run/coder-1/notes").mkdir()
-    assert runs_of(Paths(tmp_path), "coder-1") == ("coder-1.2", "coder-1.9", "coder-1.10")
+    assert list_runs(Paths(tmp_path), "coder-1") == ("coder-1.2", "coder-1.9", "coder-1.10")
 
 
 def test_the_tail_is_the_end_of_what_was_said_whatever_bytes_it_is(tmp_path: Path) -> None:
     run = made(tmp_path)
-    run.output.write_bytes(b"x" * 9000 + b"\xff end")
-    assert run.tail(5).endswith("end")
-    assert len(run.tail()) == 4096
-    assert run.moved() is not None
+    run.output_path.write_bytes(b"x" * 9000 + b"\xff end")
+    assert run.output_tail(5).endswith("end")
+    assert len(run.output_tail()) == 4096
+    assert run.last_output_time() is not None
 
 
 def test_this_process_lives_and_its_pid_with_another_start_is_dead() -> None:
-    me = processes.identity()
+    me = processes.identify_self()
     assert me.pid == os.getpid()
-    assert processes.proved_dead(me) is False
-    assert processes.alive(me)
-    assert processes.proved_dead(replace(me, start=me.start + "0")) is True
-    assert not processes.alive(replace(me, start=me.start + "0"))
+    assert processes.is_proved_dead(me) is False
+    assert processes.may_be_alive(me)
+    assert processes.is_proved_dead(replace(me, start=me.start + "0")) is True
+    assert not processes.may_be_alive(replace(me, start=me.start + "0"))
 
 
 def test_another_boot_of_this_host_is_dead_and_another_host_cannot_be_known() -> None:
-    me = processes.identity()
-    assert processes.proved_dead(replace(me, boot="earlier")) is True
-    assert processes.proved_dead(replace(me, host="elsewhere")) is None
-    assert processes.proved_dead(replace(me, host="elsewhere", boot="other", pid=1)) is None
-    assert processes.alive(replace(me, host="elsewhere"))
+    me = processes.identify_self()
+    assert processes.is_proved_dead(replace(me, boot="earlier")) is True
+    assert processes.is_proved_dead(replace(me, host="elsewhere")) is None
+    assert processes.is_proved_dead(replace(me, host="elsewhere", boot="other", pid=1)) is None
+    assert processes.may_be_alive(replace(me, host="elsewhere"))
 
 
 def test_a_process_is_dead_from_its_end_on_though_nobody_has_asked_for_its_code() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    who = processes.identity_of(child.pid)
+    who = processes.identify_process(child.pid)
     assert who is not None
-    assert processes.proved_dead(who) is False
-    handle = processes.handle_on(who)
+    assert processes.is_proved_dead(who) is False
+    handle = processes.open_pidfd(who)
     child.kill()
     if handle is not None:
-        assert processes.readable(handle, 30)
+        assert processes.wait_readable(handle, 30)
         os.close(handle)
     else:
         child.wait()
-    assert processes.proved_dead(who) is True
-    assert processes.identity_of(child.pid) is None
+    assert processes.is_proved_dead(who) is True
+    assert processes.identify_process(child.pid) is None
     child.wait()
-    assert processes.proved_dead(who) is True
-    assert processes.handle_on(who) is None
+    assert processes.is_proved_dead(who) is True
+    assert processes.open_pidfd(who) is None
 
 
 def test_a_pid_that_changed_hands_is_not_waited_on() -> None:
-    me = processes.identity()
-    assert processes.handle_on(Identity(host=me.host, boot=me.boot, pid=me.pid, start="1")) is None
+    me = processes.identify_self()
+    assert processes.open_pidfd(ProcessIdentity(host=me.host, boot=me.boot, pid=me.pid, start="1")) is None
 
 
 def test_a_name_with_brackets_and_blanks_does_not_hide_a_start_time(tmp_path: Path) -> None:
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sleep")
     child = subprocess.Popen([str(odd), "60"])
-    who = processes.identity_of(child.pid)
+    who = processes.identify_process(child.pid)
     assert who is not None
-    assert processes.proved_dead(who) is False
+    assert processes.is_proved_dead(who) is False
     child.kill()
     child.wait()
-    assert processes.proved_dead(who) is True
+    assert processes.is_proved_dead(who) is True
 
 
 def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_path: Path, monkeypatch) -> None:
@@ -228,7 +243,7 @@ def test_only_what_bears_the_run_of_this_crew_is_ended_and_never_oneself(tmp_pat
         sleeper("coder-1.1", tmp_path / "x"),
     )
     try:
-        assert processes.with_run("coder-1.1", tmp_path) == (mine.pid,)
+        assert processes.find_run_pids("coder-1.1", tmp_path) == (mine.pid,)
         assert processes.kill_run("coder-1.1", tmp_path) == ()
         assert mine.wait(30) == -signal.SIGKILL
         assert other_run.poll() is None
@@ -245,7 +260,7 @@ def test_a_process_that_is_between_two_programs_is_seen_all_the_same(tmp_path: P
     for _ in range(100):
         born = subprocess.Popen(["sleep", "60"], env=env)
         try:
-            assert processes.with_run("coder-1.1", tmp_path) == (born.pid,)
+            assert processes.find_run_pids("coder-1.1", tmp_path) == (born.pid,)
         finally:
             born.kill()
             born.wait()
@@ -255,8 +270,8 @@ def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> No
     env = {"PATH": os.environ["PATH"], "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(tmp_path)}
     script = "fork() { sleep 0.01; (fork) & (sleep 60) & wait; }; (setsid sh -c 'sleep 60' &); fork"
     family = subprocess.Popen(["sh", "-c", script], env=env)
-    while len(processes.with_run("coder-1.1", tmp_path)) < 5:
+    while len(processes.find_run_pids("coder-1.1", tmp_path)) < 5:
         assert family.poll() is None
     assert processes.kill_run("coder-1.1", tmp_path) == ()
     family.wait(30)
-    assert processes.with_run("coder-1.1", tmp_path) == ()
+    assert processes.find_run_pids("coder-1.1", tmp_path) == ()

@@ -15,7 +15,14 @@ import pytest
 
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import Ended, Living, Never, NotStarted, ShimStarting, Vanished
+from liza.programs.session.session_process import (
+    EndedSession,
+    NoSession,
+    RunningSession,
+    ShimStarting,
+    StartFailed,
+    VanishedSession,
+)
 from liza.rules.errors import LizaError, Refused
 from liza.rules.paths import Paths
 from liza.system import ancestors, processes
@@ -41,11 +48,11 @@ class Crew:
     def env(self, run: RunDir, **more: str) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "LIZA_RUN": run.run, "LIZA_ROOT": str(self.root), **more}
 
-    def start(self, run: RunDir, script: str, stdin: str | None = None) -> Living:
+    def start(self, run: RunDir, script: str, stdin: str | None = None) -> RunningSession:
         started = session_process.start(
             run.path, ["sh", "-c", textwrap.dedent(script)], self.root, self.env(run), stdin
         )
-        assert isinstance(started, Living), started
+        assert isinstance(started, RunningSession), started
         return started
 
 
@@ -55,36 +62,36 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     yield crew
     for run in crew.made:
         session_process.stop(run.path, run.run, crew.root, grace=0)
-        assert processes.with_run(run.run, crew.root) == ()
+        assert processes.find_run_pids(run.run, crew.root) == ()
 
 
 def test_a_program_that_ends_leaves_its_code_its_words_and_no_stray(crew: Crew) -> None:
     run = crew.run()
-    assert session_process.look(run.path) == Never()
+    assert session_process.read_state(run.path) == NoSession()
     started = crew.start(run, "echo out; echo err >&2; exit 3")
     assert started.child.pid != started.shim.pid
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert (end.code, end.signal, end.error, end.strays) == (3, None, None, 0)
-    assert sorted(run.tail().split()) == ["err", "out"]
-    assert session_process.ended(run.path) == end
+    assert sorted(run.output_tail().split()) == ["err", "out"]
+    assert session_process.read_end(run.path) == end
 
 
 def test_session_json_is_there_before_the_programs_first_instruction(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, f"test -s {run.path}/session.json")
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert end.code == 0
 
 
 def test_a_signal_is_told_from_a_code(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "kill -9 $$")
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert (end.code, end.signal) == (None, signal.SIGKILL)
-    assert session_process.described(end) == "ended by SIGKILL"
+    assert session_process.describe_end(end) == "ended by SIGKILL"
 
 
 @pytest.mark.parametrize(
@@ -100,10 +107,10 @@ def test_a_program_that_cannot_be_started_is_told_from_one_that_failed(
 ) -> None:
     run = crew.run()
     started = session_process.start(run.path, [make(crew.root)], crew.root, crew.env(run))
-    assert isinstance(started, NotStarted)
+    assert isinstance(started, StartFailed)
     assert says in started.reason
-    end = session_process.look(run.path)
-    assert isinstance(end, Ended)
+    end = session_process.read_state(run.path)
+    assert isinstance(end, EndedSession)
     assert end.code is None
     assert end.error == started.reason
 
@@ -114,14 +121,14 @@ def test_a_text_file_without_a_first_line_for_the_kernel_says_so(crew: Crew) -> 
     script.chmod(0o755)
     run = crew.run()
     started = session_process.start(run.path, [str(script)], crew.root, crew.env(run))
-    assert isinstance(started, NotStarted)
+    assert isinstance(started, StartFailed)
     assert "#!" in started.reason
 
 
 def test_a_directory_that_is_gone_is_named_and_not_the_program(crew: Crew) -> None:
     run = crew.run()
     started = session_process.start(run.path, ["true"], crew.root / "gone", crew.env(run))
-    assert isinstance(started, NotStarted)
+    assert isinstance(started, StartFailed)
     assert str(crew.root / "gone") in started.reason
 
 
@@ -152,8 +159,8 @@ def test_of_many_starters_of_one_run_at_once_one_wins(crew: Crew) -> None:
     racers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = [racer.communicate(timeout=LONG)[0].strip() for racer in racers]
     assert sorted(racer.returncode for racer in racers) == [0, 7, 7, 7]
-    living = session_process.look(run.path)
-    assert isinstance(living, Living)
+    living = session_process.read_state(run.path)
+    assert isinstance(living, RunningSession)
     assert [word for word in said if word] == [str(living.child.pid)]
 
 
@@ -162,10 +169,10 @@ def test_stdin_is_the_text_or_nothing_at_all(crew: Crew) -> None:
     told, silent = crew.run(), crew.run("coder-1.2")
     crew.start(told, "wc -c", stdin=text)
     crew.start(silent, "wc -c")
-    assert isinstance(session_process.wait(told.path, LONG), Ended)
-    assert isinstance(session_process.wait(silent.path, LONG), Ended)
-    assert int(told.tail()) == len(text)
-    assert int(silent.tail()) == 0
+    assert isinstance(session_process.wait_for_end(told.path, LONG), EndedSession)
+    assert isinstance(session_process.wait_for_end(silent.path, LONG), EndedSession)
+    assert int(told.output_tail()) == len(text)
+    assert int(silent.output_tail()) == 0
 
 
 def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_stranger_sees_the_exit_code(
@@ -176,7 +183,7 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
         import os
         from pathlib import Path
         from liza.programs.session import session_process as session
-        from liza.system.processes import identity
+        from liza.system.processes import identify_self as identity
         go = {str(crew.root / "go")!r}
         env = {{"PATH": os.environ["PATH"]}}
         session.start(Path({str(run.path)!r}), ["sh", "-c", f"read x < {{go}}; exit 5"], Path("/"), env)
@@ -185,15 +192,15 @@ def test_the_shim_outlives_a_starter_that_is_killed_with_its_whole_group_and_a_s
     os.mkfifo(crew.root / "go")
     starter = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, start_new_session=True)
     assert starter.returncode == -signal.SIGKILL
-    living = session_process.look(run.path)
-    assert isinstance(living, Living)
-    handle = session_process.wait_fd(living)
+    living = session_process.read_state(run.path)
+    assert isinstance(living, RunningSession)
+    handle = session_process.open_wait_fd(living)
     (crew.root / "go").write_text("now\n")
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert end.code == 5
     if handle is not None:
-        assert processes.readable(handle, LONG)
+        assert processes.wait_readable(handle, LONG)
         os.close(handle)
 
 
@@ -210,21 +217,21 @@ def test_a_starter_that_dies_while_the_shim_starts_leaves_a_session_or_none_and_
         words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(number * 0.006)]
         subprocess.run(words, check=False, start_new_session=True)
         until(
-            lambda run=run: not isinstance(session_process.look(run.path), ShimStarting),
+            lambda run=run: not isinstance(session_process.read_state(run.path), ShimStarting),
             "the shim neither started nor died",
         )
-        found = session_process.look(run.path)
-        assert isinstance(found, Living | Never), found
-        if isinstance(found, Living):
-            assert processes.proved_dead(found.child) is False
+        found = session_process.read_state(run.path)
+        assert isinstance(found, RunningSession | NoSession), found
+        if isinstance(found, RunningSession):
+            assert processes.is_proved_dead(found.child) is False
 
 
 def test_the_child_dies_with_a_shim_that_is_killed_and_the_session_has_vanished(crew: Crew) -> None:
     run = crew.run()
     started = crew.start(run, "exec sleep 60")
     os.kill(started.shim.pid, signal.SIGKILL)
-    found = session_process.wait(run.path, LONG)
-    assert found == Vanished(shim=started.shim, child=started.child)
+    found = session_process.wait_for_end(run.path, LONG)
+    assert found == VanishedSession(shim=started.shim, child=started.child)
 
 
 def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environment(crew: Crew) -> None:
@@ -232,23 +239,23 @@ def test_what_a_killed_shim_left_in_a_session_of_its_own_is_found_by_its_environ
     mark = crew.root / "tool.pid"
     started = crew.start(run, f"setsid sh -c 'trap \"\" TERM; echo $$ > {mark}; while :; do sleep 0.05; done' & wait")
     until(lambda: mark.exists() and mark.read_text().strip(), "the tool never ran")
-    tool = processes.identity_of(int(mark.read_text()))
+    tool = processes.identify_process(int(mark.read_text()))
     assert tool is not None
     os.kill(started.shim.pid, signal.SIGKILL)
-    assert isinstance(session_process.wait(run.path, LONG), Vanished)
-    assert processes.proved_dead(tool) is False
-    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=LONG), Vanished)
-    assert processes.proved_dead(tool) is True
+    assert isinstance(session_process.wait_for_end(run.path, LONG), VanishedSession)
+    assert processes.is_proved_dead(tool) is False
+    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=LONG), VanishedSession)
+    assert processes.is_proved_dead(tool) is True
 
 
 def test_stop_asks_first_and_a_program_that_listens_says_its_own_code(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
-    until(lambda: "ready" in run.tail(), "it never got ready")
+    until(lambda: "ready" in run.output_tail(), "it never got ready")
     end = session_process.stop(run.path, run.run, crew.root, grace=LONG)
-    assert isinstance(end, Ended)
+    assert isinstance(end, EndedSession)
     assert end.code == 9
-    assert "bye" in run.tail()
+    assert "bye" in run.output_tail()
 
 
 def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) -> None:
@@ -261,12 +268,12 @@ def test_stop_ends_what_has_a_session_of_its_own_and_ignores_term(crew: Crew) ->
         while :; do sleep 0.05; done
         """,
     )
-    until(lambda: "one" in run.tail(), "the tool never ran")
-    assert len(processes.with_run(run.run, crew.root)) >= 2
+    until(lambda: "one" in run.output_tail(), "the tool never ran")
+    assert len(processes.find_run_pids(run.run, crew.root)) >= 2
     end = session_process.stop(run.path, run.run, crew.root, grace=0.1)
-    assert isinstance(end, Ended)
+    assert isinstance(end, EndedSession)
     assert end.signal == signal.SIGKILL
-    assert processes.with_run(run.run, crew.root) == ()
+    assert processes.find_run_pids(run.run, crew.root) == ()
 
 
 def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: Crew) -> None:
@@ -280,10 +287,10 @@ def test_stop_finds_a_tool_that_threw_its_environment_away_and_its_parent(crew: 
         """,
     )
     until(lambda: mark.exists() and mark.read_text().strip(), "the tool never ran")
-    tool = processes.identity_of(int(mark.read_text()))
+    tool = processes.identify_process(int(mark.read_text()))
     assert tool is not None
     session_process.stop(run.path, run.run, crew.root, grace=0.1)
-    assert processes.proved_dead(tool) is True
+    assert processes.is_proved_dead(tool) is True
 
 
 def test_what_a_program_leaves_running_is_ended_with_it_and_counted(crew: Crew) -> None:
@@ -291,10 +298,10 @@ def test_what_a_program_leaves_running_is_ended_with_it_and_counted(crew: Crew) 
     mark = crew.root / "tool.pid"
     script = f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do sleep 0.02; done; exit 0"
     crew.start(run, script)
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert (end.code, end.strays) == (0, 1)
-    assert processes.identity_of(int(mark.read_text())) is None
+    assert processes.identify_process(int(mark.read_text())) is None
 
 
 def test_stop_leaves_another_crews_run_of_the_same_name_alone(crew: Crew, tmp_path: Path) -> None:
@@ -304,15 +311,15 @@ def test_stop_leaves_another_crews_run_of_the_same_name_alone(crew: Crew, tmp_pa
     crew.start(mine, "exec sleep 60")
     neighbour = other.start(theirs, "exec sleep 60")
     session_process.stop(mine.path, mine.run, crew.root, grace=LONG)
-    assert processes.proved_dead(neighbour.child) is False
+    assert processes.is_proved_dead(neighbour.child) is False
     session_process.stop(theirs.path, theirs.run, other.root, grace=0)
 
 
 def test_stop_of_what_is_over_changes_nothing_and_is_repeatable(crew: Crew) -> None:
     run = crew.run()
-    assert session_process.stop(run.path, run.run, crew.root, grace=0) == Never()
+    assert session_process.stop(run.path, run.run, crew.root, grace=0) == NoSession()
     crew.start(run, "exit 0")
-    end = session_process.wait(run.path, LONG)
+    end = session_process.wait_for_end(run.path, LONG)
     assert session_process.stop(run.path, run.run, crew.root, grace=0) == end
     assert session_process.stop(run.path, run.run, crew.root, grace=0) == end
 
@@ -320,20 +327,20 @@ def test_stop_of_what_is_over_changes_nothing_and_is_repeatable(crew: Crew) -> N
 def test_stop_wakes_a_program_that_stands_still(crew: Crew) -> None:
     run = crew.run()
     started = crew.start(run, "trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done")
-    until(lambda: "ready" in run.tail(), "it never got ready")
+    until(lambda: "ready" in run.output_tail(), "it never got ready")
     os.kill(started.child.pid, signal.SIGSTOP)
     end = session_process.stop(run.path, run.run, crew.root, grace=LONG)
-    assert isinstance(end, Ended)
+    assert isinstance(end, EndedSession)
     assert end.code == 4
 
 
 def test_term_to_the_shim_reaches_the_program(crew: Crew) -> None:
     run = crew.run()
     started = crew.start(run, "trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done")
-    until(lambda: "ready" in run.tail(), "it never got ready")
+    until(lambda: "ready" in run.output_tail(), "it never got ready")
     os.kill(started.shim.pid, signal.SIGTERM)
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert end.code == 6
 
 
@@ -343,8 +350,8 @@ def test_hangup_and_interrupt_do_not_end_the_shim(crew: Crew) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         os.kill(started.shim.pid, number)
     os.kill(started.child.pid, signal.SIGKILL)
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert end.signal == signal.SIGKILL
 
 
@@ -352,9 +359,9 @@ def test_no_value_of_the_environment_is_left_on_disk(crew: Crew) -> None:
     run = crew.run()
     env = crew.env(run, SECRET_KEY="sk-very-secret")
     started = session_process.start(run.path, ["sh", "-c", "test ${#SECRET_KEY} = 14"], crew.root, env)
-    assert isinstance(started, Living)
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
+    assert isinstance(started, RunningSession)
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
     assert end.code == 0
     for file in run.path.iterdir():
         if file.is_file():
@@ -368,7 +375,7 @@ def test_a_tool_without_environment_and_parent_is_still_known_to_be_inside_the_s
     code = f"""
         import json, os, time
         from pathlib import Path
-        from liza.system.ancestors import environs
+        from liza.system.ancestors import ancestor_environments as environs
         shim = json.loads(Path({str(run.path / "session.json")!r}).read_text())["shim"]["pid"]
         while os.getppid() != shim:
             time.sleep(0.01)
@@ -377,23 +384,23 @@ def test_a_tool_without_environment_and_parent_is_still_known_to_be_inside_the_s
     tool.write_text(textwrap.dedent(code))
     orphan = f"(env -i PYTHONPATH={Path.cwd()} setsid {sys.executable} {tool} &)"
     crew.start(run, f"{orphan}; while ! test -s {out}; do sleep 0.02; done")
-    assert isinstance(session_process.wait(run.path, LONG), Ended)
+    assert isinstance(session_process.wait_for_end(run.path, LONG), EndedSession)
     assert run.run in out.read_text()
-    assert run.run not in [env.get("LIZA_RUN") for env in ancestors.environs()]
+    assert run.run not in [env.get("LIZA_RUN") for env in ancestors.ancestor_environments()]
 
 
 def test_an_unreadable_end_is_an_error_and_not_an_end(crew: Crew) -> None:
     run = crew.run()
     (run.path / "exit.json").write_text("{")
     with pytest.raises(LizaError, match=r"exit\.json cannot be read"):
-        session_process.look(run.path)
+        session_process.read_state(run.path)
     (run.path / "exit.json").unlink()
 
 
 def test_a_program_that_writes_a_lot_is_not_slowed_by_anybody_who_does_not_read(crew: Crew) -> None:
     run = crew.run()
     crew.start(run, "head -c 5000000 /dev/zero | tr '\\0' x; exit 0")
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended)
-    assert run.output.stat().st_size == 5_000_000
-    assert len(run.tail(100)) == 100
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession)
+    assert run.output_path.stat().st_size == 5_000_000
+    assert len(run.output_tail(100)) == 100

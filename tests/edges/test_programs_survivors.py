@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from liza.programs.session import session_process
-from liza.programs.session.session_process import Ended, Living, Vanished
+from liza.programs.session.session_process import EndedSession, RunningSession, VanishedSession
 from liza.programs.terminal import tmux
 from liza.system import processes
 from tests.edges.test_programs_session import Crew, until
@@ -47,7 +47,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     yield crew
     for run in crew.made:
         session_process.stop(run.path, run.run, crew.root, grace=0)
-    tmux.close_all(crew.root)
+    tmux.close_all_panes(crew.root)
     shutil.rmtree(sockets)
 
 
@@ -58,19 +58,19 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def started(crew: Crew, kind: str, tree: str) -> tuple[Living, int]:
+def started(crew: Crew, kind: str, tree: str) -> tuple[RunningSession, int]:
     """A program of that kind, and the pid of its tool."""
     run, mark = crew.run(), crew.root / "tool"
     start = session_process.start if kind == "plain" else tmux.start
     words = ["sh", "-c", TREES[tree][0].replace("{mark}", str(mark))]
     living = start(run.path, words, crew.root, crew.env(run))
-    assert isinstance(living, Living), living
+    assert isinstance(living, RunningSession), living
     until(lambda: mark.exists() and mark.read_text().strip(), "the tool runs")
     return living, int(mark.read_text())
 
 
 def is_gone(pid: int) -> bool:
-    return processes.identity_of(pid) is None
+    return processes.identify_process(pid) is None
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here, and a group is all that can be ended")
@@ -79,18 +79,18 @@ def test_a_stop_leaves_nothing_of_a_program_that(crew: Crew, kind: str, tree: st
     _, tool = started(crew, kind, tree)
     run = crew.made[0]
     end = session_process.stop(run.path, run.run, crew.root, grace=1.0)
-    assert isinstance(end, Ended)
+    assert isinstance(end, EndedSession)
     assert (end.code if end.signal is None else -end.signal) == TREES[tree][1]
     assert is_gone(tool)
-    assert processes.with_run(run.run, crew.root) == ()
+    assert processes.find_run_pids(run.run, crew.root) == ()
 
 
 @pytest.mark.skipif(not processes.has_proc(), reason="there is no /proc here")
 def test_a_program_that_is_killed_with_its_group_leaves_no_tool(crew: Crew, kind: str) -> None:
     living, tool = started(crew, kind, "goes and leaves its tool")
     os.killpg(living.child.pid, signal.SIGKILL)
-    end = session_process.wait(crew.made[0].path, 30.0)
-    assert isinstance(end, Ended)
+    end = session_process.wait_for_end(crew.made[0].path, 30.0)
+    assert isinstance(end, EndedSession)
     assert (end.signal, end.strays) == (signal.SIGKILL, 1)
     assert is_gone(tool)
 
@@ -100,6 +100,6 @@ def test_a_shim_that_is_killed_takes_the_program_along_and_a_stop_ends_the_tool(
     living, tool = started(crew, kind, "goes and leaves its tool")
     run = crew.made[0]
     os.kill(living.shim.pid, signal.SIGKILL)
-    until(lambda: isinstance(session_process.look(run.path), Vanished), "both are gone")
-    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=0), Vanished)
+    until(lambda: isinstance(session_process.read_state(run.path), VanishedSession), "both are gone")
+    assert isinstance(session_process.stop(run.path, run.run, crew.root, grace=0), VanishedSession)
     assert is_gone(tool)

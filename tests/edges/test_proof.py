@@ -20,7 +20,7 @@ from liza.repo.slots import slot_setup
 from liza.rules.errors import Missing, Refused
 from liza.rules.merging import merge_rules
 from liza.rules.model import Status
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
@@ -93,7 +93,7 @@ def test_tests_that_fail_with_the_sources_of_their_own_worktree_are_proved_and_n
     crew = find_crew(package)
     assert proof(crew) == ("proved", "")
     assert status(crew)["tests"]["not_proved"] is None
-    assert not crew.worktrees.stands("proof")
+    assert not crew.worktrees.exists("proof")
     assert not crew.paths.slot("proof").exists()
     assert (git(package, "status", "--porcelain"), git(package, "for-each-ref", "refs/liza/salvage")) == before
     assert (package / "src" / "invo" / "sums.py").read_text() == SUMS
@@ -272,7 +272,7 @@ def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package
     assert (done.returncode, "not proved" in done.stdout) == (0, True), done.stderr
     crew = find_crew(package)
     assert not crew.paths.slot("proof").exists()
-    assert crew.worktrees.set_aside() == ()
+    assert crew.worktrees.retired_slots() == ()
 
 
 def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:
@@ -295,7 +295,7 @@ def test_an_environment_with_dependencies_only_stays_in_use_and_one_with_the_che
 
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / "__editable__.invo-1.pth").write_text(f"{package}/src\n")
-    assert environments.installs(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
+    assert environments.find_checkout_links(venv, package) == (f"__editable__.invo-1.pth leads to {package}/src",)
     found = about(package, "python")
     assert (found.ok, "has this checkout installed" in found.text) == (False, True)
 
@@ -314,9 +314,9 @@ def test_each_way_to_install_a_checkout_is_found(package: Path, tmp_path: Path, 
     (site,) = venv.glob("lib/python3*/site-packages")
     (site / name).parent.mkdir(exist_ok=True)
     (site / name).write_text(text.format(root=package))
-    found = environments.installs(venv, package)
+    found = environments.find_checkout_links(venv, package)
     assert [one.startswith(f"{name} leads to {package}") for one in found] == [True]
-    assert environments.installs(venv, tmp_path / "other") == ()
+    assert environments.find_checkout_links(venv, tmp_path / "other") == ()
 
 
 def about(root: Path, name: str) -> Finding:
@@ -384,16 +384,16 @@ def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path:
     commit(repo)
     files = (".gitmodules", "vendor/sub")
     slot_setup.mark_setup_done(Git(repo), "fetch", files)
-    assert not slot_setup.setup_due(Git(repo), "fetch", files)
+    assert not slot_setup.is_setup_due(Git(repo), "fetch", files)
     git(repo / "vendor" / "sub", "checkout", "-q", "HEAD~1")
     commit(repo)
-    assert slot_setup.setup_due(Git(repo), "fetch", files)
+    assert slot_setup.is_setup_due(Git(repo), "fetch", files)
 
 
 def approved(crew: Crew, task: str) -> None:
     """A task whose work is a file of its own, ready to be merged."""
-    add(crew, [Wanted(task, "Write", "it is there", f"{task}.txt", "README.md")])
-    run = str(claim(crew, "coder-1", task).more["run"])
+    add(crew, [TaskFields(task, "Write", "it is there", f"{task}.txt", "README.md")])
+    run = str(claim(crew, "coder-1", task).details["run"])
     there = crew.paths.slot(str(crew.board.read().task(task).worktree))  # type: ignore[union-attr]
     (there / f"{task}.txt").write_text(run)
     commit(there)
@@ -428,11 +428,11 @@ def test_a_test_command_that_changed_is_proved_before_it_counts_and_one_of_anoth
     # What a person brings in may be the cure: it comes in, and not as tested.
     (package / "new").write_text("x\n")
     commit(package)
-    assert sync(crew).more["tested"] is False
+    assert sync(crew).details["tested"] is False
 
     configured(crew, integration_command=f"PYTHONPATH=./src {UNITTEST}")
     # What the merger of an agent saw counts, though no person confirms it.
-    assert merge(crew, "a", supervisor="coder-1").more["tested"] is True
+    assert merge(crew, "a", supervisor="coder-1").details["tested"] is True
     assert proof(crew) == ("proved", "")
     assert not [one for one in status(crew)["alerts"] if "config.proof" in one["message"]]
     assert about(package, "proof").text == "the tests fail when the sources of their own worktree fail"

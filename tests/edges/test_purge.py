@@ -13,7 +13,7 @@ from liza.crew.recovery import saved_specs
 from liza.rules.errors import Refused
 from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
-from liza.verbs.down import Purged, purge
+from liza.verbs.down import PurgeResult, purge
 from liza.verbs.task import release
 from tests.conftest import git
 from tests.edges.test_integration import claimed, crew, made  # noqa: F401  # one preparation serves both files
@@ -31,7 +31,7 @@ def test_work_that_is_on_its_tasks_branch_is_kept_once_and_not_as_a_salvage_too(
     merged_by_the_person(crew)
     claimed(crew)
     done = purge(crew)
-    assert done.kept == ("refs/heads/task/c", "refs/liza/blackboard")
+    assert done.kept_refs == ("refs/heads/task/c", "refs/liza/blackboard")
     assert refs(crew) == {"refs/heads/main", "refs/heads/task/c", "refs/liza/blackboard"}
 
 
@@ -52,8 +52,8 @@ def test_a_salvage_that_holds_nothing_goes_and_one_that_holds_a_file_or_a_commit
     claim(crew, "coder-3", "c")
     (there / "unfinished.txt").unlink()
     done = purge(crew)
-    assert empty in done.gone
-    assert done.kept == ("refs/heads/task/c", "refs/liza/salvage/c/coder-2.1", "refs/liza/blackboard")
+    assert empty in done.deleted_refs
+    assert done.kept_refs == ("refs/heads/task/c", "refs/liza/salvage/c/coder-2.1", "refs/liza/blackboard")
     assert git(crew.paths.root, "rev-parse", "refs/liza/salvage/c/coder-2.1^1") == alone
     assert git(crew.paths.root, "show", "refs/liza/salvage/c/coder-2.1:unfinished.txt") == "unfinished"
 
@@ -67,17 +67,17 @@ def test_a_salvage_whose_task_has_lost_its_branch_is_kept_for_the_commit_that_it
     release(crew, "c")
     claim(crew, "coder-2", "c")
     git(there, "reset", "-q", "--hard", "main")
-    assert purge(crew).kept == ("refs/liza/salvage/c/coder-1.3", "refs/liza/blackboard")
+    assert purge(crew).kept_refs == ("refs/liza/salvage/c/coder-1.3", "refs/liza/blackboard")
     assert git(crew.paths.root, "rev-parse", "refs/liza/salvage/c/coder-1.3^1") == lost
 
 
 def test_a_purge_after_integration_was_deleted_or_moved_back_loses_no_merge(crew: Crew) -> None:  # noqa: F811
     before = git(crew.paths.root, "rev-parse", "integration")
     git(crew.paths.root, "branch", "-D", "integration")
-    done: Purged = purge(crew)
-    assert drift.LEFT in done.kept
-    assert git(crew.paths.root, "rev-parse", drift.LEFT) == before
-    assert git(crew.paths.root, "show", f"{drift.LEFT}:b.txt") == "x"
+    done: PurgeResult = purge(crew)
+    assert drift.LAST_INTEGRATION_REF in done.kept_refs
+    assert git(crew.paths.root, "rev-parse", drift.LAST_INTEGRATION_REF) == before
+    assert git(crew.paths.root, "show", f"{drift.LAST_INTEGRATION_REF}:b.txt") == "x"
 
 
 def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link_and_reads_no_pipe(
@@ -98,8 +98,8 @@ def test_a_purge_keeps_every_file_of_a_persons_as_its_bytes_and_a_link_as_a_link
     (specs / "folder").symlink_to(tmp_path / "private")
     os.mkfifo(specs / "pipe.md")
     done = purge(crew)
-    assert done.kept == ("refs/liza/specs", "refs/liza/blackboard")
-    assert done.unread == (".liza/specs/pipe.md",)
+    assert done.kept_refs == ("refs/liza/specs", "refs/liza/blackboard")
+    assert done.unread_files == (".liza/specs/pipe.md",)
     rows = git(root, "ls-tree", "-r", "-z", "refs/liza/specs").split("\0")
     assert {row.split("\t")[1]: row.split(" ")[0] for row in rows if row} == {
         "architecture/own.txt": "100644",
@@ -128,14 +128,14 @@ def test_a_purge_keeps_the_table_of_programs_that_a_person_wrote_for_this_crew(
     else:
         table.write_text(text)
     done = purge(crew)
-    assert "refs/liza/programs" in done.kept
+    assert "refs/liza/programs" in done.kept_refs
     assert git(root, "show", "refs/liza/programs:programs.toml") == text
     assert not crew.paths.liza.exists()
 
 
 def test_a_purge_names_a_table_of_programs_that_is_no_file(crew: Crew) -> None:  # noqa: F811
     os.mkfifo(crew.paths.liza / "programs.toml")
-    assert purge(crew).unread == (".liza/programs.toml",)
+    assert purge(crew).unread_files == (".liza/programs.toml",)
 
 
 def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew) -> None:  # noqa: F811
@@ -150,7 +150,7 @@ def test_a_purge_names_what_is_left_in_the_directory_of_the_worktrees(crew: Crew
 def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: Crew) -> None:  # noqa: F811
     table = crew.paths.liza / "programs.toml"
     with table.open("wb") as file:
-        file.truncate(saved_specs.LARGEST + 1)
+        file.truncate(saved_specs.MAX_FILE_SIZE + 1)
     with pytest.raises(Refused, match=r"programs\.toml cannot be saved"):
         purge(crew)
     assert table.exists()
@@ -160,9 +160,9 @@ def test_a_purge_that_cannot_save_a_table_of_programs_takes_nothing_away(crew: C
 def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not_mix(crew: Crew) -> None:  # noqa: F811
     root, notes = crew.paths.root, crew.paths.specs / "notes.txt"
     notes.write_text("first\n")
-    saved_specs.keep(crew)
+    saved_specs.save_specs(crew)
     first = git(root, "rev-parse", "refs/liza/specs")
-    saved_specs.keep(crew)
+    saved_specs.save_specs(crew)
     assert git(root, "rev-parse", "refs/liza/specs") == first
     notes.rename(notes.with_name("other.txt"))
     purge(crew)
@@ -172,7 +172,9 @@ def test_the_specs_of_an_earlier_purge_stay_below_those_of_the_next_which_do_not
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("huge.bin", saved_specs.LARGEST + 1), (".git/config", 3)], ids=["too large", "no name for git"]
+    ("name", "size"),
+    [("huge.bin", saved_specs.MAX_FILE_SIZE + 1), (".git/config", 3)],
+    ids=["too large", "no name for git"],
 )
 def test_a_spec_that_cannot_be_saved_stops_the_purge_by_name_before_anything_is_removed(
     crew: Crew,  # noqa: F811

@@ -21,7 +21,7 @@ from liza.system.file_lock import Lock
 from liza.verbs.down import purge
 from liza.verbs.history import history as shown
 from liza.verbs.init import InitOptions, init
-from liza.verbs.restore import crew_here, restore
+from liza.verbs.restore import find_crew_or_lost, restore
 from tests.conftest import FakeClock, git
 
 
@@ -34,11 +34,11 @@ def signed(crew: Crew, agent: str) -> None:
     """A revision, recorded."""
     with crew.change("human:ann", f"hire {agent}") as tx:
         tx.state = tx.state.with_agent(agent, Agent(role="coder", status="OFFLINE"))
-    recorder.record(crew)
+    recorder.record_history(crew)
 
 
 def recorded(repo: Path) -> list[tuple[int, str]]:
-    return [(one.revision, one.subject) for one in board_history.log(Git(repo), None, 99)]
+    return [(one.revision, one.subject) for one in board_history.list_revisions(Git(repo), None, 99)]
 
 
 def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervisor_lives(
@@ -49,10 +49,10 @@ def test_a_spool_that_grew_too_large_is_drained_by_the_writer_although_a_supervi
         tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
     supervisor = Lock(crew.paths.supervisor_lock("coder-1"))
     with supervisor.acquire():
-        recorder.record_if_alone(crew)
+        recorder.record_if_unsupervised(crew)
         assert crew.board.spool.revisions() == [2]
-        monkeypatch.setattr(recorder, "LARGEST_SPOOL", 10)
-        recorder.record_if_alone(crew)
+        monkeypatch.setattr(recorder, "MAX_SPOOL", 10)
+        recorder.record_if_unsupervised(crew)
     assert crew.board.spool.revisions() == []
     assert crew.git.out("rev-list", "--count", "liza/blackboard") == "2"
 
@@ -63,7 +63,7 @@ def test_history_is_read_although_nothing_can_be_recorded(repo: Path, clock: Fak
         tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
     (repo / ".git" / "refs" / "liza" / "blackboard.lock").mkdir()
     with pytest.raises(GitFailed):
-        recorder.record(crew)
+        recorder.record_history(crew)
     assert [one["revision"] for one in shown(crew, None, 10)] == [2, 1]
 
 
@@ -80,7 +80,7 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
     said: list[str] = []
     answer = init(repo, InitOptions(goal="The second goal", no_test=True), lambda name, text: said.append(text))
     second = Crew(Paths(repo), clock)
-    assert answer.more["revision"] == second.board.read().revision == 4
+    assert answer.details["revision"] == second.board.read().revision == 4
     assert any("an earlier crew, up to 3" in line for line in said)
     assert recorded(repo)[0] == (4, "init (human)")
     signed(second, "coder-9")
@@ -91,11 +91,11 @@ def test_a_new_crew_goes_on_in_the_history_that_was_kept_of_the_last_one_and_com
         (2, "hire coder-1 (human:ann)"),
         (1, "init (human)"),
     ]
-    assert [one.revision for one in revision_journal.newest(second.paths.journal)] == [5, 4]
+    assert [one.revision for one in revision_journal.iter_newest_first(second.paths.journal)] == [5, 4]
 
     shutil.rmtree(second.paths.tx)
     second.paths.state.write_text("")
-    assert restore(Crew(Paths(repo), clock), last_good=True).more["restored"] == 5
+    assert restore(Crew(Paths(repo), clock), last_good=True).details["restored"] == 5
     now = Crew(Paths(repo), clock).board.read()
     assert (now.goal.description, [*now.agents], now.revision) == ("The second goal", ["coder-9"], 6)
 
@@ -146,9 +146,9 @@ def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
         place.unlink() if place.is_file() else shutil.rmtree(place)
     with pytest.raises(NoCrew, match=HISTORY_REF):
         find_crew()
-    answer = restore(crew_here(), last_good=True)
-    assert "revision 2 stands again, as revision 3: Everything is there" in answer.told
-    assert ("laid out anew" in answer.told) == (left == "nothing")
+    answer = restore(find_crew_or_lost(), last_good=True)
+    assert "revision 2 stands again, as revision 3: Everything is there" in answer.message
+    assert ("laid out anew" in answer.message) == (left == "nothing")
     again = find_crew()
     assert Pins.load(again.paths.pins).config == pins
     assert (again.paths.specs / "goal.md").read_text().startswith("# Everything is there")
@@ -169,7 +169,7 @@ def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_mo
         supervisor = subprocess.Popen(["sleep", "60"], pass_fds=(lock.descriptor,))
     try:
         crew.paths.liza.rename(repo / ".liza.old") if moved else shutil.rmtree(crew.paths.liza)
-        restoring = (lambda: restore(crew_here(), last_good=True), "liza restore --last-good --stop")
+        restoring = (lambda: restore(find_crew_or_lost(), last_good=True), "liza restore --last-good --stop")
         for word, step in (restoring, (lambda: init(repo, InitOptions(goal="y")), f"kill {supervisor.pid}")):
             with pytest.raises(Refused, match=r"locks/supervisor-coder-1\.lock") as refused:
                 word()
@@ -178,4 +178,4 @@ def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_mo
     finally:
         supervisor.kill()
         supervisor.wait()
-    assert restore(crew_here(), last_good=True).result == "changed"
+    assert restore(find_crew_or_lost(), last_good=True).result == "changed"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liza.repo import board_history
-from liza.repo.board_history import Recorded
+from liza.repo.board_history import NewRevision
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from tests.conftest import git
@@ -16,8 +16,8 @@ from tests.conftest import git
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def revision(number: int, task: str = "task-3", text: str | None = None) -> Recorded:
-    return Recorded(
+def revision(number: int, task: str = "task-3", text: str | None = None) -> NewRevision:
+    return NewRevision(
         number,
         f"{task}: CLAIMED → READY_FOR_REVIEW (coder-1.{number})",
         f"note {number}",
@@ -28,7 +28,7 @@ def revision(number: int, task: str = "task-3", text: str | None = None) -> Reco
 
 
 def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo: Path) -> None:
-    assert board_history.record(Git(repo), [revision(1), revision(2), revision(5)]) == 3
+    assert board_history.record_revisions(Git(repo), [revision(1), revision(2), revision(5)]) == 3
     log = git(repo, "log", "-p", "liza/blackboard")
     assert "task-3: CLAIMED → READY_FOR_REVIEW (coder-1.5)" in log
     assert "Liza-Revision: 5" in log
@@ -43,61 +43,61 @@ def test_a_person_reads_the_audit_by_its_short_name_and_branches_stay_clean(repo
 
 
 def test_the_short_name_works_inside_a_slot_too(repo: Path, tmp_path: Path) -> None:
-    board_history.record(Git(repo), [revision(1)])
+    board_history.record_revisions(Git(repo), [revision(1)])
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "s1"))
     (repo / ".git" / "worktrees" / "s1" / "liza").write_text("{}\n")
     assert git(tmp_path / "s1", "log", "--format=%s", "liza/blackboard").startswith("task-3")
 
 
 def test_a_push_of_everything_does_not_publish_it(repo: Path, tmp_path: Path) -> None:
-    board_history.record(Git(repo), [revision(1)])
+    board_history.record_revisions(Git(repo), [revision(1)])
     git(tmp_path, "init", "-q", "--bare", "remote.git")
     git(repo, "push", "-q", "--all", str(tmp_path / "remote.git"))
     assert git(tmp_path / "remote.git", "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
 def test_a_batch_goes_on_from_the_tip_and_what_is_recorded_already_is_left_out(repo: Path) -> None:
-    assert board_history.tip(Git(repo)) is None
-    assert board_history.log(Git(repo), None, 10) == ()
-    board_history.record(Git(repo), [revision(1), revision(2)])
-    assert board_history.record(Git(repo), [revision(1), revision(2), revision(3)]) == 1
-    assert board_history.record(Git(repo), [revision(3)]) == 0
-    assert board_history.record(Git(repo), []) == 0
-    assert [entry.revision for entry in board_history.log(Git(repo), None, 10)] == [3, 2, 1]
-    assert board_history.tip(Git(repo)) == (3, "revision: 3\n")
+    assert board_history.read_newest(Git(repo)) is None
+    assert board_history.list_revisions(Git(repo), None, 10) == ()
+    board_history.record_revisions(Git(repo), [revision(1), revision(2)])
+    assert board_history.record_revisions(Git(repo), [revision(1), revision(2), revision(3)]) == 1
+    assert board_history.record_revisions(Git(repo), [revision(3)]) == 0
+    assert board_history.record_revisions(Git(repo), []) == 0
+    assert [entry.revision for entry in board_history.list_revisions(Git(repo), None, 10)] == [3, 2, 1]
+    assert board_history.read_newest(Git(repo)) == (3, "revision: 3\n")
     assert git(repo, "rev-list", "--count", "liza/blackboard") == "3"
     with pytest.raises(ValueError, match="ascend"):
-        board_history.record(Git(repo), [revision(5), revision(4)])
+        board_history.record_revisions(Git(repo), [revision(5), revision(4)])
 
 
 def test_text_comes_back_byte_by_byte_and_words_that_look_like_a_trailer_are_no_trailer(repo: Path) -> None:
     odd = "crlf\r\nü \udcff no final newline\nfrom refs/heads/main"
-    tricky = Recorded(7, "task-3: x\nLiza-Revision: 99", "Liza-Revision: 98\n\nfrom me", START, "a <b>\n", odd)
-    board_history.record(Git(repo), [tricky])
-    assert board_history.tip(Git(repo)) == (7, odd)
-    entry = board_history.log(Git(repo), None, 1)[0]
+    tricky = NewRevision(7, "task-3: x\nLiza-Revision: 99", "Liza-Revision: 98\n\nfrom me", START, "a <b>\n", odd)
+    board_history.record_revisions(Git(repo), [tricky])
+    assert board_history.read_newest(Git(repo)) == (7, odd)
+    entry = board_history.list_revisions(Git(repo), None, 1)[0]
     assert (entry.revision, entry.subject, entry.author) == (7, "task-3: x Liza-Revision: 99", "a b")
     assert entry.body == "Liza-Revision: 98\n\nfrom me"
-    assert board_history.text_at(Git(repo), entry.commit) == odd
+    assert board_history.read_board_at(Git(repo), entry.commit) == odd
 
 
 def test_the_log_of_one_task_is_its_own_lines_only_and_the_limit_counts_those(repo: Path) -> None:
     tasks = ["task-3", "task-31", "task-3", "other", "task-3"]
-    board_history.record(Git(repo), [revision(n, task) for n, task in enumerate(tasks, start=1)])
-    assert [entry.revision for entry in board_history.log(Git(repo), "task-3", 2)] == [5, 3]
-    assert [entry.revision for entry in board_history.log(Git(repo), "task-31", 9)] == [2]
-    assert [entry.revision for entry in board_history.log(Git(repo), None, 2)] == [5, 4]
+    board_history.record_revisions(Git(repo), [revision(n, task) for n, task in enumerate(tasks, start=1)])
+    assert [entry.revision for entry in board_history.list_revisions(Git(repo), "task-3", 2)] == [5, 3]
+    assert [entry.revision for entry in board_history.list_revisions(Git(repo), "task-31", 9)] == [2]
+    assert [entry.revision for entry in board_history.list_revisions(Git(repo), None, 2)] == [5, 4]
 
 
 def test_a_history_that_was_tampered_with_is_an_error_and_no_beginning(repo: Path) -> None:
     git(repo, "update-ref", "refs/liza/blackboard", "main")
     with pytest.raises(GitFailed, match="no Liza-Revision"):
-        board_history.record(Git(repo), [revision(1)])
+        board_history.record_revisions(Git(repo), [revision(1)])
 
 
 def test_a_persons_index_and_a_bare_repository_are_no_matter(repo: Path, tmp_path: Path) -> None:
     (repo / "staged").write_text("x")
     git(repo, "add", "staged")
-    board_history.record(Git(repo), [revision(n) for n in range(1, 150)])
+    board_history.record_revisions(Git(repo), [revision(n) for n in range(1, 150)])
     assert git(repo, "status", "--porcelain") == "A  staged"
-    assert board_history.tip(Git(repo)) == (149, "revision: 149\n")
+    assert board_history.read_newest(Git(repo)) == (149, "revision: 149\n")

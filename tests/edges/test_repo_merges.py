@@ -9,8 +9,8 @@ import pytest
 
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
-from liza.repo.merge.merges import Advance
-from liza.repo.runner import Done, Git
+from liza.repo.merge.merges import AdvanceResult
+from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, MergeConflict
 from tests.conftest import git
 
@@ -30,7 +30,7 @@ def work(repo: Path) -> tuple[str, str]:
 
 
 def made(repo: Path, work: tuple[str, str]) -> str:
-    return merges.candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
+    return merges.build_candidate(Git(repo), work[1], work[0], "Merge t: a better project", "t")
 
 
 def test_a_candidate_has_both_parents_touches_no_file_and_is_kept_by_a_ref(repo: Path, work: tuple[str, str]) -> None:
@@ -43,8 +43,8 @@ def test_a_candidate_has_both_parents_touches_no_file_and_is_kept_by_a_ref(repo:
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "branch", "--format=%(refname:short)").split() == ["integration", "main", "task/t"]
     assert not merges.contains(Git(repo), "integration", work[1])
-    merges.drop_candidate(Git(repo), "t")
-    merges.drop_candidate(Git(repo), "t")
+    merges.delete_candidate(Git(repo), "t")
+    merges.delete_candidate(Git(repo), "t")
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
@@ -59,14 +59,14 @@ def test_a_conflict_names_its_files_whatever_they_are_called(repo: Path, work: t
         git(repo, "commit", "-q", "-m", text)
         tips.append(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(MergeConflict) as caught:
-        merges.candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")
+        merges.build_candidate(Git(repo), tips[1], tips[0], "Merge t: x", "t")
     assert caught.value.files == ("README.md", name)
     assert git(repo, "for-each-ref", "refs/liza") == ""
 
 
 def test_a_commit_that_does_not_exist_is_a_failure_and_no_conflict(repo: Path, work: tuple[str, str]) -> None:
     with pytest.raises(GitFailed) as caught:
-        merges.candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
+        merges.build_candidate(Git(repo), "1" * 40, work[0], "Merge t: x", "t")
     assert not isinstance(caught.value, MergeConflict)
     with pytest.raises(GitFailed):
         merges.contains(Git(repo), "no-such-branch", work[1])
@@ -76,11 +76,11 @@ def test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost(
     repo: Path, work: tuple[str, str]
 ) -> None:
     candidate = made(repo, work)
-    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("moved")
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult("moved")
     assert merges.contains(Git(repo), "integration", work[1])
-    assert merges.advance(Git(repo), "integration", candidate, work[0]) == Advance("moved")
-    other = merges.candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
-    assert merges.advance(Git(repo), "integration", other, work[0]) == Advance("lost")
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult("moved")
+    other = merges.build_candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
+    assert merges.advance_branch(Git(repo), "integration", other, work[0]) == AdvanceResult("lost")
     assert git(repo, "rev-parse", "integration") == candidate
     assert git(repo, "status", "--porcelain") == ""
 
@@ -93,7 +93,7 @@ def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_re
     git(repo, "config", "branch.integration.mergeOptions", "--no-ff")
     git(repo, "config", "merge.autoStash", "true")
     (repo / "mine.txt").write_text("mine\n")
-    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
     assert git(repo, "rev-parse", "HEAD") == candidate
     assert git(repo, "status", "--porcelain") == "?? mine.txt"
     assert (repo / "new.txt").read_text() == "new\n"
@@ -107,20 +107,20 @@ def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_th
     git(repo, "checkout", "-q", "integration")
     git(repo, "config", "merge.autoStash", "true")
     (repo / name).write_text("mine\n")
-    found = merges.advance(Git(repo), "integration", candidate, work[0])
+    found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
     assert (found.outcome, found.files, found.checkout) == ("waiting", (name,), repo)
     assert (repo / name).read_text() == "mine\n"
     assert git(repo, "rev-parse", "integration") == work[0]
     (repo / name).unlink()
     git(repo, "checkout", "-q", "--", ".")
-    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
 
 
 def test_a_checkout_where_somebody_committed_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "lost"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "lost"
 
 
 def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
@@ -129,9 +129,9 @@ def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo:
     # As it is when the checkout was made after the first look and before the swap.
     git(repo, "update-ref", "refs/heads/integration", candidate)
     assert git(repo, "status", "--porcelain") != ""
-    assert merges.settle_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
     assert git(repo, "status", "--porcelain") == ""
-    assert merges.settle_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
     assert git(repo, "status", "--porcelain") == ""
 
 
@@ -142,7 +142,7 @@ def test_a_checkout_made_meanwhile_with_changes_in_the_way_turns_the_branch_back
     git(repo, "checkout", "-q", "integration")
     (repo / "README.md").write_text("mine\n")
     git(repo, "update-ref", "refs/heads/integration", candidate)
-    found = merges.settle_checkout(Git(repo), "integration", candidate, work[0])
+    found = merges.sync_checkout(Git(repo), "integration", candidate, work[0])
     assert found.outcome == "waiting"
     assert "README.md" in found.files
     assert git(repo, "rev-parse", "integration") == work[0]
@@ -155,12 +155,12 @@ def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
 ) -> None:
     candidate = made(repo, work)
     git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "integration")
-    found = merges.advance(Git(repo), "integration", candidate, work[0])
+    found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
     assert (found.outcome, found.checkout) == ("moved", tmp_path / "w")
     assert (tmp_path / "w" / "new.txt").exists()
     (tmp_path / "w").rename(tmp_path / "gone")
-    again = merges.candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
-    assert merges.advance(Git(repo), "integration", again, candidate) == Advance("moved")
+    again = merges.build_candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
+    assert merges.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult("moved")
 
 
 def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
@@ -171,12 +171,12 @@ def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
     limits: dict[str, float] = {}
     spawn = Git._spawn
 
-    def spy(self: Git, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> Done:
+    def spy(self: Git, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
         limits[args[0]] = timeout
         return spawn(self, args, stdin, env, timeout)
 
     monkeypatch.setattr(Git, "_spawn", spy)
-    assert merges.advance(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
     assert {name: limits[name] for name in ("read-tree", "update-index")} == {"read-tree": 1800, "update-index": 1800}
 
 
@@ -185,13 +185,13 @@ def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_fro
 ) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
-    assert not merges.put_back(Git(repo), "integration", candidate, work[0])
+    assert not merges.move_branch_back(Git(repo), "integration", candidate, work[0])
     git(repo, "merge", "-q", "--ff-only", candidate)
     (repo / "README.md").write_text("mine\n")
-    assert not merges.put_back(Git(repo), "integration", candidate, work[0])
+    assert not merges.move_branch_back(Git(repo), "integration", candidate, work[0])
     assert (git(repo, "rev-parse", "integration"), (repo / "README.md").read_text()) == (candidate, "mine\n")
     git(repo, "checkout", "-q", "README.md")
-    assert merges.put_back(Git(repo), "integration", candidate, work[0])
+    assert merges.move_branch_back(Git(repo), "integration", candidate, work[0])
     assert (git(repo, "rev-parse", "integration"), git(repo, "status", "--porcelain")) == (work[0], "")
     assert not (repo / "new.txt").exists()
 
@@ -200,18 +200,18 @@ def test_a_branch_goes_back_from_an_untested_candidate_with_its_checkout_and_fro
 def test_a_ref_whose_name_holds_a_line_separator_is_one_ref(repo: Path, work: tuple[str, str], name: str) -> None:
     tip, commit = work
     refs = [f"refs/liza/candidates/{name}", f"refs/heads/task/{name}"]
-    before = merge_refs.snapshot(Git(repo))
+    before = merge_refs.snapshot_refs(Git(repo))
     for ref in refs:
         git(repo, "update-ref", ref, commit)
-    assert merges.candidates(Git(repo)) == {name: commit}
-    assert {change.name for change in merge_refs.changes(Git(repo), before, tip)} == set(refs)
-    assert symbolic_refs.found(Git(repo), "integration") == {}
-    merges.settle(Git(repo), "integration")
+    assert merges.list_candidates(Git(repo)) == {name: commit}
+    assert {change.name for change in merge_refs.find_ref_changes(Git(repo), before, tip)} == set(refs)
+    assert symbolic_refs.find_symbolic(Git(repo), "integration") == {}
+    merges.recover_merges(Git(repo), "integration")
 
 
 def test_a_candidate_without_parents_stops_no_merge(repo: Path, work: tuple[str, str]) -> None:
     root = git(repo, "rev-list", "--max-parents=0", "integration")
     assert git(repo, "rev-parse", "integration") == root
     git(repo, "update-ref", merges.candidate_ref("x"), root)
-    merges.settle(Git(repo), "integration")
+    merges.recover_merges(Git(repo), "integration")
     assert git(repo, "rev-parse", "integration") == root

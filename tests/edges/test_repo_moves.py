@@ -28,14 +28,14 @@ class Merge:
     expected: str
     candidate: str
 
-    def advance(self) -> merges.Advance:
-        return merges.advance(Git(self.repo), "integration", self.candidate, self.expected)
+    def advance(self) -> merges.AdvanceResult:
+        return merges.advance_branch(Git(self.repo), "integration", self.candidate, self.expected)
 
     def killed(self, point: str) -> None:
         assert forks.run(self.advance, point) == -signal.SIGKILL
 
     def settle(self) -> str:
-        merges.settle(Git(self.repo), "integration")
+        merges.recover_merges(Git(self.repo), "integration")
         return git(self.repo, "rev-parse", "integration")
 
     def left(self) -> list[str]:
@@ -60,7 +60,7 @@ def merge(repo: Path) -> Merge:
     git(repo, "commit", "-q", "-m", "work")
     git(repo, "switch", "-q", "integration")
     expected = git(repo, "rev-parse", "integration")
-    made = merges.candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")
+    made = merges.build_candidate(Git(repo), git(repo, "rev-parse", "task/t"), expected, "Merge t: work", "t")
     return Merge(repo, expected, made)
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_the_person_deleted_or_that_git_ignores_is_in_the_way_and_st
         commit = git(merge.repo, "rev-parse", "HEAD")
         git(merge.repo, "switch", "-q", "integration")
         (merge.repo.parent / "kept").rename(merge.repo / "ignored")
-        made = merges.candidate(Git(merge.repo), commit, merge.expected, "Merge u: more", "u")
+        made = merges.build_candidate(Git(merge.repo), commit, merge.expected, "Merge u: more", "u")
         merge = Merge(merge.repo, merge.expected, made)
         name = "ignored"
     found = merge.advance()
@@ -176,11 +176,11 @@ def test_the_lock_of_a_git_that_was_killed_is_removed_and_one_that_a_living_git_
     long_ago = time.time() - 60
     os.utime(lock, (long_ago, long_ago))
     living = subprocess.Popen(["git", "cat-file", "--batch"], cwd=repo, stdin=subprocess.PIPE)
-    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == ()
+    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == ()
     assert living.stdin is not None
     living.stdin.close()
     living.wait()
-    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
     assert not lock.exists()
 
 
@@ -190,7 +190,7 @@ def test_the_lock_of_a_killed_git_goes_although_its_time_is_in_the_future(repo: 
     lock.touch()
     future = time.time() + 10 * 365 * 86400
     os.utime(lock, (future, future))
-    assert stale_locks.remove(Git(repo), ("refs/heads/integration",)) == (str(lock),)
+    assert stale_locks.remove_stale_locks(Git(repo), ("refs/heads/integration",)) == (str(lock),)
 
 
 @pytest.mark.parametrize("record", ["liza-left", "liza-move"])
@@ -201,7 +201,9 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
     git(merge.repo, "worktree", "add", "-q", str(place), "integration")
     (admin,) = (merge.repo / ".git" / "worktrees").iterdir()
     option = f"--output={precious}"
-    move = json.dumps(asdict(branch_moves.Move("integration", option, git(merge.repo, "rev-parse", "integration"))))
+    move = json.dumps(
+        asdict(branch_moves.BranchMove("integration", option, git(merge.repo, "rev-parse", "integration")))
+    )
     (admin / record).write_text(option if record == "liza-left" else move)
     if record == "liza-left":
         assert merge.settle() == merge.expected
@@ -219,10 +221,10 @@ def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
     assert merge.advance().outcome == "moved"
 
     def put_back() -> bool:
-        return merges.put_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
+        return merges.move_branch_back(Git(merge.repo), "integration", merge.candidate, merge.expected)
 
     assert forks.run(put_back, point) == -signal.SIGKILL
-    branch_moves.settle(Git(merge.repo))
+    branch_moves.recover_move(Git(merge.repo))
     assert git(merge.repo, "rev-parse", "integration") == (merge.expected if back else merge.candidate)
     assert git(merge.repo, "status", "--porcelain") == ""
     assert merge.left() == []
@@ -231,6 +233,6 @@ def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
 def test_a_branch_that_was_deleted_during_a_killed_move_does_not_keep_it_from_being_settled(merge: Merge) -> None:
     merge.killed("git.read-tree")
     git(merge.repo, "update-ref", "-d", "refs/heads/integration")
-    merges.settle(Git(merge.repo), "integration")
+    merges.recover_merges(Git(merge.repo), "integration")
     assert (merge.repo / "README.md").read_text() == "# A project\n"
     assert merge.left() == []

@@ -11,7 +11,7 @@ from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merges
 from liza.repo.runner import Git
-from liza.repo.survey import changed
+from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, Missing
 from tests.conftest import git
 
@@ -52,14 +52,14 @@ def diverge(repo: Path) -> tuple[str, str]:
 
 
 def test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours(repo: Path, spy: Path) -> None:
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     for verb in ("clean", "smudge"):
         git(repo, "config", f"filter.x.{verb}", str(spy))
     git(repo, "config", "filter.x.required", "true")
     (repo / "a.txt").write_text("two\n")
     git(repo, "status")
     assert ran(spy), "without the defence the planted filter runs in a mere status"
-    assert changed(runner) == ("a.txt",)
+    assert list_changed_files(runner) == ("a.txt",)
     runner.out("add", "-A")
     runner.out("checkout", "-f", "HEAD", "--", "a.txt")
     assert not ran(spy)
@@ -67,7 +67,7 @@ def test_a_planted_filter_runs_in_plain_git_and_does_not_run_in_ours(repo: Path,
 
 
 def test_a_planted_process_filter_does_not_run_either(repo: Path, spy: Path) -> None:
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     git(repo, "config", "filter.x.process", str(spy))
     (repo / "a.txt").write_text("two\n")
     runner.out("add", "-A")
@@ -76,7 +76,7 @@ def test_a_planted_process_filter_does_not_run_either(repo: Path, spy: Path) -> 
 
 
 def test_a_filter_planted_after_the_runner_began_is_seen_at_the_next_call(repo: Path, spy: Path) -> None:
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     runner.out("status")
     git(repo, "config", "filter.x.clean", str(spy))
     (repo / "a.txt").write_text("two\n")
@@ -86,16 +86,16 @@ def test_a_filter_planted_after_the_runner_began_is_seen_at_the_next_call(repo: 
 
 def test_a_planted_merge_driver_does_not_run_and_loses_neither_side(repo: Path, spy: Path) -> None:
     ours, theirs = diverge(repo)
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     git(repo, "config", "merge.x.driver", f"{spy} %A %O %B < /dev/null")
-    made = merges.candidate(runner, theirs, ours, "Merge t: x", "t")
+    made = merges.build_candidate(runner, theirs, ours, "Merge t: x", "t")
     assert not ran(spy)
     lines = runner.out("show", f"{made}:a.txt").splitlines()
     assert (lines[1], lines[18]) == ("x", "x")
 
 
 def test_planted_text_conversions_and_external_diffs_do_not_run(repo: Path, spy: Path) -> None:
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     git(repo, "config", "diff.x.textconv", str(spy))
     git(repo, "config", "diff.external", str(spy))
     (repo / "a.txt").write_text("two\n")
@@ -109,8 +109,8 @@ def test_what_is_planted_in_a_works_own_configuration_and_in_an_included_file_is
 ) -> None:
     git(repo, "config", "extensions.worktreeConfig", "true")
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "slot"))
-    pins = Pins.take(Git(repo))
-    inside = Git(repo, pins).inside(tmp_path / "slot", repo / ".git" / "worktrees" / "slot")
+    pins = Pins.capture(Git(repo))
+    inside = Git(repo, pins).with_git_dir(tmp_path / "slot", repo / ".git" / "worktrees" / "slot")
     inside.out("status")
     git(tmp_path / "slot", "config", "--worktree", "filter.x.clean", str(spy))
     (tmp_path / "slot" / "a.txt").write_text("two\n")
@@ -126,16 +126,16 @@ def test_what_is_planted_in_a_works_own_configuration_and_in_an_included_file_is
     (repo / "a.txt").write_text("two\n")
     runner.out("status")
     assert not ran(spy)
-    assert any("includeif" in line for line in pins.planted(Git(repo)))
+    assert any("includeif" in line for line in pins.violation_messages(Git(repo)))
 
 
 def test_what_was_there_at_init_goes_on_working_and_a_changed_value_is_turned_back(
     repo: Path, spy: Path, tmp_path: Path
 ) -> None:
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
-    Pins.take(Git(repo)).save(tmp_path / "pins.json")
+    Pins.capture(Git(repo)).save(tmp_path / "pins.json")
     pins = Pins.load(tmp_path / "pins.json")
-    assert pins == Pins.take(Git(repo))
+    assert pins == Pins.capture(Git(repo))
     git(repo, "config", "filter.x.clean", str(spy))
     (repo / "a.txt").write_text("two\n")
     Git(repo, pins).out("add", "a.txt")
@@ -145,7 +145,7 @@ def test_what_was_there_at_init_goes_on_working_and_a_changed_value_is_turned_ba
 
 def test_a_process_planted_over_a_pinned_filter_is_refused_not_silently_skipped(repo: Path, spy: Path) -> None:
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
-    runner = Git(repo, Pins.take(Git(repo)))
+    runner = Git(repo, Pins.capture(Git(repo)))
     git(repo, "config", "filter.x.process", str(spy))
     with pytest.raises(GitFailed, match=r"filter\.x\.process was planted"):
         runner.out("status")
@@ -153,37 +153,37 @@ def test_a_process_planted_over_a_pinned_filter_is_refused_not_silently_skipped(
 
 
 def test_our_own_filter_taken_out_of_the_configuration_is_laid_over_and_reported(repo: Path) -> None:
-    brief_filter.install(Git(repo))
-    pins = Pins.take(Git(repo))
+    brief_filter.install_filter(Git(repo))
+    pins = Pins.capture(Git(repo))
     git(repo, "config", "--remove-section", "filter.liza-brief")
-    assert Git(repo, pins).out("config", brief_filter.KEY)
-    assert pins.planted(Git(repo)) == (f"git configuration {brief_filter.KEY} was removed",)
+    assert Git(repo, pins).out("config", brief_filter.FILTER_KEY)
+    assert pins.violation_messages(Git(repo)) == (f"git configuration {brief_filter.FILTER_KEY} was removed",)
 
 
 def test_an_upgraded_filter_is_pinned_anew_and_nothing_else_is(repo: Path, spy: Path) -> None:
-    brief_filter.install(Git(repo))
-    old = Pins.take(Git(repo))
-    brief_filter.install(Git(repo), ("/new/python", "/new/_filter.py"))
+    brief_filter.install_filter(Git(repo))
+    old = Pins.capture(Git(repo))
+    brief_filter.install_filter(Git(repo), ("/new/python", "/new/_filter.py"))
     git(repo, "config", "filter.x.clean", str(spy))
-    new = old.with_key(Git(repo), brief_filter.KEY)
-    assert new.planted(Git(repo)) == (f"git configuration filter.x.clean = '{spy}'",)
+    new = old.with_key(Git(repo), brief_filter.FILTER_KEY)
+    assert new.violation_messages(Git(repo)) == (f"git configuration filter.x.clean = '{spy}'",)
 
 
 def test_the_alert_names_keys_and_hooks_and_not_harmless_settings(repo: Path, spy: Path) -> None:
-    pins = Pins.take(Git(repo))
-    assert pins.planted(Git(repo)) == ()
+    pins = Pins.capture(Git(repo))
+    assert pins.violation_messages(Git(repo)) == ()
     git(repo, "config", "core.fsmonitor", "true")
     git(repo, "config", "alias.st", "status")
     git(repo, "config", "submodule.lib.update", "rebase")
     git(repo, "config", "branch.main.remote", "origin")
-    assert pins.planted(Git(repo)) == ()
+    assert pins.violation_messages(Git(repo)) == ()
     git(repo, "config", "core.sshCommand", str(spy))
     git(repo, "config", "alias.ci", "!evil")
     hook = repo / ".git" / "hooks" / "post-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
-    found = pins.planted(Git(repo))
+    found = pins.violation_messages(Git(repo))
     assert [line.split(" = ")[0] for line in found] == [
         "git configuration alias.ci",
         "git configuration core.sshcommand",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.runner import NOBODY, Git
+from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.repo.survey import survey
 from liza.rules.errors import GitFailed, Missing
 from tests.conftest import git
@@ -42,7 +42,7 @@ def test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_i
     hook(repo, "reference-transaction", f"touch {repo}/hooked")
     git(repo, "config", "commit.gpgSign", "true")
     git(repo, "config", "gpg.program", "/bin/false")
-    runner = Git(repo).signed(when=datetime(2026, 1, 1, tzinfo=UTC))
+    runner = Git(repo).with_identity(when=datetime(2026, 1, 1, tzinfo=UTC))
     runner.out("commit", "--allow-empty", "-m", "made by us")
     assert not (repo / "hooked").exists()
     assert runner.out("log", "-1", "--format=%an <%ae> %ct") == "Test Person <test@example.invalid> 1767225600"
@@ -50,9 +50,9 @@ def test_hooks_editors_and_signing_do_not_run_and_commits_bear_the_repositorys_i
 
 def test_without_a_configured_identity_commits_are_lizas(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    assert Git(repo).identity() == NOBODY
+    assert Git(repo).identity() == FALLBACK_IDENTITY
     assert survey(repo).identity is None
-    Git(repo).signed().out("commit", "--allow-empty", "-m", "x")
+    Git(repo).with_identity().out("commit", "--allow-empty", "-m", "x")
 
 
 def test_what_takes_too_long_is_killed_with_all_it_started(repo: Path, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_slot_without_its_git_file_is_not_taken_for_the_repository_around_it(r
     inner.mkdir()
     assert Git(inner).out("rev-parse", "--show-toplevel") == str(repo)
     with pytest.raises(GitFailed, match="not a git repository"):
-        Git(inner).under(inner).out("rev-parse", "--show-toplevel")
+        Git(inner).at_root(inner).out("rev-parse", "--show-toplevel")
 
 
 def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_survey_tells_branch_head_files_and_what_is_under_way(repo: Path, tm
     assert (found.root, found.branch, found.bare, found.worktree_of) == (repo, "main", False, None)
     assert (found.dirty_count, found.in_progress, found.head) == (2, None, git(repo, "rev-parse", "HEAD"))
     assert found.identity == ("Test Person", "test@example.invalid")
-    assert found.merges_without_checkout
+    assert found.has_merge_tree
     (repo / ".git" / "MERGE_HEAD").write_text(f"{found.head}\n")
     assert survey(repo).in_progress == "merge"
     git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
@@ -175,7 +175,7 @@ def test_git_is_not_run_where_it_would_wait_for_ever_at_a_pipe_and_taking_that_a
         before = place.read_bytes()
         place.unlink()
         os.mkfifo(place)
-        for runner in (Git(directory), Git(directory).inside(directory, git_dir, repo / ".git")):
+        for runner in (Git(directory), Git(directory).with_git_dir(directory, git_dir, repo / ".git")):
             with pytest.raises(GitFailed, match="never ends") as caught:
                 runner.out("rev-parse", "refs/heads/main^{commit}", timeout=5)
             assert caught.value.hint == f"rm {place}"

@@ -8,8 +8,8 @@ import pytest
 
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.repo.slots.salvage import IGNORED_LIMIT, salvage, save
-from liza.repo.slots.unsalvage import lay_back, newest, note_laid_back, unfinished
+from liza.repo.slots.salvage import MAX_IGNORED_SIZE, create_salvage, salvage_if_needed
+from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
 from liza.rules.errors import GitFailed
 from tests.conftest import git
 
@@ -25,7 +25,7 @@ def slot(repo: Path) -> Git:
     git(repo, "commit", "-q", "-m", "files")
     git(repo, "branch", "integration")
     git(repo, "worktree", "add", "-q", "--detach", str(repo / "s1"))
-    return Git(repo, Pins.take(Git(repo))).inside(repo / "s1", repo / ".git" / "worktrees" / "s1")
+    return Git(repo, Pins.capture(Git(repo))).with_git_dir(repo / "s1", repo / ".git" / "worktrees" / "s1")
 
 
 def names(runner: Git, ref: str) -> set[str]:
@@ -39,7 +39,7 @@ def wipe(runner: Git) -> None:
 
 def test_a_clean_work_tree_at_integration_needs_no_salvage(slot: Git) -> None:
     (slot.directory / "x.log").write_text("ignored alone is no reason")
-    assert salvage(slot, "t", "coder-1.1") is None
+    assert salvage_if_needed(slot, "t", "coder-1.1") is None
     assert slot.out("for-each-ref", "refs/liza") == ""
 
 
@@ -55,7 +55,7 @@ def test_everything_uncommitted_is_in_the_tree_and_the_real_index_is_not_touched
     (top / "run.sh").write_text("#!/bin/sh\n")
     (top / "run.sh").chmod(0o755)
     before = slot.out("status", "--porcelain")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref == "refs/liza/salvage/t/coder-1.1"
     assert names(slot, ref) == {
         "README.md",
@@ -81,11 +81,11 @@ def test_unfinished_files_come_back_as_uncommitted_changes_and_ignored_ones_do_n
     (top / "deleted").unlink()
     (top / "new").write_text("new\n")
     (top / "x.log").write_text("ignored\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
-    assert unfinished(slot, ref) == ("changed", "deleted", "new")
+    assert list_uncommitted(slot, ref) == ("changed", "deleted", "new")
     wipe(slot)
-    assert lay_back(slot, ref).files == ("changed", "deleted", "new")
+    assert restore_salvage(slot, ref).files == ("changed", "deleted", "new")
     assert slot.out("status", "--porcelain").splitlines() == [" M changed", " D deleted", "?? new"]
     assert not (top / "x.log").exists()
 
@@ -94,33 +94,33 @@ def test_laid_back_onto_a_branch_that_moved_changes_are_merged_and_conflicts_lef
     top = slot.directory
     (top / "changed").write_text("mine\n")
     (top / "new").write_text("new\n")
-    ref = save(slot, "t", "coder-1.1")
+    ref = create_salvage(slot, "t", "coder-1.1")
     wipe(slot)
     (top / "changed").write_text("theirs\n")
     (top / "kept").write_text("theirs\n")
-    slot.signed().out("commit", "-qam", "moved on")
-    found = lay_back(slot, ref)
+    slot.with_identity().out("commit", "-qam", "moved on")
+    found = restore_salvage(slot, ref)
     assert (found.files, found.conflicts) == (("new",), ("changed",))
     assert slot.out("status", "--porcelain") == "?? new"
 
 
 def test_a_head_that_is_in_no_branch_is_saved_with_its_commits(slot: Git) -> None:
     (slot.directory / "changed").write_text("committed\n")
-    slot.signed().out("commit", "-qam", "on no branch")
+    slot.with_identity().out("commit", "-qam", "on no branch")
     head = slot.out("rev-parse", "HEAD")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     assert slot.out("rev-parse", f"{ref}^") == head
-    assert unfinished(slot, ref) == ()
-    assert salvage(slot, "t", "coder-1.2", kept_in=("refs/heads/integration", head)) is None
+    assert list_uncommitted(slot, ref) == ()
+    assert salvage_if_needed(slot, "t", "coder-1.2", kept_in=("refs/heads/integration", head)) is None
 
 
 def test_the_same_state_is_saved_once_and_another_never_writes_over_it(slot: Git) -> None:
     (slot.directory / "new").write_text("one\n")
-    first = save(slot, "t", "coder-1.1")
-    assert save(slot, "t", "coder-1.1") == first
+    first = create_salvage(slot, "t", "coder-1.1")
+    assert create_salvage(slot, "t", "coder-1.1") == first
     (slot.directory / "new").write_text("two\n")
-    second = save(slot, "t", "coder-1.1")
+    second = create_salvage(slot, "t", "coder-1.1")
     assert second == "refs/liza/salvage/t/coder-1.1+2"
     assert (slot.out("show", f"{first}:new"), slot.out("show", f"{second}:new")) == ("one", "two")
 
@@ -129,10 +129,10 @@ def test_large_ignored_files_are_named_and_small_ones_saved(slot: Git) -> None:
     top = slot.directory
     (top / "build").mkdir()
     with (top / "build" / "big").open("wb") as stream:
-        stream.truncate(IGNORED_LIMIT + 1)
+        stream.truncate(MAX_IGNORED_SIZE + 1)
     (top / "a.log").write_text("small\n")
     (top / "new").write_text("x")
-    ref = save(slot, "t", "coder-1.1")
+    ref = create_salvage(slot, "t", "coder-1.1")
     assert "a.log" in names(slot, ref)
     assert "build/big" not in names(slot, ref)
     assert 'too large to be saved: "build/"' in slot.out("log", "-1", "--format=%B", ref)
@@ -146,7 +146,7 @@ def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_fi
     git(inner, "add", ".")
     git(inner, "commit", "-q", "-m", "inner commit")
     (inner / "b").write_text("uncommitted\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     (tmp_path / "b.bundle").write_bytes(slot.raw("cat-file", "blob", f"{ref}:.liza-nested/lib/inner.bundle"))
     git(tmp_path, "clone", "-q", "--mirror", str(tmp_path / "b.bundle"), "copy")
@@ -154,7 +154,7 @@ def test_a_nested_repository_is_a_bundle_with_its_commits_and_its_uncommitted_fi
     saved = git(tmp_path / "copy", "for-each-ref", "--format=%(refname)", "refs/liza/salvage")
     assert git(tmp_path / "copy", "show", f"{saved}:b") == "uncommitted"
     wipe(slot)
-    assert lay_back(slot, ref).files == ()
+    assert restore_salvage(slot, ref).files == ()
 
 
 def test_a_nested_repository_without_a_commit_is_saved_too(slot: Git) -> None:
@@ -162,7 +162,7 @@ def test_a_nested_repository_without_a_commit_is_saved_too(slot: Git) -> None:
     inner.mkdir()
     git(inner, "init", "-q", "-b", "main")
     (inner / "a").write_text("a\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     assert ".liza-nested/inner.bundle" in names(slot, ref)
 
@@ -175,14 +175,14 @@ def test_a_program_planted_in_a_nested_repository_does_not_run(slot: Git, tmp_pa
     (inner / "a").write_text("a\n")
     git(inner, "config", "filter.x.clean", f"touch {tmp_path}/it-ran; cat")
     git(inner, "config", "core.fsmonitor", f"touch {tmp_path}/it-ran")
-    assert salvage(slot, "t", "coder-1.1") is not None
+    assert salvage_if_needed(slot, "t", "coder-1.1") is not None
     assert not (tmp_path / "it-ran").exists()
 
 
 def test_a_work_tree_that_an_agent_added_inside_its_own_is_saved_in_the_same_repository(slot: Git) -> None:
     git(slot.directory, "worktree", "add", "-q", "--detach", "inner")
     (slot.directory / "inner" / "a").write_text("a\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     assert slot.out("show", "refs/liza/salvage/t/coder-1.1-nested:a") == "a"
     assert ".liza-nested/inner.bundle" not in names(slot, ref)
@@ -192,14 +192,14 @@ def test_a_half_done_merge_is_saved_as_the_files_stand(slot: Git) -> None:
     top = slot.directory
     base = slot.out("rev-parse", "HEAD")
     (top / "changed").write_text("ours\n")
-    slot.signed().out("commit", "-qam", "ours")
+    slot.with_identity().out("commit", "-qam", "ours")
     ours = slot.out("rev-parse", "HEAD")
     slot.out("checkout", "-q", "--detach", base)
     (top / "changed").write_text("theirs\n")
-    slot.signed().out("commit", "-qam", "theirs")
-    assert slot.signed().run("merge", ours).code == 1
+    slot.with_identity().out("commit", "-qam", "theirs")
+    assert slot.with_identity().run("merge", ours).code == 1
     (top / "changed").write_text("half resolved\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     assert slot.out("show", f"{ref}:changed") == "half resolved"
 
@@ -208,11 +208,11 @@ def test_what_was_staged_and_then_deleted_is_saved_too(slot: Git) -> None:
     (slot.directory / "new").write_text("only in the index\n")
     slot.out("add", "new")
     (slot.directory / "new").unlink()
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
     assert slot.out("show", f"{ref}^3:new") == "only in the index"
     wipe(slot)
-    assert lay_back(slot, ref).files == ()
+    assert restore_salvage(slot, ref).files == ()
 
 
 def test_changes_that_git_was_told_to_overlook_are_saved(slot: Git) -> None:
@@ -220,9 +220,9 @@ def test_changes_that_git_was_told_to_overlook_are_saved(slot: Git) -> None:
     slot.out("update-index", "--skip-worktree", "kept")
     for name in ("changed", "kept"):
         (slot.directory / name).write_text("hidden change\n")
-    ref = salvage(slot, "t", "coder-1.1")
+    ref = salvage_if_needed(slot, "t", "coder-1.1")
     assert ref is not None
-    assert unfinished(slot, ref) == ("changed", "kept")
+    assert list_uncommitted(slot, ref) == ("changed", "kept")
 
 
 def _objects(slot: Git) -> str:
@@ -232,18 +232,20 @@ def _objects(slot: Git) -> str:
 def test_a_salvage_that_cannot_be_made_raises_and_writes_no_ref(slot: Git) -> None:
     (slot.directory / "new").write_text("x")
     # Objects that cannot be written; permissions would not stop root.
-    broken = slot.having(GIT_OBJECT_DIRECTORY="/dev/null/objects", GIT_ALTERNATE_OBJECT_DIRECTORIES=_objects(slot))
+    broken = slot.with_environment(
+        GIT_OBJECT_DIRECTORY="/dev/null/objects", GIT_ALTERNATE_OBJECT_DIRECTORIES=_objects(slot)
+    )
     with pytest.raises(GitFailed):
-        salvage(broken, "t", "coder-1.1")
+        salvage_if_needed(broken, "t", "coder-1.1")
     assert slot.out("for-each-ref", "refs/liza") == ""
     assert (slot.directory / "new").read_text() == "x"
 
 
 def test_the_newest_salvage_of_a_task_is_laid_back_once(slot: Git) -> None:
-    assert newest(slot, "t") is None
+    assert find_unrestored(slot, "t") is None
     (slot.directory / "new").write_text("x")
-    ref = save(slot, "t", "coder-1.1")
-    assert newest(slot, "t") == ref
-    assert newest(slot, "t-2") is None
-    note_laid_back(slot, "t", ref)
-    assert newest(slot, "t") is None
+    ref = create_salvage(slot, "t", "coder-1.1")
+    assert find_unrestored(slot, "t") == ref
+    assert find_unrestored(slot, "t-2") is None
+    mark_restored(slot, "t", ref)
+    assert find_unrestored(slot, "t") is None

@@ -10,7 +10,7 @@ import pytest
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup
-from liza.rules.errors import Refused, Usage
+from liza.rules.errors import Refused, UsageError
 from tests.conftest import git
 
 
@@ -33,21 +33,21 @@ def test_untracked_files_are_copied_once_renewed_when_they_change_and_tracked_on
     (repo / "config" / "deep" / "local.json").write_text("{}\n")
     (repo / "package.json").write_text("changed in the person's checkout\n")
     patterns = (".env", "config", "package.json", "absent*")
-    assert slot_setup.copy(repo, Git(slot), patterns) == (".env", "config/deep/local.json")
+    assert slot_setup.copy_files(repo, Git(slot), patterns) == (".env", "config/deep/local.json")
     assert ((slot / ".env").read_text(), (slot / ".env").stat().st_mode & 0o777) == ("A=1\n", 0o600)
     assert (slot / "package.json").read_text() == "{}\n"
-    assert slot_setup.copy(repo, Git(slot), patterns) == ()
+    assert slot_setup.copy_files(repo, Git(slot), patterns) == ()
     (repo / ".env").write_text("A=2\n")
-    assert slot_setup.copy(repo, Git(slot), patterns) == (".env",)
+    assert slot_setup.copy_files(repo, Git(slot), patterns) == (".env",)
 
 
 def test_patterns_that_leave_the_repository_and_lizas_own_files_are_not_copied(repo: Path, slot: Path) -> None:
     for pattern in ("../x", "/etc/passwd", ""):
-        with pytest.raises(Usage):
-            slot_setup.copy(repo, Git(slot), (pattern,))
+        with pytest.raises(UsageError):
+            slot_setup.copy_files(repo, Git(slot), (pattern,))
     (repo / ".liza").mkdir()
     (repo / ".liza" / "state.yaml").write_text("x")
-    assert slot_setup.copy(repo, Git(slot), (".liza", ".git/config", "**/state.yaml")) == ()
+    assert slot_setup.copy_files(repo, Git(slot), (".liza", ".git/config", "**/state.yaml")) == ()
 
 
 def test_nothing_is_copied_through_a_link_that_leads_out_of_the_slot(repo: Path, slot: Path, tmp_path: Path) -> None:
@@ -59,24 +59,24 @@ def test_nothing_is_copied_through_a_link_that_leads_out_of_the_slot(repo: Path,
     (slot / "config").symlink_to(tmp_path / "outside")
     (slot / ".env").symlink_to(tmp_path / "victim")
     with pytest.raises(Refused, match="leads out"):
-        slot_setup.copy(repo, Git(slot), ("config",))
-    slot_setup.copy(repo, Git(slot), (".env",))
+        slot_setup.copy_files(repo, Git(slot), ("config",))
+    slot_setup.copy_files(repo, Git(slot), (".env",))
     assert (tmp_path / "victim").read_text() == "precious\n"
     assert list((tmp_path / "outside").iterdir()) == []
     assert (slot / ".env").read_text() == "A=1\n"
 
 
 def test_set_up_is_due_in_a_new_slot_and_when_its_command_or_files_change(slot: Path) -> None:
-    assert not slot_setup.setup_due(Git(slot), None, ())
-    assert slot_setup.setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+    assert not slot_setup.is_setup_due(Git(slot), None, ())
+    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
     slot_setup.mark_setup_done(Git(slot), "npm ci", ("package.json", "absent"))
-    assert not slot_setup.setup_due(Git(slot), "npm ci", ("absent", "package.json"))
-    assert slot_setup.setup_due(Git(slot), "npm install", ("package.json", "absent"))
+    assert not slot_setup.is_setup_due(Git(slot), "npm ci", ("absent", "package.json"))
+    assert slot_setup.is_setup_due(Git(slot), "npm install", ("package.json", "absent"))
     (slot / "absent").write_text("")
-    assert slot_setup.setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
     (slot / "absent").unlink()
     (slot / "package.json").write_text("{ }\n")
-    assert slot_setup.setup_due(Git(slot), "npm ci", ("package.json", "absent"))
+    assert slot_setup.is_setup_due(Git(slot), "npm ci", ("package.json", "absent"))
 
 
 def with_submodule(repo: Path, tmp_path: Path) -> Path:
@@ -118,12 +118,12 @@ def test_a_changed_submodule_is_as_the_commit_has_it_afterwards_and_nothing_that
     hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
     hook.chmod(0o755)
     git(lib, "config", "core.worktree", str(victim))
-    there = Git(slot, Pins.take(Git(repo)))
+    there = Git(slot, Pins.capture(Git(repo)))
     slot_setup.empty_submodules(there)
     assert ((lib / "a.txt").read_text(), (lib / "new.txt").exists()) == ("a\n", False)
     assert (own / "HEAD").read_text().strip() == commit
     assert (lib / "cache").exists()
-    slot_setup.clean(there, ())
+    slot_setup.remove_ignored_files(there, ())
     assert not (lib / "cache").exists()
     assert (victim / "precious").exists()
     assert not ran.exists()
@@ -145,4 +145,4 @@ def test_what_stands_in_the_place_of_a_submodule_is_removed_and_not_followed_and
     slot_setup.empty_submodules(Git(slot))
     assert (mine / "a.txt").read_text() == "mine\n"
     assert list((slot / "lib").iterdir()) == []
-    assert slot_setup.setup_due(Git(slot), "true", ())
+    assert slot_setup.is_setup_due(Git(slot), "true", ())

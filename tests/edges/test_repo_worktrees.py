@@ -16,9 +16,9 @@ from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
 from liza.repo.slots import leftovers, reset, salvage, slot_records
-from liza.repo.slots.pool import Prepared, Worktrees
-from liza.repo.slots.unsalvage import lay_back
-from liza.rules.errors import GitFailed, NotYours, Refused
+from liza.repo.slots.pool import PreparedSlot, Worktrees
+from liza.repo.slots.salvage_restore import restore_salvage
+from liza.rules.errors import GitFailed, NotOwner, Refused
 from liza.rules.paths import Paths
 from tests.conftest import git
 
@@ -33,12 +33,12 @@ def trees(repo: Path) -> Worktrees:
     git(repo, "commit", "-q", "-m", "files")
     git(repo, "branch", "integration")
     (repo / ".liza").mkdir()
-    exclude.keep_out(Git(repo))
-    brief_filter.install(Git(repo))
-    return Worktrees(Paths(repo), Git(repo, Pins.take(Git(repo))))
+    exclude.ignore_liza_dirs(Git(repo))
+    brief_filter.install_filter(Git(repo))
+    return Worktrees(Paths(repo), Git(repo, Pins.capture(Git(repo))))
 
 
-def claim(trees: Worktrees, slot: str, task: str, run: str) -> Prepared:
+def claim(trees: Worktrees, slot: str, task: str, run: str) -> PreparedSlot:
     prepared = trees.prepare(slot, task, run, None)
     trees.finish(slot, task, run)
     return prepared
@@ -49,7 +49,7 @@ def commit(trees: Worktrees, slot: str, name: str) -> str:
     (place / name).write_text(f"{name}\n")
     git(place, "add", ".")
     git(place, "commit", "-q", "-m", name)
-    return trees.head(slot)
+    return trees.head_commit(slot)
 
 
 def status(trees: Worktrees, slot: str) -> list[str]:
@@ -63,14 +63,14 @@ def salvages(trees: Worktrees) -> list[str]:
 def test_a_first_claim_gives_a_slot_on_the_tasks_branch_a_link_for_people_and_no_upstream(trees: Worktrees) -> None:
     tip = git(trees.paths.root, "rev-parse", "integration")
     git(trees.paths.root, "config", "branch.autoSetupMerge", "always")
-    assert claim(trees, "s1", "task-3", "coder-1.1") == Prepared("task/task-3", tip, False)
+    assert claim(trees, "s1", "task-3", "coder-1.1") == PreparedSlot("task/task-3", tip, False)
     place = trees.paths.slot("s1")
     assert git(place, "symbolic-ref", "--short", "HEAD") == "task/task-3"
-    assert trees.paths.link("task-3").readlink() == Path(".slots/s1")
-    assert (trees.paths.link("task-3") / "a.txt").read_text() == "a\n"
+    assert trees.paths.task_link("task-3").readlink() == Path(".slots/s1")
+    assert (trees.paths.task_link("task-3") / "a.txt").read_text() == "a\n"
     assert "branch." not in git(trees.paths.root, "config", "--list").replace("branch.autosetupmerge", "")
     assert git(trees.paths.root, "status", "--porcelain") == ""
-    assert (trees.names(), trees.owner("s1"), trees.dirty("s1")) == (("s1",), ("task-3", "coder-1.1"), ())
+    assert (trees.slot_names(), trees.owner("s1"), trees.list_changes("s1")) == (("s1",), ("task-3", "coder-1.1"), ())
     assert salvages(trees) == []
 
 
@@ -82,7 +82,7 @@ def test_a_slot_of_another_task_is_saved_and_reused_with_its_ignored_files(trees
     (place / "node_modules").mkdir()
     (place / "node_modules" / "dependency").write_text("slow to install\n")
     prepared = claim(trees, "s1", "two", "coder-2.1")
-    assert not prepared.laid_back
+    assert not prepared.restores_files
     assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "README.md", "a.txt", "node_modules"]
     assert salvages(trees) == ["refs/liza/salvage/one/coder-1.1"]
     assert git(place, "show", "refs/liza/salvage/one/coder-1.1:unfinished") == "x"
@@ -96,7 +96,7 @@ def test_a_takeover_goes_on_at_the_branchs_tip_with_the_unfinished_files(trees: 
     (place / "unfinished").write_text("x\n")
     (place / "a.txt").write_text("changed\n")
     (place / "x.log").write_text("ignored\n")
-    assert claim(trees, "s1", "one", "coder-2.1") == Prepared("task/one", head, True)
+    assert claim(trees, "s1", "one", "coder-2.1") == PreparedSlot("task/one", head, True)
     assert status(trees, "s1") == [" M a.txt", "?? unfinished"]
     assert trees.owner("s1") == ("one", "coder-2.1")
 
@@ -105,11 +105,11 @@ def test_work_saved_from_one_slot_is_laid_back_into_another_and_only_once(trees:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
     claim(trees, "s1", "two", "coder-2.1")
-    assert claim(trees, "s2", "one", "coder-1.2").laid_back
+    assert claim(trees, "s2", "one", "coder-1.2").restores_files
     assert status(trees, "s2") == ["?? unfinished"]
     commit(trees, "s2", "unfinished")
-    trees.clear("s2", "one", "coder-1.2")
-    assert not claim(trees, "s3", "one", "coder-1.3").laid_back
+    trees.release("s2", "one", "coder-1.2")
+    assert not claim(trees, "s3", "one", "coder-1.3").restores_files
     assert status(trees, "s3") == []
 
 
@@ -124,14 +124,14 @@ def test_prepare_destroys_nothing_and_undo_gives_the_slot_back(trees: Worktrees)
     trees.undo("s1", "two", "coder-2.1")
     trees.undo("s1", "two", "coder-2.1")
     assert trees.owner("s1") == ("one", "coder-1.1")
-    assert trees.finished("s1", "one", "coder-1.1")
+    assert trees.is_finished("s1", "one", "coder-1.1")
     assert git(trees.paths.slot("s1"), "symbolic-ref", "--short", "HEAD") == "task/one"
 
 
 def test_finish_is_refused_to_a_run_that_the_slot_does_not_bear(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
-    with pytest.raises(NotYours):
+    with pytest.raises(NotOwner):
         trees.finish("s1", "one", "coder-2.1")
     assert status(trees, "s1") == ["?? unfinished"]
 
@@ -139,11 +139,11 @@ def test_finish_is_refused_to_a_run_that_the_slot_does_not_bear(trees: Worktrees
 def test_finish_repeated_after_the_agent_began_touches_nothing(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")
-    trees.paths.link("one").unlink()
+    trees.paths.task_link("one").unlink()
     trees.finish("s1", "one", "coder-1.1")
     trees.prepare("s1", "one", "coder-1.1", None)
     assert status(trees, "s1") == ["?? unfinished"]
-    assert trees.paths.link("one").is_symlink()
+    assert trees.paths.task_link("one").is_symlink()
 
 
 @pytest.mark.parametrize("step", ["empty", "switch", "lay_back", "note"])
@@ -158,7 +158,7 @@ def test_a_finish_killed_at_any_step_is_carried_through_by_the_next_one_and_by_t
         assert _killed_at(trees, run, step) == -signal.SIGKILL
     trees.finish("s1", "one", "coder-2.2")
     assert status(trees, "s1") == [" M a.txt", "?? unfinished"]
-    assert trees.finished("s1", "one", "coder-2.2")
+    assert trees.is_finished("s1", "one", "coder-2.2")
 
 
 def _killed_at(trees: Worktrees, run: str, step: str) -> int | None:
@@ -175,13 +175,13 @@ def _finish_until(trees: Worktrees, run: str, step: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     if step == "empty":
-        reset.wipe = die
+        reset.discard_changes = die
     elif step == "switch":
         Worktrees._checkout = die  # type: ignore[assignment]
     elif step == "lay_back":
-        pool.lay_back = die  # type: ignore[assignment]
+        pool.restore_salvage = die  # type: ignore[assignment]
     else:
-        pool.note_laid_back = die
+        pool.mark_restored = die
     trees.finish("s1", "one", run)
 
 
@@ -193,7 +193,7 @@ def test_a_slot_whose_salvage_fails_is_not_reset(trees: Worktrees, monkeypatch: 
     for act in (
         lambda: trees.prepare("s1", "two", "coder-2.1", None),
         lambda: trees.detach("s1", "main", "coder-2.1"),
-        lambda: trees.clear("s1", "one", "coder-1.1"),
+        lambda: trees.release("s1", "one", "coder-1.1"),
         trees.remove_all,
     ):
         with pytest.raises(GitFailed):
@@ -229,7 +229,7 @@ def test_a_slot_that_somebody_deleted_is_made_again(trees: Worktrees) -> None:
     head = commit(trees, "s1", "x")
     subprocess.run(["rm", "-rf", trees.paths.slot("s1")], check=True)
     assert claim(trees, "s1", "one", "coder-1.2").base == head
-    assert trees.head("s1") == head
+    assert trees.head_commit("s1") == head
 
 
 def test_many_slots_added_at_once_all_come_to_be(trees: Worktrees) -> None:
@@ -240,7 +240,7 @@ def test_many_slots_added_at_once_all_come_to_be(trees: Worktrees) -> None:
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
-    assert trees.names() == ("s0", "s1", "s2", "s3")
+    assert trees.slot_names() == ("s0", "s1", "s2", "s3")
 
 
 def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(trees: Worktrees, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     git(trees.paths.root, "add", ".gitattributes")
     git(trees.paths.root, "commit", "-q", "-m", "slow")
     git(trees.paths.root, "config", "filter.slow.smudge", f"echo begun > {fifo}; cat {fifo} > /dev/null; cat")
-    slow = Worktrees(trees.paths, Git(trees.paths.root, Pins.take(Git(trees.paths.root))))
+    slow = Worktrees(trees.paths, Git(trees.paths.root, Pins.capture(Git(trees.paths.root))))
     process = multiprocessing.get_context("fork").Process(target=slow.add, args=("s1", "main"))
     process.start()
     assert fifo.read_text() == "begun\n"
@@ -259,12 +259,12 @@ def test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends(tree
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     from liza.rules.errors import LockTimeout
-    from liza.system.flock import locked
+    from liza.system.flock import lock_path
 
-    with pytest.raises(LockTimeout), locked(trees.paths.worktree_lock, timeout=0.05):
+    with pytest.raises(LockTimeout), lock_path(trees.paths.worktree_lock, timeout=0.05):
         pass
     fifo.write_text("go on")
-    with locked(trees.paths.worktree_lock, timeout=60):
+    with lock_path(trees.paths.worktree_lock, timeout=60):
         pass
     assert (trees.paths.slot("s1") / "a.txt").read_text() == "a\n"
 
@@ -273,7 +273,7 @@ def test_a_detached_slot_is_empty_at_its_commit_and_throws_away_only_what_is_sav
     claim(trees, "s1", "one", "coder-1.1")
     first = commit(trees, "s1", "first")
     trees.detach("code-reviewer-1", first, "code-reviewer-1.1")
-    assert trees.head("code-reviewer-1") == first
+    assert trees.head_commit("code-reviewer-1") == first
     assert trees.owner("code-reviewer-1") == ("code-reviewer-1", "code-reviewer-1.1")
     trees.detach("code-reviewer-1", "integration", "code-reviewer-1.2")
     assert salvages(trees) == []
@@ -286,12 +286,12 @@ def test_a_detached_slot_is_empty_at_its_commit_and_throws_away_only_what_is_sav
 def test_clear_lets_the_branch_and_the_link_go_and_is_repeatable(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     head = commit(trees, "s1", "x")
-    trees.clear("s1", "two", "coder-1.1")
+    trees.release("s1", "two", "coder-1.1")
     assert trees.owner("s1") == ("one", "coder-1.1")
     for _ in range(2):
-        trees.clear("s1", "one", "coder-1.1")
+        trees.release("s1", "one", "coder-1.1")
     assert trees.owner("s1") is None
-    assert not trees.paths.link("one").is_symlink()
+    assert not trees.paths.task_link("one").is_symlink()
     git(trees.paths.root, "checkout", "-q", "task/one")
     assert git(trees.paths.root, "rev-parse", "HEAD") == head
 
@@ -300,8 +300,8 @@ def test_a_slot_whose_directory_was_deleted_lets_its_branch_go_as_well(trees: Wo
     claim(trees, "s1", "one", "coder-1.1")
     commit(trees, "s1", "x")
     shutil.rmtree(trees.paths.slot("s1"))
-    assert trees.recorded() == ("s1",)
-    trees.clear("s1", "one", "coder-1.1")
+    assert trees.recorded_slots() == ("s1",)
+    trees.release("s1", "one", "coder-1.1")
     git(trees.paths.root, "checkout", "-q", "task/one")
 
 
@@ -310,14 +310,14 @@ def test_a_task_is_laid_out_in_another_slot_when_the_directory_of_its_own_was_de
     head = commit(trees, "s1", "x")
     shutil.rmtree(trees.paths.slot("s1"))
     claim(trees, "s2", "one", "coder-1.2")
-    assert trees.head("s2") == head
+    assert trees.head_commit("s2") == head
 
 
 def test_a_branch_that_a_person_has_checked_out_refuses_the_claim_before_anything_is_touched(trees: Worktrees) -> None:
     git(trees.paths.root, "checkout", "-q", "-b", "task/one")
     with pytest.raises(Refused, match="checked out in"):
         trees.prepare("s1", "one", "coder-1.1", None)
-    assert trees.names() == ()
+    assert trees.slot_names() == ()
 
 
 def test_a_branch_that_a_crash_left_in_another_slot_is_let_go_there_with_its_files(trees: Worktrees) -> None:
@@ -326,19 +326,19 @@ def test_a_branch_that_a_crash_left_in_another_slot_is_let_go_there_with_its_fil
     claim(trees, "s2", "one", "coder-1.2")
     assert git(trees.paths.slot("s2"), "symbolic-ref", "--short", "HEAD") == "task/one"
     assert status(trees, "s1") == ["?? unfinished"]
-    assert trees.paths.link("one").readlink() == Path(".slots/s2")
+    assert trees.paths.task_link("one").readlink() == Path(".slots/s2")
 
 
 def test_a_rebase_left_under_way_and_a_stale_index_lock_do_not_stop_the_next_claim(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     place = trees.paths.slot("s1")
-    base = trees.head("s1")
+    base = trees.head_commit("s1")
     (place / "a.txt").write_text("mine\n")
     git(place, "commit", "-qam", "mine")
     git(place, "checkout", "-q", "--detach", base)
     (place / "a.txt").write_text("other\n")
     git(place, "commit", "-qam", "other")
-    onto = trees.head("s1")
+    onto = trees.head_commit("s1")
     git(place, "checkout", "-q", "task/one")
     assert subprocess.run(["git", "rebase", onto], cwd=place, capture_output=True).returncode == 1
     (trees.paths.root / ".git" / "worktrees" / "s1" / "index.lock").write_text("")
@@ -356,7 +356,7 @@ def test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout(trees: 
         if text is not None:
             (place / ".git").write_text(text)
         (place / "unfinished").write_text("x\n")
-        assert trees.dirty("s1") == ("unfinished",)
+        assert trees.list_changes("s1") == ("unfinished",)
         trees.detach("s1", "integration", "coder-1.2")
         assert not (place / "unfinished").exists()
     assert (trees.paths.root / "a.txt").read_text() == "the person's own change\n"
@@ -384,10 +384,10 @@ def test_a_link_planted_in_a_slot_is_never_written_through(trees: Worktrees, tmp
     (place / "d").mkdir()
     commit(trees, "s1", "d/f")
     (place / "d" / "f").write_text("unfinished\n")
-    ref = salvage.save(trees.slot_git("s1"), "one", "coder-1.1")
+    ref = salvage.create_salvage(trees.slot_git("s1"), "one", "coder-1.1")
     subprocess.run(["rm", "-rf", place / "d"], check=True)
     (place / "d").symlink_to(outside)
-    lay_back(trees.slot_git("s1"), ref)
+    restore_salvage(trees.slot_git("s1"), ref)
     claim(trees, "s1", "one", "coder-1.2")
     trees.detach("s1", "integration", "coder-1.3")
     assert (outside / "f").read_text() == "precious\n"
@@ -401,10 +401,10 @@ def test_a_brief_is_no_change_and_a_dead_runs_block_goes_when_the_slot_is_emptie
         before = (place / name).read_bytes() if (place / name).exists() else b""
         (place / name).write_bytes(BLOCK + before)
     # Even with nothing bound, as after a crash between writing the block and binding it.
-    assert trees.dirty("s1") == ()
-    brief_filter.bind(trees.git, ["CLAUDE.md", "AGENTS.md"], "coder-1.1")
-    brief_filter.hide(trees.git, ["AGENTS.md"], "coder-1.1")
-    assert brief_filter.settle_index(trees.slot_git("s1"), "CLAUDE.md")
+    assert trees.list_changes("s1") == ()
+    brief_filter.bind_filter(trees.git, ["CLAUDE.md", "AGENTS.md"], "coder-1.1")
+    brief_filter.hide_files(trees.git, ["AGENTS.md"], "coder-1.1")
+    assert brief_filter.refresh_index_entry(trees.slot_git("s1"), "CLAUDE.md")
     assert status(trees, "s1") == []
     claim(trees, "s1", "one", "coder-1.2")
     assert (place / "CLAUDE.md").read_text() == "CLAUDE.md\n"
@@ -470,7 +470,7 @@ def test_slots_are_found_when_a_directory_of_the_same_name_is_known_to_git_alrea
     claim(trees, "s1", "one", "coder-1.1")
     assert trees.owner("s1") == ("one", "coder-1.1")
     assert (
-        slot_records.admin_of(trees.paths.slot("s1"), trees.paths.root / ".git")
+        slot_records.find_git_dir(trees.paths.slot("s1"), trees.paths.root / ".git")
         != trees.paths.root / ".git/worktrees/s1"
     )
 
@@ -479,7 +479,7 @@ def test_a_crew_below_a_linked_directory_works(trees: Worktrees, tmp_path: Path)
     (tmp_path / "link").symlink_to(trees.paths.root)
     linked = Worktrees(Paths(tmp_path / "link"), Git(tmp_path / "link"))
     claim(linked, "s1", "one", "coder-1.1")
-    assert linked.names() == trees.names() == ("s1",)
+    assert linked.slot_names() == trees.slot_names() == ("s1",)
 
 
 def test_a_slot_whose_records_somebody_deleted_is_known_again_and_its_unfinished_files_go_on(trees: Worktrees) -> None:
@@ -488,13 +488,13 @@ def test_a_slot_whose_records_somebody_deleted_is_known_again_and_its_unfinished
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
     (trees.paths.slot("s1") / "a.txt").write_text("changed\n")
     shutil.rmtree(trees.paths.root / ".git" / "worktrees" / "s1")
-    assert not trees.stands("s1")
-    with pytest.raises(NotYours):
-        trees.own("s1", "task-3", "coder-1.2")
+    assert not trees.exists("s1")
+    with pytest.raises(NotOwner):
+        trees.assign_run("s1", "task-3", "coder-1.2")
 
     trees.prepare("s1", "task-3", "coder-1.2", salvage_as="coder-1.1")
     trees.finish("s1", "task-3", "coder-1.2")
-    assert trees.head("s1") == tip
+    assert trees.head_commit("s1") == tip
     assert status(trees, "s1") == [" M a.txt", "?? unfinished.txt"]
     assert git(trees.paths.root, "show", "refs/liza/salvage/task-3/coder-1.1:unfinished.txt") == "unfinished"
 
@@ -505,12 +505,12 @@ def test_a_slot_whose_owner_cannot_be_read_is_saved_and_taken_and_let_go(trees: 
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
     owner = trees.paths.root / ".git" / "worktrees" / "s1" / "liza"
     owner.write_text(spoiled)
-    assert not trees.finished("s1", "task-3", "coder-1.1")
+    assert not trees.is_finished("s1", "task-3", "coder-1.1")
     claim(trees, "s1", "task-3", "coder-1.2")
     assert status(trees, "s1") == ["?? unfinished.txt"]
 
     owner.write_text(spoiled)
-    trees.clear("s1", "task-3", "coder-1.2")
+    trees.release("s1", "task-3", "coder-1.2")
     assert trees.owner("s1") is None
     assert git(trees.paths.slot("s1"), "rev-parse", "--symbolic-full-name", "HEAD") == "HEAD"
     shown = [git(trees.paths.root, "show", f"{ref}:unfinished.txt") for ref in salvages(trees)]
@@ -523,18 +523,18 @@ def test_a_slot_that_nobody_wants_is_mended_when_its_owner_is_nonsense_or_its_re
     tip = git(trees.paths.root, "rev-parse", "integration")
     claim(trees, "s1", "task-3", "coder-1.1")
     admin = trees.paths.root / ".git" / "worktrees" / "s1"
-    assert not trees.mend("s1", tip)
+    assert not trees.repair("s1", tip)
     (admin / "liza").write_text("garbage")
-    assert trees.mend("s1", tip)
+    assert trees.repair("s1", tip)
     assert trees.owner("s1") == ("task-3", "unknown")
 
     (trees.paths.slot("s1") / "unfinished.txt").write_text("unfinished\n")
     shutil.rmtree(admin)
-    assert trees.mend("s1", tip)
-    assert trees.stands("s1")
+    assert trees.repair("s1", tip)
+    assert trees.exists("s1")
     assert trees.owner("s1") is None
     assert status(trees, "s1") == ["?? unfinished.txt"]
-    assert not trees.mend("s1", tip)
+    assert not trees.repair("s1", tip)
 
 
 def test_records_of_other_worktrees_that_cannot_be_read_stop_nobody(trees: Worktrees, tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_records_of_other_worktrees_that_cannot_be_read_stop_nobody(trees: Workt
     git(trees.paths.root, "worktree", "add", "-q", "--detach", place)
     admins = trees.paths.root / ".git" / "worktrees"
     (admins / "a-directory" / "gitdir").mkdir(parents=True)
-    assert trees.recorded() == ("s1",)
+    assert trees.recorded_slots() == ("s1",)
     assert claim(trees, "s2", "two", "coder-2.1").branch == "task/two"
 
 
@@ -551,14 +551,14 @@ def test_a_pipe_in_the_place_of_the_record_of_a_worktree_is_not_read(trees: Work
     place = trees.paths.root / ".git" / "worktrees" / "a-pipe"
     place.mkdir(parents=True)
     os.mkfifo(place / "gitdir")
-    assert (slot_records.points_to(place), trees.recorded()) == (None, ())
+    assert (slot_records.recorded_path(place), trees.recorded_slots()) == (None, ())
 
 
 def test_a_commondir_of_odd_bytes_is_put_right(trees: Worktrees) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     place = trees.paths.root / ".git" / "worktrees" / "s1" / "commondir"
     place.write_bytes(b"\xff\n")
-    assert trees.tip("one") == trees.head("s1")
+    assert trees.branch_tip("one") == trees.head_commit("s1")
     assert place.read_bytes() == b"../..\n"
 
 
@@ -566,7 +566,7 @@ def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> Non
     claim(trees, "s1", "one", "coder-1.1")
     odd = trees.paths.root / ".git" / "worktrees" / "s1" / f"liza.{'9' * 40}"
     odd.touch()
-    assert leftovers.asides(trees.paths, trees.git) == ()
+    assert leftovers.remove_temporary_files(trees.paths, trees.git) == ()
     assert odd.exists()
 
 
@@ -579,6 +579,6 @@ def test_an_owner_file_that_names_an_option_for_a_commit_is_nobodys(trees: Workt
     with pytest.raises(GitFailed) as caught:
         trees.owner("s1")
     assert caught.value.hint == "liza doctor --fix"
-    assert claim(trees, "s1", "one", "coder-1.2").laid_back
+    assert claim(trees, "s1", "one", "coder-1.2").restores_files
     assert (trees.paths.slot("s1") / "unfinished").read_text() == "x\n"
     assert not (tmp_path / "written").exists()

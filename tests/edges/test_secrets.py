@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.secrets import LONGEST_KEY, LONGEST_LINE, redacted, whole
+from liza.rules.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
 
 LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))
 PEM = "-----BEGIN {0}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3 + "-----END {0}PRIVATE KEY-----"
@@ -91,52 +91,52 @@ WORDS = (
 @pytest.mark.parametrize("around", ["{}", "it said {}, then ended", "KEY='{}'", "a\n{}\nb", "({})"])
 def test_keys_of_every_known_shape_are_taken_out_wherever_they_stand(name: str, around: str) -> None:
     text = around.format(SECRETS[name])
-    left = redacted(text)
+    left = redact(text)
     assert SECRETS[name] not in left
     assert "[redacted: " in left
-    assert redacted(left) == left
+    assert redact(left) == left
 
 
 @pytest.mark.parametrize(("text", "secret"), SAID)
 def test_what_is_called_a_secret_is_taken_out_and_its_name_stays(text: str, secret: str) -> None:
-    left = redacted(text)
+    left = redact(text)
     assert secret not in left, left
-    assert redacted(left) == left
+    assert redact(left) == left
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_hashes_ids_code_and_sentences_about_secrets_stay_as_they_are(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_a_private_key_whose_end_was_cut_off_is_taken_out_to_the_end_of_the_text() -> None:
-    assert "MIIEv" not in redacted(PEM.format("EC ").partition("-----END")[0])
+    assert "MIIEv" not in redact(PEM.format("EC ").partition("-----END")[0])
 
 
 @given(st.text(alphabet=string.ascii_letters + string.digits + " .,;!?()\n/-_'\"", max_size=300))
 def test_a_text_without_the_words_and_shapes_of_secrets_is_unchanged(text: str) -> None:
     low = text.lower()
     if not any(word in low for word in WORDS):
-        assert redacted(text) == text
+        assert redact(text) == text
 
 
 @given(st.binary(max_size=200))
 def test_bytes_in_base64_and_hex_are_unchanged(data: bytes) -> None:
     for text in (data.hex(), base64.b64encode(data).decode(), base64.b85encode(data).decode().replace("://", "")):
         if "=" not in text.rstrip("=") and ":" not in text:
-            assert redacted(f"blob {text}") == f"blob {text}"
+            assert redact(f"blob {text}") == f"blob {text}"
 
 
 @given(st.text(max_size=200), st.sampled_from(sorted(SECRETS)), st.text(max_size=200))
 def test_twice_redacted_is_once_redacted(before: str, name: str, after: str) -> None:
-    once = redacted(f"{before} {SECRETS[name]} {after}")
+    once = redact(f"{before} {SECRETS[name]} {after}")
     assert SECRETS[name] not in once
-    assert redacted(once) == once
+    assert redact(once) == once
 
 
 def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
     for part in ("-----BEGIN PRIVATE KEY-----\n", "password=", "eyJ", "a://b:", "sk-", "token" * 3 + "_", "a_"):
-        assert isinstance(redacted(part * 40_000), str)
+        assert isinstance(redact(part * 40_000), str)
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,17 @@ def test_a_long_text_takes_time_in_proportion_to_its_length() -> None:
         ("10%\r20%\r30", "10%\r20%\r"),
         ("one\n" + PEM.format("")[:60], "one\n"),
         ("one\n" + PEM.format("RSA ") + "\nmore", "one\n" + PEM.format("RSA ") + "\n"),
-        ("x " + "y" * LONGEST_LINE, "x "),
-        ("y" * (LONGEST_LINE + 1), "y" * (LONGEST_LINE + 1)),
+        ("x " + "y" * MAX_LINE, "x "),
+        ("y" * (MAX_LINE + 1), "y" * (MAX_LINE + 1)),
         (PEM.format("") + "\n" + PEM.format("RSA ")[:70], PEM.format("") + "\n"),
     ],
 )
 def test_of_a_text_that_still_grows_no_line_is_shown_that_may_go_on_and_no_key_that_was_begun(
     text: str, shown: str
 ) -> None:
-    assert text[: whole(text)] == shown
+    assert text[: redactable_length(text)] == shown
 
 
 def test_what_begins_as_a_key_and_never_ends_is_not_held_back_for_ever() -> None:
-    text = PEM.format("")[:60] + "\nline" * LONGEST_KEY
-    assert whole(text) == text.rindex("\n") + 1
+    text = PEM.format("")[:60] + "\nline" * MAX_KEY
+    assert redactable_length(text) == text.rindex("\n") + 1

@@ -15,15 +15,15 @@ from liza.crew.crew import Crew, find_crew
 from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Refused
-from liza.rules.project.slots_location import MARK
-from liza.rules.tasks.backlog import Wanted
+from liza.rules.project.slots_location import MARK_FILE
+from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor
 from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
-from liza.verbs.restore import crew_here, restore
-from liza.verbs.status import found_alarms
+from liza.verbs.restore import find_crew_or_lost, restore
+from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict
@@ -36,7 +36,7 @@ def begun(root: Path, **options: object) -> Crew:
 
 
 def drafted(crew: Crew) -> Path:
-    add(crew, [Wanted("first", "Write", "it is there", "a.txt", "README.md")])
+    add(crew, [TaskFields("first", "Write", "it is there", "a.txt", "README.md")])
     claim(crew, "coder-1", "first")
     there = crew.paths.slot("s1")
     (there / "draft.txt").write_text("half\n")
@@ -49,7 +49,7 @@ def test_slots_lie_beside_the_repository_for_this_user_only_and_a_link_leads_to_
     place = repo.with_name("repo.worktrees")
     assert there.parent == crew.paths.slots == place
     assert place.stat().st_mode & 0o777 == 0o700
-    assert (place / MARK).stat().st_mode & 0o777 == 0o600
+    assert (place / MARK_FILE).stat().st_mode & 0o777 == 0o600
     assert (repo / ".worktrees" / "first").resolve() == there
     assert [entry.name for entry in (repo / ".worktrees").iterdir()] == ["first"]
 
@@ -131,7 +131,7 @@ def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo
     there = drafted(begun(repo, worktrees=tmp_path / "free"))
     assert there.parent == tmp_path / "free"
     # Somebody gives it to another crew by hand.
-    (there.parent / MARK).write_bytes((taken / MARK).read_bytes())
+    (there.parent / MARK_FILE).write_bytes((taken / MARK_FILE).read_bytes())
     crew = find_crew(repo)
     with pytest.raises(Refused, match=f"belongs to the crew of {other}"):
         Worktrees(crew.paths, crew.git).add("s2", "HEAD")
@@ -161,14 +161,14 @@ def test_git_clean_takes_the_board_and_a_restore_finds_the_worktrees_with_their_
 ) -> None:
     crew = begun(repo, worktrees=tmp_path / "mine")
     there = drafted(crew)
-    from liza.crew.recovery.recorder import record
+    from liza.crew.recovery.recorder import record_history
 
-    record(crew)
+    record_history(crew)
     git(repo, "clean", "-q", "-fdx")
     assert not (repo / ".liza").exists()
     # Said in the worktree, where nothing but its mark leads to the repository.
     with chdir(there):
-        restore(crew_here(), last_good=True)
+        restore(find_crew_or_lost(), last_good=True)
         again = find_crew()
     assert again.paths == crew.paths
     doctor(repo, fix=True)
@@ -180,10 +180,10 @@ def test_slots_of_an_earlier_version_stay_in_the_repository_and_a_lost_record_is
     crew = begun(repo, worktrees=repo / ".worktrees")
     there = drafted(crew)
     assert there == repo / ".worktrees" / ".slots" / "s1"
-    crew.paths.placed.unlink()
-    (there.parent / MARK).unlink()
+    crew.paths.slots_record.unlink()
+    (there.parent / MARK_FILE).unlink()
     assert find_crew(repo).paths.slots == there.parent
-    assert slots_directory.read(crew.paths) is not None
+    assert slots_directory.read_record(crew.paths) is not None
     with chdir(there):
         assert find_crew().paths.root == repo
     assert any(one.about == "worktrees" and "inside the repository" in one.text for one in doctor(repo).findings)
@@ -193,8 +193,8 @@ def test_a_mark_that_names_a_repository_with_another_crew_leads_nowhere(repo: Pa
     begun(repo)
     planted = tmp_path / "planted"
     planted.mkdir()
-    (planted / MARK).write_text(json.dumps({"root": str(repo), "id": "another"}))
-    assert slots_directory.root_of(planted) is None
+    (planted / MARK_FILE).write_text(json.dumps({"root": str(repo), "id": "another"}))
+    assert slots_directory.find_root(planted) is None
 
 
 def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(repo: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(
     git(repo, *refused.value.hint.split()[1:])
     git(repo, "branch", "-D", "task-old")
     crew = begun(repo)
-    add(crew, [Wanted(name, "Write", "it is there", "a.txt", "README.md") for name in ("first", "second")])
+    add(crew, [TaskFields(name, "Write", "it is there", "a.txt", "README.md") for name in ("first", "second")])
     for name, task in (("task", "first"), ("task/second/part", "second")):
         git(repo, "branch", name)
         if name == "task":
@@ -213,10 +213,10 @@ def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(
                 "git branch -m task task-old"
             ]
             state = crew.board.read()
-            told = [one.next for one in found_alarms(crew, state, crew.evidence(state))]
+            told = [one.next for one in find_alarms(crew, state, crew.gather_evidence(state))]
             assert told[0] == "git branch -m task task-old", told
             git(repo, "pack-refs", "--all")
-            assert found_alarms(crew, state, crew.evidence(state))[0].kind == "branch_in_the_way"
+            assert find_alarms(crew, state, crew.gather_evidence(state))[0].kind == "branch_in_the_way"
         with pytest.raises(Refused, match=f"the branch {name} is in the way") as refused:
             claim(crew, "coder-1", task)
         found = crew.board.read().task(task)
@@ -224,7 +224,7 @@ def test_a_branch_called_task_is_told_by_init_and_doctor_and_gives_a_claim_back(
         assert (found.status, found.assigned_to, found.reservation) == ("UNCLAIMED", None, None)
         git(repo, *refused.value.hint.split()[1:])
         claim(crew, "coder-1", task)
-        with chdir(crew.paths.link(task)):
+        with chdir(crew.paths.task_link(task)):
             git(Path.cwd(), "commit", "-q", "--allow-empty", "-m", "work")
             submit(find_crew(repo))
         git(repo, "update-ref", "-d", f"refs/heads/task/{task}") if name == "task" else None
@@ -246,7 +246,7 @@ def test_a_line_break_in_the_path_is_refused_before_anything_is_made(tmp_path: P
 def lost(crew: Crew) -> list[tuple[str, str]]:
     state = crew.board.read()
     kinds = ("worktree_gone", "worktrees_replaced")
-    return [(one.kind, one.next) for one in found_alarms(crew, state, crew.evidence(state)) if one.kind in kinds]
+    return [(one.kind, one.next) for one in find_alarms(crew, state, crew.gather_evidence(state)) if one.kind in kinds]
 
 
 def test_a_claimed_task_whose_worktree_is_gone_is_an_alarm_until_it_is_laid_out_again(repo: Path) -> None:
@@ -271,7 +271,7 @@ def test_what_took_the_place_of_the_worktrees_is_left_alone_and_no_link_leads_th
         git(repo, "init", "-q", str(place / "s1"))
         (place / "s1" / "theirs.txt").write_text("theirs\n")
         if what == "another crew's directory":
-            (place / MARK).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
+            (place / MARK_FILE).write_text(json.dumps({"root": "/elsewhere", "id": "other"}))
     step = f"mv {place} {place}.saved"
     assert lost(crew) == [("worktrees_replaced", f"{step} && liza doctor --fix")]
     assert not (repo / ".worktrees" / "first").is_symlink()
@@ -302,11 +302,11 @@ def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_fou
 def test_a_directory_whose_mark_is_being_written_or_whose_maker_was_killed_is_this_crews(repo: Path) -> None:
     crew = begun(repo)
     crew.paths.slots.mkdir()
-    unfinished = crew.paths.slots / f".{MARK}.4321"
+    unfinished = crew.paths.slots / f".{MARK_FILE}.4321"
     unfinished.touch()
-    assert slots_directory.not_ours(crew.paths, repo / ".git") is None
-    assert slots_directory.facts(crew.paths.slots).empty
+    assert slots_directory.foreign_error(crew.paths, repo / ".git") is None
+    assert slots_directory.inspect_directory(crew.paths.slots).empty
     assert drafted(crew).is_dir()
     shutil.rmtree(crew.paths.slots / "s1")
-    slots_directory.remove(crew.paths)
+    slots_directory.remove_directory(crew.paths)
     assert not crew.paths.slots.exists()

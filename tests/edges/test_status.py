@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory, setup_note
-from liza.programs.session.run_directory import RunRecord, Waits
-from liza.programs.session.session_process import Living
+from liza.programs.session.run_directory import RunRecord, UsageWait
+from liza.programs.session.session_process import RunningSession
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
-from liza.rules.sessions.spending import Used
+from liza.rules.sessions.spending import TokenUsage
 from liza.rules.tasks import claims
 from liza.system.file_lock import Lock
-from liza.system.processes import identity
-from liza.verbs.agents import agents
-from liza.verbs.status import NEWS, status
+from liza.system.processes import identify_self
+from liza.verbs.agents import list_agents
+from liza.verbs.status import MAX_NEWS_AGE, status
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -69,7 +69,7 @@ def alerts(crew: Crew) -> list[tuple[str, str]]:
 
 
 def row(crew: Crew) -> tuple[str, str | None]:
-    (found,) = agents(crew)
+    (found,) = list_agents(crew)
     assert found == status(crew)["agents"][0]
     return found["status"], found["why"]
 
@@ -77,18 +77,18 @@ def row(crew: Crew) -> tuple[str, str | None]:
 def test_why_a_supervisor_left_is_its_agents_one_reason_and_an_alarm_until_one_is_there_again(crew: Crew) -> None:
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
     why = "3 sessions crashed within 5 minutes"
-    run_directory.note_left(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason=why))
+    run_directory.write_supervisor_exit(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason=why))
     # While it still holds its lock it is about to go.
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert row(crew) == ("OFFLINE", f"its supervisor left: {why}")
     assert alerts(crew) == [("supervisor_left", "liza logs coder-1; liza up")]
     assert next(watch(crew))["kind"] == "supervisor_left"
-    run_directory.forget_left(crew.paths, "coder-1")
+    run_directory.clear_supervisor_exit(crew.paths, "coder-1")
     assert (row(crew), alerts(crew)) == (("OFFLINE", "no supervisor runs"), [])
 
 
 def test_a_reason_that_cannot_be_read_is_told_as_that_and_hides_nothing_else(crew: Crew) -> None:
-    run_directory.note_left(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason="x"))
+    run_directory.write_supervisor_exit(crew.paths, "coder-1", SupervisorExit(time=crew.clock.now(), reason="x"))
     (crew.paths.runs / "coder-1" / "left.json").write_text("nonsense")
     assert "left.json cannot be read" in str(row(crew)[1])
     assert alerts(crew)[0][0] == "supervisor_left"
@@ -113,13 +113,13 @@ def test_a_note_of_waiting_that_no_supervisor_left_hides_no_work(crew: Crew) -> 
     begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=now, task="t1"))
 
     def waits(until: datetime) -> str:
-        run_directory.note_waits(crew.paths, "coder-1", Waits(reason="a limit", until=until))
+        run_directory.write_usage_wait(crew.paths, "coder-1", UsageWait(reason="a limit", until=until))
         return str(row(crew)[0])
 
     soon, never = now + timedelta(hours=2), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
     with Lock(crew.paths.supervisor_lock("coder-1")):
         assert [waits(until) for until in (soon, never)] == ["WAITING", "WORKING"]
-        living = Living(shim=identity(), child=identity(), time=now)
+        living = RunningSession(shim=identify_self(), child=identify_self(), time=now)
         (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
         assert waits(soon) == "WORKING"
 
@@ -128,24 +128,24 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
     crew: Crew, clock: FakeClock
 ) -> None:
     def does() -> tuple[str | None, int | None]:
-        (found,) = agents(crew)
+        (found,) = list_agents(crew)
         return found["doing"], found["seconds"]
 
     claim(crew)
     with Lock(crew.paths.supervisor_lock("coder-1")):
-        setup_note.note(crew.paths, setup_note.SetUp(run="coder-1.1", started=clock.now()))
+        setup_note.write_setup_note(crew.paths, setup_note.SetupNote(run="coder-1.1", started=clock.now()))
         clock.advance(40)
         assert does() == ("set-up", 40)
-        setup_note.forget(crew.paths, "coder-1")
+        setup_note.remove_setup_note(crew.paths, "coder-1")
         begun = crew.run_dir("coder-1.1")
         begun.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
         assert does() == (None, None)
-        living = Living(shim=identity(), child=identity(), time=clock.now())
+        living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
         (begun.path / "session.json").write_bytes(msgspec.json.encode(living))
         clock.advance(240)
         assert does() == ("working", 240)
         assert status(crew)["waiting"] == []
-        begun.note_asks("Allow it? (y/n)")
+        begun.write_question("Allow it? (y/n)")
         asked = clock.now().timestamp() - 720
         os.utime(begun.path / "asks", (asked, asked))
         assert does() == ("waits for you", 720)
@@ -157,10 +157,10 @@ def test_an_agent_at_work_tells_what_it_does_and_for_how_long_and_a_question_sta
 
 def test_agents_stand_in_the_order_of_their_roles_and_numbers_whoever_came_first(crew: Crew) -> None:
     for name in ("code-reviewer-1", "coder-10", "planner-1", "coder-2"):
-        change(crew, lambda state, name=name: claims.register(state, name))
+        change(crew, lambda state, name=name: claims.ensure_agent(state, name))
     ids = [one["id"] for one in status(crew)["agents"]]
     assert ids == ["planner-1", "coder-1", "coder-2", "coder-10", "code-reviewer-1"]
-    assert [one["id"] for one in agents(crew)] == ids
+    assert [one["id"] for one in list_agents(crew)] == ids
 
 
 def test_damage_done_from_outside_is_an_alarm_while_it_stands_and_not_when_it_was_mended_without_a_crew(
@@ -191,7 +191,7 @@ def test_an_old_copy_that_was_put_back_is_news_for_a_day_where_no_revisions_foll
     claim(crew)
     edit(crew, crew.paths.state.read_text(), old)
     assert ("overwritten", "liza history -p") in alerts(crew)
-    clock.advance(NEWS.total_seconds())
+    clock.advance(MAX_NEWS_AGE.total_seconds())
     assert "overwritten" not in [kind for kind, _ in alerts(crew)]
 
 
@@ -217,10 +217,10 @@ def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobod
     claim(crew)
     directory = crew.run_dir("coder-1.1")
     directory.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now()))
-    directory.note_gauge(run_directory.Gauge(calls=3, used=Used(input=5)))
+    directory.write_gauge(run_directory.Gauge(calls=3, used=TokenUsage(input=5)))
     (directory.path / name).write_text("{no")
     state = crew.board.read()
-    assert crew.evidence(state).dead == frozenset()
-    assert crew.evidence(state).offline == {"coder-1"}
+    assert crew.gather_evidence(state).dead == frozenset()
+    assert crew.gather_evidence(state).offline == {"coder-1"}
     (row,) = status(crew)["agents"]
     assert row["status"] == "OFFLINE"

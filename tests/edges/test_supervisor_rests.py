@@ -12,16 +12,16 @@ import pytest
 
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory
-from liza.programs.session._shim import LARGEST
-from liza.programs.session.session_process import NotStarted
+from liza.programs.session._shim import MAX_LOG_SIZE
+from liza.programs.session.session_process import StartFailed
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
-from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing
+from liza.rules.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
-from liza.supervisor import carry_out, jobs
-from liza.supervisor.carry_out import Steps
-from liza.supervisor.conclude import Came
+from liza.supervisor import action_runner, jobs
+from liza.supervisor.action_runner import ActionRunner
+from liza.supervisor.conclude import SessionResult
 from liza.supervisor.launch import SetUpDue
 from liza.supervisor.memory import Memory
 from tests.campaign.small_board import FIRST
@@ -31,25 +31,25 @@ RUN = "coder-1.1"
 
 
 @pytest.fixture
-def made(tmp_path: Path, clock: FakeClock) -> Steps:
+def made(tmp_path: Path, clock: FakeClock) -> ActionRunner:
     """The steps of a supervisor whose sessions the test lets end as it likes."""
     crew = Crew(Paths(tmp_path), clock)
     crew.board.create(FIRST)
     launcher: Any = SimpleNamespace(crew=crew, preset=None, start=None)
-    memory = Memory(wall=clock.now(), steady=clock.monotonic())
-    return Steps("coder-1", launcher, memory, lambda event: None, lambda text: None)
+    memory = Memory(wall_time=clock.now(), monotonic_time=clock.monotonic())
+    return ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
 
 
-def rest_after(made: Steps, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
+def rest_after(made: ActionRunner, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds to rest after a session that ended so."""
     made.memory.rest_until = 0.0
-    monkeypatch.setattr(carry_out, "settle", lambda *_: Came(RUN, kind, "why"))
-    made.carry_out(actions.Settle(RUN))
+    monkeypatch.setattr(action_runner, "settle", lambda *_: SessionResult(RUN, kind, "why"))
+    made.carry_out(actions.ConcludeSession(RUN))
     return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
 
 
 def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_supervisor_until_one_comes_to_something(
-    made: Steps, monkeypatch: pytest.MonkeyPatch
+    made: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rest_after(made, "held up", monkeypatch) for _ in range(4)] == [5.0, 10.0, 20.0, 40.0]
     assert made.memory.crashes == []
@@ -60,15 +60,15 @@ def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_superviso
 
 
 def test_a_session_that_was_ended_for_a_loop_is_no_crash_of_its_program_and_the_next_one_waits(
-    made: Steps, monkeypatch: pytest.MonkeyPatch
+    made: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rest_after(made, "looped", monkeypatch) for _ in range(3)] == [5.0, 10.0, 20.0]
     assert made.memory.crashes == []
 
 
-@pytest.mark.parametrize("error", [BoardUnreadable("broken"), DiskRefused("full"), LockTimeout("held")])
+@pytest.mark.parametrize("error", [BoardUnreadable("broken"), WriteFailed("full"), LockTimeout("held")])
 def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_of_its_program(
-    made: Steps, error: LizaError
+    made: ActionRunner, error: LizaError
 ) -> None:
     def start(run: str) -> None:
         raise error
@@ -76,15 +76,15 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     with pytest.raises(type(error)):
         made.carry_out(actions.StartSession(RUN))
-    assert (made.memory.crashes, made.memory.in_vain) == ([], 0)
+    assert (made.memory.crashes, made.memory.failed_sessions) == ([], 0)
 
 
 def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_its_program(
-    made: Steps, tmp_path: Path
+    made: ActionRunner, tmp_path: Path
 ) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
-    Pins.take(Git(tmp_path)).save(Paths(tmp_path).pins)
+    Pins.capture(Git(tmp_path)).save(Paths(tmp_path).pins)
 
     def start(run: str) -> None:
         raise GitFailed("ambiguous argument 'refs/heads/integration'")
@@ -98,22 +98,22 @@ def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_it
     assert len(made.memory.crashes) == 1
 
 
-def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: Steps) -> None:
+def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: ActionRunner) -> None:
     def start(run: str) -> None:
         raise ProgramMissing("claude is not installed", "npm install -g claude")
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     made.carry_out(actions.StartSession(RUN))
     assert made.memory.crashes == []
-    assert made.memory.unusable == "claude is not installed (next: npm install -g claude)"
+    assert made.memory.unusable_reason == "claude is not installed (next: npm install -g claude)"
 
 
 def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_task_and_is_not_tried_again_at_once(
-    made: Steps,
+    made: ActionRunner,
 ) -> None:
     said: list[str] = []
-    made.say = said.append
-    made.launcher.start = lambda run: NotStarted(reason="tmux is not installed")  # type: ignore[method-assign]
+    made.notify = said.append
+    made.launcher.start = lambda run: StartFailed(reason="tmux is not installed")  # type: ignore[method-assign]
     made.carry_out(actions.StartSession(RUN))
     assert len(made.memory.crashes) == 1
     assert made.memory.rest_until > made.crew.clock.monotonic()
@@ -121,24 +121,24 @@ def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_
 
 
 def test_a_set_up_that_hangs_is_ended_at_its_limit_its_log_is_kept_small_and_status_says_so(
-    made: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: ActionRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".liza" / "state.yaml").write_text(f"{FIRST}config:\n  integration_timeout: 1\n")
     said: list[str] = []
-    made.say = said.append
-    made.launcher.tool_environment = lambda run: dict(os.environ)  # type: ignore[method-assign]
+    made.notify = said.append
+    made.launcher.set_up_environment = lambda run: dict(os.environ)  # type: ignore[method-assign]
     monkeypatch.setattr(jobs, "LOOK", 0.01)
     crew = made.crew
     crew.paths.slot("t1").mkdir(parents=True)
-    hangs = f"head -c {LARGEST + 1} /dev/zero; tail -f /dev/null"
+    hangs = f"head -c {MAX_LOG_SIZE + 1} /dev/zero; tail -f /dev/null"
     made.launcher.start = lambda run: SetUpDue(RUN, "t1", hangs)  # type: ignore[method-assign]
     made.carry_out(actions.StartSession(RUN))
-    until(lambda: made.memory.job is not None and made.memory.job.ended is not None, "the set-up goes on")
-    assert (crew.paths.logs / "setup-t1.log").stat().st_size < LARGEST
-    made.settle_job()
+    until(lambda: made.memory.job is not None and made.memory.job.end_event is not None, "the set-up goes on")
+    assert (crew.paths.logs / "setup-t1.log").stat().st_size < MAX_LOG_SIZE
+    made.finish_job()
     limit = "the limit of config.integration_timeout"
     assert limit in said[-1]
-    waits = run_directory.waits(crew.paths, "coder-1")
+    waits = run_directory.read_usage_wait(crew.paths, "coder-1")
     assert waits is not None
     assert limit in waits.reason
 
@@ -148,14 +148,14 @@ def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
 ) -> None:
     words = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do read x < pipe; done"]
     os.mkfifo(tmp_path / "pipe")
-    job = jobs.start(jobs.Order("merge t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None)
-    until(lambda: job.tail() == "deaf", "it does not begin")
+    job = jobs.start_job(jobs.JobSpec("merge t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None)
+    until(lambda: job.read_tail() == "deaf", "it does not begin")
     kill = os.killpg
 
     def late(group: int, number: int) -> None:
         if number == signal.SIGKILL:
             kill(group, number)
-            until(lambda: job.ended is not None, "it goes on")
+            until(lambda: job.end_event is not None, "it goes on")
         kill(group, number)
 
     monkeypatch.setattr(os, "killpg", late)

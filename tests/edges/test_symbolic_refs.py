@@ -10,7 +10,7 @@ import pytest
 
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import findings
-from liza.crew.recovery.recover import recover
+from liza.crew.recovery.recover import recover_crew
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs
 from liza.rules.errors import LizaError, Missing, Refused
@@ -18,7 +18,7 @@ from liza.rules.reports.alarms import Alarm
 from liza.verbs.claim import claim
 from liza.verbs.down import purge
 from liza.verbs.merge import merge
-from liza.verbs.status import found_alarms
+from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import release
@@ -45,11 +45,11 @@ def of_the_person(crew: Crew) -> tuple[str, bytes, str]:  # noqa: F811
 
 def alarms_of(crew: Crew) -> list[Alarm]:  # noqa: F811
     state = crew.board.read()
-    return list(found_alarms(crew, state, crew.evidence(state)))
+    return list(find_alarms(crew, state, crew.gather_evidence(state)))
 
 
 def submitted(crew: Crew) -> None:  # noqa: F811
-    with chdir(crew.paths.link("c").resolve()):
+    with chdir(crew.paths.task_link("c").resolve()):
         submit(find_crew(crew.paths.root))
 
 
@@ -85,11 +85,11 @@ def through_own(crew: Crew) -> None:  # noqa: F811
     refs = [f"refs/liza/{kind}/c" for kind in ("review", "candidates", "tested", "laid-back")]
     plant(crew, *refs, "refs/liza/salvage/c/coder-1.1")
     approved(crew)
-    assert symbolic_refs.target(crew.git, refs[0]) is None, "submit wrote the ref itself"
+    assert symbolic_refs.symbolic_target(crew.git, refs[0]) is None, "submit wrote the ref itself"
     plant(crew, *refs, "refs/liza/integration")
-    assert merge_refs.tested(crew.git) == {}, "a symbolic ref is no record"
-    recover(crew, "doctor")
-    assert merge(crew, "c").more["merge_commit"] == git(crew.paths.root, "rev-parse", INTEGRATION)
+    assert merge_refs.list_tested(crew.git) == {}, "a symbolic ref is no record"
+    recover_crew(crew, "doctor")
+    assert merge(crew, "c").details["merge_commit"] == git(crew.paths.root, "rev-parse", INTEGRATION)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_each_is_reported_by_name_with_the_command_that_has_it_plain_again(crew:
     plant(crew, "refs/liza/candidates/nowhere", named="refs/heads/nowhere")
     alarms = {one.about: one for one in alarms_of(crew) if one.kind == "symbolic_ref"}
     assert alarms.keys() == {INTEGRATION, *odd, "refs/liza/candidates/nowhere"}
-    told = [one for one in findings.findings(crew, crew.board.read()) if "is a symbolic ref to" in one.text]
+    told = [one for one in findings.list_findings(crew, crew.board.read()) if "is a symbolic ref to" in one.text]
     assert {(one.text, one.hint) for one in told} >= {(one.message, one.next) for one in alarms.values()}
     for alarm in alarms.values():
         assert alarm.next.startswith("git ")
@@ -146,7 +146,7 @@ def test_a_purge_takes_the_symbolic_refs_and_leaves_what_they_name(crew: Crew) -
     planted = [INTEGRATION, "refs/heads/task/zz", *(f"refs/liza/{kind}" for kind in kinds)]
     plant(crew, *planted)
     done = purge(crew)
-    assert set(planted) <= set(done.gone)
+    assert set(planted) <= set(done.deleted_refs)
     staying = git(crew.paths.root, "for-each-ref", "--format=%(refname)").split()
     assert staying == [MAIN, "refs/heads/task/a", "refs/heads/task/b", "refs/liza/blackboard", "refs/liza/integration"]
     assert of_the_person(crew) == before

@@ -30,12 +30,12 @@ from liza.crew import crew as verbs
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.session import outcomes, session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import Ended, Living, NotStarted
+from liza.programs.session.session_process import EndedSession, RunningSession, StartFailed
 from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_client, tmux_socket
 from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.programs.terminal.pane import Pane, PaneAddress
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, StillStarting
-from liza.programs.terminal.tmux_socket import Silent
+from liza.programs.terminal.tmux_socket import TmuxNotAnswering
 from liza.rules.errors import Missing, Refused
 from liza.rules.paths import Paths
 from liza.system import processes
@@ -106,8 +106,8 @@ class Crew:
     def start(self, words: list[str], name: str = "coder-1.1", **more: str) -> tuple[RunDir, Pane]:
         run = self.run(name)
         started = tmux.start(run.path, words, self.root, self.env(run, **more))
-        assert isinstance(started, Living), started
-        pane = tmux.pane(self.root, name)
+        assert isinstance(started, RunningSession), started
+        pane = tmux.find_pane(self.root, name)
         assert pane is not None
         return run, pane
 
@@ -135,15 +135,15 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     yield crew
     for run in crew.made:
         session_process.stop(run.path, run.run, crew.root, grace=0)
-        assert processes.with_run(run.run, crew.root) == ()
-    tmux.close_all(crew.root)
+        assert processes.find_run_pids(run.run, crew.root) == ()
+    tmux.close_all_panes(crew.root)
     assert not list(sockets.glob("*/liza-*")), "a tmux server was left"
     shutil.rmtree(sockets)
 
 
-def ended(run: RunDir) -> Ended:
-    end = session_process.wait(run.path, LONG)
-    assert isinstance(end, Ended), end
+def ended(run: RunDir) -> EndedSession:
+    end = session_process.wait_for_end(run.path, LONG)
+    assert isinstance(end, EndedSession), end
     return end
 
 
@@ -157,12 +157,12 @@ def test_a_run_in_a_terminal_has_the_same_files_the_foreground_and_a_last_screen
     end = ended(run)
     assert (end.code, end.signal, end.error, end.strays) == (3, None, None, 0)
     wanted = "screen-256color True None coder-1.1"
-    until(lambda: wanted in run.tail(), "the log has what was said")
+    until(lambda: wanted in run.output_tail(), "the log has what was said")
     assert pane.capture().strip() == wanted
     assert not pane.path.joinpath("start.sock").exists()
-    tmux.close(crew.root, run.run)
-    assert tmux.pane(crew.root, run.run) is None
-    tmux.close(crew.root, run.run)
+    tmux.close_pane(crew.root, run.run)
+    assert tmux.find_pane(crew.root, run.run) is None
+    tmux.close_pane(crew.root, run.run)
 
 
 def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_the_disk(
@@ -170,8 +170,8 @@ def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_t
 ) -> None:
     monkeypatch.setenv("SOME_KEY", "of-the-supervisor")
     run, pane = crew.start(["sleep", "60"], VENDOR_KEY="of-the-session")
-    told = [*pane.ask("show-environment", "-g"), *pane.ask("show-environment", "-t", "=coder-1_1")]
-    birth = Path(f"/proc/{pane.place.server}/environ")
+    told = [*pane.run_tmux("show-environment", "-g"), *pane.run_tmux("show-environment", "-t", "=coder-1_1")]
+    birth = Path(f"/proc/{pane.address.server}/environ")
     told += [birth.read_bytes().decode()] if birth.exists() else []
     told += [path.read_text() for path in run.path.iterdir() if path.is_file()]
     assert "of-the-" not in "\n".join(told)
@@ -180,17 +180,17 @@ def test_no_key_of_the_supervisor_or_the_session_is_with_the_tmux_server_or_on_t
 def test_a_program_that_cannot_be_started_says_why_as_without_a_terminal(crew: Crew) -> None:
     run = crew.run()
     started = tmux.start(run.path, ["a-program-that-nobody-has"], crew.root, crew.env(run))
-    assert started == NotStarted(reason="a-program-that-nobody-has: No such file or directory")
-    assert session_process.look(run.path) == ended(run)
+    assert started == StartFailed(reason="a-program-that-nobody-has: No such file or directory")
+    assert session_process.read_state(run.path) == ended(run)
 
 
 def test_without_tmux_nothing_starts_and_the_reason_says_so(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     run = crew.run()
     monkeypatch.setenv("PATH", str(crew.root))
     started = tmux.start(run.path, ["true"], crew.root, crew.env(run))
-    assert isinstance(started, NotStarted)
+    assert isinstance(started, StartFailed)
     assert "tmux is not installed" in started.reason
-    assert session_process.look(run.path) == session_process.Never()
+    assert session_process.read_state(run.path) == session_process.NoSession()
 
 
 def test_without_tmux_a_crew_with_terminals_is_refused_before_anybody_starts(
@@ -207,7 +207,7 @@ def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> 
         with pytest.raises(Refused, match="has a session already"):
             start(run.path, ["true"], crew.root, crew.env(run))
     with pytest.raises(Refused, match="lives"):
-        tmux.close(crew.root, run.run)
+        tmux.close_pane(crew.root, run.run)
 
 
 def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the_run_can_be_started_again(
@@ -218,11 +218,11 @@ def test_a_starter_that_is_killed_while_the_pane_opens_leaves_no_session_and_the
 
     run = crew.run()
     with monkeypatch.context() as patched:
-        patched.setattr(tmux, "_hand_over", killed)
+        patched.setattr(tmux, "_send_launch", killed)
         with pytest.raises(KeyboardInterrupt):
             tmux.start(run.path, ["true"], crew.root, crew.env(run))
-    assert session_process.look(run.path) == session_process.Never()
-    assert isinstance(tmux.start(run.path, ["sh", "-c", "exit 7"], crew.root, crew.env(run)), Living)
+    assert session_process.read_state(run.path) == session_process.NoSession()
+    assert isinstance(tmux.start(run.path, ["sh", "-c", "exit 7"], crew.root, crew.env(run)), RunningSession)
     assert ended(run).code == 7
 
 
@@ -238,10 +238,10 @@ def test_a_session_in_a_terminal_outlives_a_starter_that_is_killed_with_its_grou
     """
     words = [sys.executable, "-c", textwrap.dedent(code), str(run.path), str(crew.root)]
     assert subprocess.run(words, check=False, start_new_session=True).returncode == -signal.SIGKILL
-    assert isinstance(session_process.look(run.path), Living)
-    pane = tmux.pane(crew.root, run.run)
+    assert isinstance(session_process.read_state(run.path), RunningSession)
+    pane = tmux.find_pane(crew.root, run.run)
     assert pane is not None
-    pane.enter()
+    pane.press_enter()
     assert ended(run).code == 5
 
 
@@ -249,18 +249,18 @@ def test_the_next_session_of_an_agent_closes_its_dead_panes_and_nobody_elses(cre
     for name in ("coder-1.1", "coder-11.1"):
         run, pane = crew.start(["true"], name)
         ended(run)
-        until(pane.is_dead, "the pane is dead")
+        until(pane.is_shim_dead, "the pane is dead")
     crew.start(["sleep", "60"], "coder-1.2")
-    assert tmux.pane(crew.root, "coder-1.1") is None
-    assert tmux.pane(crew.root, "coder-11.1") is not None
+    assert tmux.find_pane(crew.root, "coder-1.1") is None
+    assert tmux.find_pane(crew.root, "coder-11.1") is not None
 
 
 def test_a_killed_tmux_server_ends_the_program_and_the_end_is_known(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
-    os.kill(pane.place.server, signal.SIGKILL)
+    os.kill(pane.address.server, signal.SIGKILL)
     end = ended(run)
     assert end.signal == signal.SIGHUP
-    assert tmux.pane(crew.root, run.run) is None
+    assert tmux.find_pane(crew.root, run.run) is None
 
 
 def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_one_that_did_nothing(
@@ -268,38 +268,40 @@ def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_
 ) -> None:
     run, pane = crew.start(["sh", "-c", "trap '' HUP; echo here; while read line; do :; done; exit 0"])
     until(lambda: "here" in pane.capture(), "it came up")
-    os.kill(pane.place.server, signal.SIGKILL)
+    os.kill(pane.address.server, signal.SIGKILL)
     end = ended(run)
     assert (end.code, end.signal, end.unplugged) == (0, None, True)
-    assert outcomes.outcome(end, None, {}, moved=False) == outcomes.Crashed("its terminal's server is gone (exit 0)")
-    not_begun = outcomes.outcome(end, None, {}, moved=False, begun=False)
-    assert not_begun == outcomes.NotBegun("its terminal's server is gone (exit 0)")
-    assert outcomes.outcome(end, "42", {}, moved=False) == outcomes.HandedOff(idle=False)
+    assert outcomes.classify_end(end, None, {}, moved=False) == outcomes.Crashed(
+        "its terminal's server is gone (exit 0)"
+    )
+    not_begun = outcomes.classify_end(end, None, {}, moved=False, begun=False)
+    assert not_begun == outcomes.LostBeforeStart("its terminal's server is gone (exit 0)")
+    assert outcomes.classify_end(end, "42", {}, moved=False) == outcomes.HandedOff(idle=False)
     other, _ = crew.start(["true"], "coder-2.1")
     assert ended(other).unplugged is False
 
 
 def test_closing_what_a_dead_server_had_leaves_its_successor_alone(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"], "coder-1.1")
-    os.kill(pane.place.server, signal.SIGKILL)
+    os.kill(pane.address.server, signal.SIGKILL)
     ended(run)
-    until(lambda: processes.identity_of(pane.place.server) is None, "it is dead")
+    until(lambda: processes.identify_process(pane.address.server) is None, "it is dead")
     crew.start(["sleep", "60"], "coder-2.1")
-    tmux.close_of(crew.root, "coder-1")
-    assert tmux.pane(crew.root, "coder-2.1") is not None
+    tmux.close_agent_panes(crew.root, "coder-1")
+    assert tmux.find_pane(crew.root, "coder-2.1") is not None
 
 
 def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
-    os.kill(pane.place.server, signal.SIGSTOP)
+    os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        until(lambda: idle_detection.is_stopped(pane.place.server), "it stands still")
+        until(lambda: idle_detection.is_stopped(pane.address.server), "it stands still")
         with pytest.raises(Refused, match="stands still"):
             pane.capture()
-        assert tmux.standing_still(crew.root, "coder-1.1") == pane.place.server
+        assert tmux.find_stopped_server(crew.root, "coder-1.1") == pane.address.server
     finally:
-        os.kill(pane.place.server, signal.SIGCONT)
-    until(lambda: tmux.standing_still(crew.root, "coder-1.1") is None, "it goes on")
+        os.kill(pane.address.server, signal.SIGCONT)
+    until(lambda: tmux.find_stopped_server(crew.root, "coder-1.1") is None, "it goes on")
 
 
 def planted(crew: Crew, name: str, socket_path: Path, server: int) -> None:
@@ -324,29 +326,29 @@ def test_a_place_that_names_anything_but_the_crews_own_socket_takes_no_file_away
     with socket.socket(socket.AF_UNIX) as line:
         line.bind(str(other))
     planted(crew, "coder-1.8", other, 2**31 - 2)
-    tmux.close_of(crew.root, "coder-1")
-    tmux.close_all(crew.root)
+    tmux.close_agent_panes(crew.root, "coder-1")
+    tmux.close_all_panes(crew.root)
     assert [path.read_text() for path in files] == ["precious"] * 3
     assert other.exists()
-    assert [tmux.pane(crew.root, run.run) for run in crew.made] == [None] * 4
+    assert [tmux.find_pane(crew.root, run.run) for run in crew.made] == [None] * 4
     own_socket(crew).unlink()
 
 
 def test_a_log_that_ended_while_its_program_goes_on_is_seen_and_goes_on(crew: Crew) -> None:
     run, pane = crew.start(["sh", "-c", "while read line; do echo heard $line; done"])
     pane.screen(0.0)
-    assert pane.piped
-    (writer,) = processes.having_open(re.escape(str(run.path / "output.log")))
+    assert pane.is_piped
+    (writer,) = processes.find_pids_with_open(re.escape(str(run.path / "output.log")))
     os.kill(writer, signal.SIGKILL)
     # tmux notices when it has something to write.
-    pane.ask("send-keys", "-t", pane.target, "lost", "Enter")
-    until(lambda: (pane.screen(0.0), not pane.piped)[1], "it is seen")
-    pane.log()
-    pane.log()
-    pane.ask("send-keys", "-t", pane.target, "again", "Enter")
-    until(lambda: "heard again" in run.tail(), "it is written down")
+    pane.run_tmux("send-keys", "-t", pane.target, "lost", "Enter")
+    until(lambda: (pane.screen(0.0), not pane.is_piped)[1], "it is seen")
+    pane.start_log()
+    pane.start_log()
+    pane.run_tmux("send-keys", "-t", pane.target, "again", "Enter")
+    until(lambda: "heard again" in run.output_tail(), "it is written down")
     pane.screen(0.0)
-    assert pane.piped
+    assert pane.is_piped
 
 
 @pytest.mark.parametrize("what", ["pipe", "link"])
@@ -358,64 +360,64 @@ def test_a_log_is_laid_into_nothing_but_a_file(crew: Crew, what: str) -> None:
     else:
         (run.path / "output.log").symlink_to(crew.root / "precious")
     with pytest.raises(OSError, match=r"output\.log"):
-        pane.log()
+        pane.start_log()
     assert not (crew.root / "precious").exists()
 
 
 def test_a_server_that_is_not_the_one_of_the_run_has_no_terminal_of_it(crew: Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
-    planted(crew, "coder-1.2", Path(pane.place.socket), os.getpid())
+    planted(crew, "coder-1.2", Path(pane.address.socket), os.getpid())
     planted(crew, "coder-1.3", Path("/a\0b"), -1)
-    assert [tmux.pane(crew.root, name) for name in ("coder-1.2", "coder-1.3")] == [None, None]
+    assert [tmux.find_pane(crew.root, name) for name in ("coder-1.2", "coder-1.3")] == [None, None]
     with pytest.raises(Refused, match="is gone"):
-        Pane(crew.root, run.run, PaneAddress(socket=pane.place.socket, server=os.getpid())).capture()
+        Pane(crew.root, run.run, PaneAddress(socket=pane.address.socket, server=os.getpid())).capture()
 
 
 def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_all_its_runs(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tmux_client, "LIMIT", 0.5)
+    monkeypatch.setattr(tmux_client, "CALL_LIMIT", 0.5)
     path = own_socket(crew)
     for number in range(4):
         planted(crew, f"coder-1.{number}", path, os.getpid())
     with socket.socket(socket.AF_UNIX) as line:
         line.bind(str(path))
         line.listen(100)
-        with pytest.raises(Silent, match="did not answer"):
-            tmux.pane(crew.root, "coder-1.1")
-        with pytest.raises(Silent, match="has not answered yet"):
-            tmux.pane(crew.root, "coder-1.2")
-        monkeypatch.setattr(tmux_client, "LIMIT", LONG)
-        tmux.close_all(crew.root)
+        with pytest.raises(TmuxNotAnswering, match="did not answer"):
+            tmux.find_pane(crew.root, "coder-1.1")
+        with pytest.raises(TmuxNotAnswering, match="has not answered yet"):
+            tmux.find_pane(crew.root, "coder-1.2")
+        monkeypatch.setattr(tmux_client, "CALL_LIMIT", LONG)
+        tmux.close_all_panes(crew.root)
     path.unlink()
 
 
 def test_a_server_that_is_stopped_while_it_is_asked_is_given_up(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     _, pane = crew.start(["sleep", "60"])
-    monkeypatch.setattr(tmux_client, "LIMIT", 0.5)
+    monkeypatch.setattr(tmux_client, "CALL_LIMIT", 0.5)
     # It was looked at a moment before.
     monkeypatch.setattr(idle_detection, "is_stopped", lambda _: False)
-    os.kill(pane.place.server, signal.SIGSTOP)
+    os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        with pytest.raises(Silent, match="did not answer"):
+        with pytest.raises(TmuxNotAnswering, match="did not answer"):
             pane.capture()
     finally:
-        os.kill(pane.place.server, signal.SIGCONT)
-    monkeypatch.setattr(tmux_client, "LIMIT", LONG)
+        os.kill(pane.address.server, signal.SIGCONT)
+    monkeypatch.setattr(tmux_client, "CALL_LIMIT", LONG)
     until(lambda: _answers(pane), "it answers again")
 
 
 def _answers(pane: Pane) -> bool:
     try:
         return pane.exists()
-    except Silent:
+    except TmuxNotAnswering:
         return False
 
 
 def test_ctrl_z_leaves_no_program_behind_that_nobody_can_fetch_back(crew: Crew) -> None:
     _, pane = crew.python("print('here', flush=True)\nprint('got', input())\nprint('got', input())")
     until(lambda: "here" in pane.capture(), "it came up")
-    pane.ask("send-keys", "-t", pane.target, "C-z")
+    pane.run_tmux("send-keys", "-t", pane.target, "C-z")
     assert keyboard.send(pane, "go on", LINES, Clock) == Sent(1)
     until(lambda: "got go on" in pane.capture(), "it goes on")
 
@@ -475,8 +477,10 @@ def test_a_trust_dialog_is_never_answered_and_the_reason_names_it(crew: Crew) ->
 def test_a_program_that_dies_after_a_second_is_reported_dead_and_not_waited_for(crew: Crew) -> None:
     run, pane = crew.python("import time; print('loading', flush=True); time.sleep(1); raise SystemExit(9)")
     began = time.monotonic()
-    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent("the program is dead", later=False, tried=False)
-    assert time.monotonic() - began < keyboard.LIMIT / 2
+    assert keyboard.send(pane, "hello", TUI, Clock) == NotSent(
+        "the program is dead", is_retryable=False, counts_as_try=False
+    )
+    assert time.monotonic() - began < keyboard.TYPABLE_LIMIT / 2
     assert ended(run).code == 9
 
 
@@ -490,10 +494,10 @@ def test_a_shell_is_never_typed_into(crew: Crew) -> None:
 
 def test_a_terminal_in_copy_mode_is_fetched_back_first(crew: Crew) -> None:
     _, pane = crew.tui()
-    pane.ask("copy-mode", "-t", pane.target)
-    assert pane.in_mode()
+    pane.run_tmux("copy-mode", "-t", pane.target)
+    assert pane.is_in_copy_mode()
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
-    assert not pane.in_mode()
+    assert not pane.is_in_copy_mode()
     assert crew.heard() == ["hello"]
 
 
@@ -518,7 +522,7 @@ def test_two_senders_at_once_are_heard_one_after_the_other(crew: Crew) -> None:
 
 
 def look(run: RunDir, preset: Preset, pane: Pane | None) -> object:
-    return readiness.classify(readiness.gather(run, preset, 1.0, 60.0, pane))
+    return readiness.classify_readiness(readiness.gather_facts(run, preset, 1.0, 60.0, pane))
 
 
 def test_a_prompt_on_the_screen_is_readiness_and_so_is_a_program_that_reads_its_terminal(crew: Crew) -> None:
@@ -546,10 +550,10 @@ needs_proc = pytest.mark.skipif(not processes.has_proc(), reason="there is no /p
 
 
 def said_by_kernel(run: RunDir) -> float | None:
-    living = session_process.look(run.path)
-    assert isinstance(living, Living)
-    found = idle_detection.of_program(living)
-    return None if not found else 0.0 if found[0].against else found[0].confidence
+    living = session_process.read_state(run.path)
+    assert isinstance(living, RunningSession)
+    found = idle_detection.process_signs(living)
+    return None if not found else 0.0 if found[0].is_busy else found[0].confidence
 
 
 @needs_proc
@@ -564,7 +568,7 @@ def test_a_program_that_waits_for_its_terminal_is_known_however_it_waits(crew: C
 def test_a_program_that_waits_for_something_else_is_not_ready_however_long_it_is_silent(crew: Crew, how: str) -> None:
     run, pane = crew.python("print('I am done.', flush=True)\n" + AT_WORK[how])
     until(lambda: "done" in pane.capture(), "it came up")
-    os.utime(run.output, (time.time() - 60, time.time() - 60))
+    os.utime(run.output_path, (time.time() - 60, time.time() - 60))
     until(lambda: said_by_kernel(run) == 0.0, f"{how} is seen")
     assert look(run, LINES, pane) == StillStarting("no sign of readiness yet")
 
@@ -581,9 +585,9 @@ def test_a_program_that_may_wait_for_a_model_as_well_is_ready_only_once_it_is_si
         both.poll()
     """)
     until(lambda: said_by_kernel(run) == 0.6, "it waits for both")
-    os.utime(run.output, (time.time() + 60, time.time() + 60))
+    os.utime(run.output_path, (time.time() + 60, time.time() + 60))
     assert look(run, LINES, pane) == StillStarting("no sign of readiness yet")
-    os.utime(run.output, (time.time() - 60, time.time() - 60))
+    os.utime(run.output_path, (time.time() - 60, time.time() - 60))
     assert look(run, LINES, pane) == Ready("waits for input (process, silence, 90%)")
 
 
@@ -592,7 +596,7 @@ def test_without_a_terminal_a_program_that_waits_does_not_wait_for_us(crew: Crew
     alone = crew.run("coder-3.1")
     os.mkfifo(crew.root / "fifo")
     session_process.start(alone.path, ["sh", "-c", f"read line < '{crew.root}/fifo'"], crew.root, crew.env(alone))
-    assert readiness.gather(alone, LINES, 1.0, 60.0).witnesses == ()
+    assert readiness.gather_facts(alone, LINES, 1.0, 60.0).idle_signs == ()
     assert isinstance(look(alone, LINES, None), StillStarting)
 
 
@@ -629,7 +633,7 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     seat = attach(board, "coder-1")
     assert (seat.agent, seat.run) == ("coder-1", "coder-1.1")
     pid, hand = seated(seat.command)
-    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
     os.write(hand, b"by hand")
     until(lambda: "by hand" in pane.capture(), "it was typed")
     os.write(hand, b"\r")
@@ -639,7 +643,7 @@ def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, 
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
     os.close(hand)
-    assert isinstance(session_process.look(run.path), Living)
+    assert isinstance(session_process.read_state(run.path), RunningSession)
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
     assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
 
@@ -656,9 +660,9 @@ def test_a_run_without_a_terminal_says_how_to_watch_it_instead(crew: Crew, board
 def test_down_closes_the_terminals_of_what_it_ended(crew: Crew, board: verbs.Crew) -> None:
     run, pane = crew.start(["sleep", "60"])
     down.down(board)
-    assert isinstance(session_process.look(run.path), Ended)
-    assert tmux.pane(crew.root, run.run) is None
-    until(lambda: processes.identity_of(pane.place.server) is None, "the server has gone")
+    assert isinstance(session_process.read_state(run.path), EndedSession)
+    assert tmux.find_pane(crew.root, run.run) is None
+    until(lambda: processes.identify_process(pane.address.server) is None, "the server has gone")
 
 
 def test_an_agent_does_not_sit_down_at_a_terminal(board: verbs.Crew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,10 +674,10 @@ def test_an_agent_does_not_sit_down_at_a_terminal(board: verbs.Crew, monkeypatch
 
 def test_what_a_terminal_shows_is_heard_at_once_and_silence_is_waited_out(crew: Crew) -> None:
     _, pane = crew.python("import sys, time\nfor line in sys.stdin: time.sleep(0.2); print('heard', flush=True)")
-    with pane.changes() as changed:
+    with pane.watch_changes() as changed:
         pane.paste("hello")
         changed(LONG)
-        pane.enter()
+        pane.press_enter()
         while "heard" not in pane.capture():
             before = time.monotonic()
             changed(LONG)
@@ -704,7 +708,7 @@ def watched(crew: Crew) -> Iterator[Watched]:
     run, pane = crew.start([sys.executable, "-c", REPORTS])
     other, _ = crew.start(["sleep", "60"], "coder-2.1")
     until(lambda: "up" in pane.capture(), "it came up")
-    pid, hand = seated(pane.words)
+    pid, hand = seated(pane.attach_argv)
     seen: list[str] = []
 
     def read() -> None:
@@ -714,13 +718,13 @@ def watched(crew: Crew) -> Iterator[Watched]:
                 seen.append(got.decode(errors="replace"))
 
     threading.Thread(target=read, daemon=True).start()
-    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
     yield Watched(run, pane, other, pid, hand, seen)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(hand)
-    assert isinstance(session_process.look(other.path), Living), "the other agent lost its terminal"
+    assert isinstance(session_process.read_state(other.path), RunningSession), "the other agent lost its terminal"
 
 
 def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_the_next_one(
@@ -728,28 +732,28 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
 ) -> None:
     killed(watched.run, shim=True)
     later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")
-    until(lambda: pane.screen(0.0).person is not None, "the person is at the next one")
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "the person is at the next one")
     until(lambda: "the next one" in "".join(watched.seen), "the person sees it")
-    assert not pane.screen(0.0).visited, "who was taken along has typed nothing"
-    assert pane.place.server == watched.pane.place.server
-    assert isinstance(session_process.look(later.path), Living)
-    assert tmux.pane(crew.root, "coder-1.1") is None
+    assert not pane.screen(0.0).was_visited, "who was taken along has typed nothing"
+    assert pane.address.server == watched.pane.address.server
+    assert isinstance(session_process.read_state(later.path), RunningSession)
+    assert tmux.find_pane(crew.root, "coder-1.1") is None
     os.write(watched.hand, b"\x02d")
 
 
 def test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal(watched: Watched) -> None:
     killed(watched.run)
     ended(watched.run)
-    until(watched.pane.is_dead, "the last screen")
+    until(watched.pane.is_shim_dead, "the last screen")
     os.write(watched.hand, b"\x02d")
-    until(lambda: watched.pane.screen(0.0).person is None, "the person has left")
+    until(lambda: watched.pane.screen(0.0).seconds_since_key is None, "the person has left")
 
 
 def killed(run: RunDir, *, shim: bool = False) -> None:
     """End the program of a run at once, its shim before it if that is wanted."""
-    living = session_process.look(run.path)
-    assert isinstance(living, Living)
+    living = session_process.read_state(run.path)
+    assert isinstance(living, RunningSession)
     for who in (living.shim, living.child) if shim else (living.child,):
         with suppress(ProcessLookupError):
             os.kill(who.pid, signal.SIGKILL)
-    until(lambda: not processes.alive(living.child), "it is dead")
+    until(lambda: not processes.may_be_alive(living.child), "it is dead")

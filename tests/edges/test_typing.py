@@ -68,7 +68,7 @@ def test_an_agent_that_asks_a_person_gets_no_message_for_an_answer(crew: Crew, l
         pytest.skip("there is no such pager here")
     told = f'trap "echo ended >> {crew.told.name}" EXIT\n{line}\necho "got $a" >> {crew.told.name}\n'
     _, pane = crew.start(["bash", script(crew, told)], TERM="screen")
-    until(lambda: pane.screen(0.0).waiting > 0.5, "it waits")
+    until(lambda: pane.screen(0.0).idle_confidence > 0.5, "it waits")
     found = keyboard.send(pane, "yes\nplease", LINES, Clock, limit=SOON)
     assert isinstance(found, NotSent), found
     assert "the program shows" in found.reason
@@ -87,7 +87,7 @@ def test_a_line_that_is_longer_than_the_kernel_holds_is_not_sent_in_part(crew: C
     _, pane = crew.python(f"open({str(crew.told)!r}, 'w').write(input('> ') + '\\n'); input()")
     found = keyboard.send(pane, "a word of many " * 300, LINES, Clock)
     assert isinstance(found, NotSent), found
-    assert not found.fits
+    assert not found.can_be_typed
     most = "a word or so " * 300
     assert keyboard.send(pane, most, LINES, Clock) == Sent(1)
     until(crew.heard, "it was read")
@@ -100,24 +100,24 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
     assert program != PROGRAM
     _, pane = crew.start([sys.executable, "-c", program, str(crew.told), "0", "1", "none"])
     until(lambda: "❯" in pane.capture(), "it came up")
-    pid, hand = seated(pane.words)
-    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    pid, hand = seated(pane.attach_argv)
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
     os.write(hand, b"rm -rf all? NO, WAIT - ")
     until(lambda: "WAIT" in pane.capture(), "it was typed")
-    until(lambda: (pane.screen(0.0).person or 0.0) > keyboard.PERSON, "the keys have rested")
+    until(lambda: (pane.screen(0.0).seconds_since_key or 0.0) > keyboard.PERSON_IDLE_AFTER, "the keys have rested")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
     assert crew.heard() == []
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
     os.close(hand)
-    until(lambda: pane.screen(0.0).person is None, "the person has left")
+    until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
     assert crew.heard() == []
-    pid, hand = seated(pane.words)
-    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    pid, hand = seated(pane.attach_argv)
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
     os.write(hand, b"\r")
     until(crew.heard, "it was sent")
-    assert keyboard.send(pane, "hello", TUI, Clock, limit=3 * keyboard.PERSON) == Sent(1)
+    assert keyboard.send(pane, "hello", TUI, Clock, limit=3 * keyboard.PERSON_IDLE_AFTER) == Sent(1)
     assert crew.heard() == ["rm -rf all? NO, WAIT - ", "hello"]
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
@@ -127,13 +127,13 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
 def test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there(crew: Crew) -> None:
     _, pane = crew.python("while True: print('got', input('> '), flush=True)")
     assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
-    pid, hand = seated(pane.words)
-    until(lambda: pane.screen(0.0).person is not None, "somebody is attached")
+    pid, hand = seated(pane.attach_argv)
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
     os.write(hand, b"half of")
     until(lambda: "half of" in pane.capture(), "it was typed")
     os.write(hand, b"\x02d")
     os.waitpid(pid, 0)
     os.close(hand)
-    until(lambda: pane.screen(0.0).person is None, "the person has left")
-    assert keyboard.send(pane, "hello", LINES, Clock) == NotSent(keyboard.UNSEEN, fits=False)
+    until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
+    assert keyboard.send(pane, "hello", LINES, Clock) == NotSent(keyboard.LINE_UNKNOWN, can_be_typed=False)
     assert "half ofhello" not in pane.capture()

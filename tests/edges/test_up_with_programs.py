@@ -12,8 +12,8 @@ from pathlib import Path
 from liza.programs.presets.preset import Permissions, Preset
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
-from liza.up.foreground import LEFT, STOP, USELESS, _until_all_left, stay
-from liza.up.start import _say_who_is_free
+from liza.up.foreground import PROGRAM_UNUSABLE, STOP_REQUESTED, SUPERVISOR_EXITED, _wait_for_exits, run_foreground
+from liza.up.start import _warn_unconfined
 from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")
@@ -40,7 +40,7 @@ def said_of(
     with sleepers(*programs) as children:
         for event in heard:
             events.put(event)
-        _until_all_left(children, programs, events, lambda agent, text: told.append(text), lambda role: role in others)
+        _wait_for_exits(children, programs, events, lambda agent, text: told.append(text), lambda role: role in others)
         assert [children[agent].wait(timeout=60) for agent in asked] == [-signal.SIGTERM] * len(asked)
         assert all(child.poll() is None for agent, child in children.items() if agent not in asked)
         return told
@@ -50,12 +50,12 @@ def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_th
     crew = {"planner-1": TIED, "coder-1": FREE, "coder-2": FREE, "code-reviewer-1": TIED}
     told = said_of(
         crew,
-        f"{USELESS} coder-1",
-        f"{LEFT} coder-1",
-        f"{LEFT} coder-2",
-        STOP,
-        f"{LEFT} planner-1",
-        f"{LEFT} code-reviewer-1",
+        f"{PROGRAM_UNUSABLE} coder-1",
+        f"{SUPERVISOR_EXITED} coder-1",
+        f"{SUPERVISOR_EXITED} coder-2",
+        STOP_REQUESTED,
+        f"{SUPERVISOR_EXITED} planner-1",
+        f"{SUPERVISOR_EXITED} code-reviewer-1",
         others=("planner",),
         asked=("coder-2", "planner-1", "code-reviewer-1"),
     )
@@ -65,21 +65,35 @@ def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_th
 
 def test_a_role_is_not_named_as_empty_while_all_leave_or_another_up_has_somebody_in_it() -> None:
     alike = {"planner-1": FREE, "coder-1": FREE}
-    assert said_of(alike, f"{USELESS} coder-1", f"{LEFT} coder-1", f"{LEFT} planner-1", asked=("planner-1",)) == []
+    assert (
+        said_of(
+            alike,
+            f"{PROGRAM_UNUSABLE} coder-1",
+            f"{SUPERVISOR_EXITED} coder-1",
+            f"{SUPERVISOR_EXITED} planner-1",
+            asked=("planner-1",),
+        )
+        == []
+    )
     mixed = {"planner-1": TIED, "coder-1": FREE}
-    assert said_of(mixed, f"{LEFT} coder-1", f"{LEFT} planner-1", others=("coder", "planner")) == []
+    assert (
+        said_of(mixed, f"{SUPERVISOR_EXITED} coder-1", f"{SUPERVISOR_EXITED} planner-1", others=("coder", "planner"))
+        == []
+    )
 
 
 def test_the_last_one_that_is_stopped_is_counted_alone() -> None:
     crew = {"planner-1": TIED, "coder-1": FREE}
-    told = said_of(crew, f"{LEFT} coder-1", STOP, f"{LEFT} planner-1", asked=("planner-1",))
+    told = said_of(
+        crew, f"{SUPERVISOR_EXITED} coder-1", STOP_REQUESTED, f"{SUPERVISOR_EXITED} planner-1", asked=("planner-1",)
+    )
     assert told[-1] == "stopping 1 agent… (again: at once)"
 
 
 def test_who_asked_for_confined_agents_is_told_once_of_a_program_that_nothing_confines() -> None:
     told: list[str] = []
-    _say_who_is_free("confined", (FREE, TIED, FREE), lambda agent, text: told.append(text))
-    _say_who_is_free("bypass", (FREE,), lambda agent, text: told.append(text))
+    _warn_unconfined("confined", (FREE, TIED, FREE), lambda agent, text: told.append(text))
+    _warn_unconfined("bypass", (FREE,), lambda agent, text: told.append(text))
     assert told == ["free: nothing confines it: it can do what you can"]
 
 
@@ -88,6 +102,6 @@ def test_signals_end_the_command_again_once_all_supervisors_have_left(repo: Path
     before = [signal.getsignal(number) for number in numbers]
     crew = begun(repo)
     feed = Feed(lambda agent, text, when: None, crew.clock.now)
-    assert stay(crew, [], UpOptions(), {}, feed) == 0
+    assert run_foreground(crew, [], UpOptions(), {}, feed) == 0
     feed.close(60)
     assert [signal.getsignal(number) for number in numbers] == before

@@ -55,8 +55,8 @@ class Crew:
     @property
     def paths(self) -> Paths:
         """With the directory of the slots that the record names by now."""
-        placed = slots_directory.read(Paths(self.root))
-        return Paths(self.root, placed.place if placed is not None else None)
+        placed = slots_directory.read_record(Paths(self.root))
+        return Paths(self.root, placed.directory if placed is not None else None)
 
     def run(self, *words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """``liza`` with these words, as a person types it."""
@@ -147,7 +147,7 @@ class Crew:
         heard: queue.Queue[Any] = queue.Queue()
         end = time.monotonic() + limit
         with events.watch(self.paths) as watch:
-            watch.put_into(heard)
+            watch.subscribe(heard)
             while True:
                 state = self.state()
                 if condition(state):
@@ -166,7 +166,7 @@ class Crew:
     def wait_supervised(self, agent: str) -> None:
         """Until a supervisor of this agent is at work."""
         crew = find_crew(self.root)
-        self.wait(lambda _: crew.supervised(agent), f"a supervisor of {agent}")
+        self.wait(lambda _: crew.is_supervised(agent), f"a supervisor of {agent}")
 
     def wait_note(self, name: str, limit: float = LIMIT) -> str:
         """Until a scripted agent left this note, whole: its last line is ended."""

@@ -78,7 +78,7 @@ WORDS_OF_REFUSAL = (
 
 ASK = """
 import importlib, json, os, sys
-from liza.cli import app, door, command_table as table; from liza.cli.commands import supervise
+from liza.cli import app, entry_points as door, command_table as table; from liza.cli.commands import supervise
 for name in {*table.MODULES.values()}:
     importlib.import_module("liza.cli.commands." + name)
 app.root()
@@ -103,7 +103,7 @@ for name, words, place in json.load(sys.stdin):
 def typed() -> set[str]:
     """Every verb of the command line, from the parser itself."""
     found = {"liza-agent"}
-    whole = app.root()
+    whole = app.build_app()
     for word in whole.list_commands(None):
         command = whole.get_command(None, word)
         inside = getattr(command, "commands", None)
@@ -156,7 +156,7 @@ def test_every_verb_that_is_said_in_a_session_without_its_environment_is_refused
         if not right:
             wrong.append((verb, kind, code, said))
     assert not wrong
-    since = [one for one in revision_journal.newest(crew.paths.journal) if one.revision > before.revision]
+    since = [one for one in revision_journal.iter_newest_first(crew.paths.journal) if one.revision > before.revision]
     assert {one.actor for one in since} == {"coder-1.1"}, [(one.actor, one.event) for one in since]
     reports = crew.state().anomalies
     assert {one.reporter for one in reports} == {"coder-1.1"}

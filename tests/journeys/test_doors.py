@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from liza.cli import door
-from liza.cli.reference import text as reference
+from liza.cli import entry_points
+from liza.cli.reference import build_reference as reference
 from liza.crew.liza_path import liza_path
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.rules.errors import BoardUnreadable, DiskRefused, GitFailed, LockTimeout, Missing, Refused
+from liza.rules.errors import BoardUnreadable, GitFailed, LockTimeout, Missing, Refused, WriteFailed
 from liza.rules.paths import Paths
 from tests.conftest import git
 
@@ -55,7 +55,7 @@ def here(
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
             for name, value in env.items():
                 patch.setenv(name, value)
-            code = door.guarded(door.carry_out, words, "liza")
+            code = entry_points.run_reporting_errors(entry_points.dispatch_liza, words, "liza")
         told = capsys.readouterr()
         return subprocess.CompletedProcess(words, code, told.out, told.err)
 
@@ -630,7 +630,7 @@ def test_a_bug_is_told_as_one_with_a_report_and_exit_code_70(reports: Path, caps
     def broken(words: object) -> int:
         raise ValueError("nobody thought of this")
 
-    assert door.guarded(broken, ["status"], "liza") == 70
+    assert entry_points.run_reporting_errors(broken, ["status"], "liza") == 70
     told = capsys.readouterr()
     report = next(reports.glob("liza-report-*.txt"))
     assert str(report) in told.err
@@ -645,10 +645,10 @@ def test_ctrl_c_is_130_and_a_refusal_keeps_its_own_code(capsys: pytest.CaptureFi
     def refused(words: object) -> int:
         raise Refused("it is Tuesday", "liza status")
 
-    assert door.guarded(interrupted, [], "liza") == 130
-    assert door.guarded(refused, [], "liza") == 1
+    assert entry_points.run_reporting_errors(interrupted, [], "liza") == 130
+    assert entry_points.run_reporting_errors(refused, [], "liza") == 1
     assert capsys.readouterr().err == "liza: it is Tuesday\n  next: liza status\n"
-    assert door.guarded(refused, ["lock", "--", "--json"], "liza") == 1
+    assert entry_points.run_reporting_errors(refused, ["lock", "--", "--json"], "liza") == 1
     assert capsys.readouterr().err.startswith("liza: ")
 
 
@@ -659,7 +659,7 @@ def test_a_disk_that_is_full_or_read_only_is_told_by_its_name_and_never_as_a_bug
     def refused(words: Sequence[str]) -> int:
         raise OSError(number, os.strerror(number), "/somewhere/.liza/run/coder-1/coder-1.1/word")
 
-    assert door.guarded(refused, ["submit"], "liza") == 5
+    assert entry_points.run_reporting_errors(refused, ["submit"], "liza") == 5
     told = capsys.readouterr().err
     assert os.strerror(number) in told
     assert "bug" not in told
@@ -667,7 +667,7 @@ def test_a_disk_that_is_full_or_read_only_is_told_by_its_name_and_never_as_a_bug
 
 HELD_UP = [
     (BoardUnreadable("state.yaml:3:1: what is this?", "liza restore --last-good"), 4, True),
-    (DiskRefused("the disk did not take it", "df -h ."), 5, True),
+    (WriteFailed("the disk did not take it", "df -h ."), 5, True),
     (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere"), 5, True),
     (LockTimeout("the lock was not free", "liza status"), 75, True),
     (Missing("claude is not installed", "liza doctor"), 5, False),
@@ -693,13 +693,13 @@ def test_a_run_that_the_board_the_disk_or_the_lock_kept_from_a_verb_is_told_to_s
     words = ["block", "why not", "--ask", "what?"]
     monkeypatch.setenv("LIZA_RUN", "coder-1.1")
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
-    assert door.guarded(refused, words, "liza") == code
+    assert entry_points.run_reporting_errors(refused, words, "liza") == code
     hint = capsys.readouterr().err.rstrip().rpartition("\n")[2]
     assert (hint == f"  next: sleep 20; {liza_path()} block 'why not' --ask 'what?'") is noted
-    note = run.held_up()
+    note = run.read_postponed()
     assert (note is not None and note.verb == "block") is noted
-    assert door.guarded(refused, words, "liza") == 0
-    assert run.held_up() is None
+    assert entry_points.run_reporting_errors(refused, words, "liza") == 0
+    assert run.read_postponed() is None
 
 
 @pytest.mark.parametrize("run", ["", "merge", "coder-1.9", "../../x"])
@@ -712,7 +712,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
     monkeypatch.setenv("LIZA_RUN", run)
     monkeypatch.setenv("LIZA_ROOT", str(tmp_path))
     long = ["handoff", "x" * 300]
-    assert door.guarded(refused, long, "liza") == 75
+    assert entry_points.run_reporting_errors(refused, long, "liza") == 75
     told = capsys.readouterr().err
     assert "the lock was not free" in told
     assert told.endswith(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.crew.liza_path import liza_words
+from liza.crew.liza_path import liza_argv
 from tests.journeys.crews import Crew
 
 PATHS = {
@@ -49,6 +49,6 @@ def test_what_an_agent_commits_under_the_name_of_a_program_is_run_by_no_verb(cre
 
 def test_a_module_in_the_persons_checkout_is_imported_by_no_process_of_liza(crew: Crew) -> None:
     (crew.root / "msgspec.py").write_text(f"open({str(crew.notes / 'ran')!r}, 'w')\n")
-    done = subprocess.run([*liza_words(), "status"], cwd=crew.root, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*liza_argv(), "status"], cwd=crew.root, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     assert not (crew.notes / "ran").exists()

@@ -109,7 +109,7 @@ def test_worktrees_inside_a_repository_move_with_it(tmp_path: Path) -> None:
     with started(tmp_path, inside=True) as crew:
         drafted(crew)
         # As a crew of a version that kept no record.
-        crew.paths.placed.unlink()
+        crew.paths.slots_record.unlink()
         now = renamed(crew)
         now.liza("status")
         assert now.paths.slots == now.root / ".worktrees" / ".slots"
@@ -191,9 +191,9 @@ def test_while_a_supervisor_still_works_at_the_former_path_the_worktrees_are_lef
     assert f"! the repository was moved here from {crew.root} under a running crew" in told, told
     assert "liza down" in told
     record = now.root / ".git" / "worktrees" / "s1" / "gitdir"
-    before = record.read_bytes(), now.paths.placed.read_bytes()
+    before = record.read_bytes(), now.paths.slots_record.read_bytes()
     assert "coder-9 is still at work" in now.liza("submit", cwd=now.paths.slot("s1"), code=1, LIZA_ROOT=str(now.root))
-    assert (record.read_bytes(), now.paths.placed.read_bytes()) == before
+    assert (record.read_bytes(), now.paths.slots_record.read_bytes()) == before
     supervisor.process.send_signal(signal.SIGCONT)
     assert supervisor.wait_gone() != 0
     now.run("status")

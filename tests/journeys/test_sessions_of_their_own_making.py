@@ -9,7 +9,7 @@ import pytest
 
 from liza.crew import crew as verbs
 from liza.crew.crew import SystemClock
-from liza.supervisor.observe import recorded
+from liza.supervisor.observe import trusted_record
 from tests.journeys.crews import Crew
 
 HIDES = {
@@ -63,9 +63,9 @@ def test_what_a_run_is_for_is_what_the_board_says_and_not_a_record_that_an_agent
     state = opened.board.read()
     for data in (theirs.read_text(), forged, "{", "[" * 5000):
         mine.write_text(data)
-        found = recorded(opened, state, opened.run_dir("coder-1.1"))
+        found = trusted_record(opened, state, opened.run_dir("coder-1.1"))
         assert found is not None
         assert (found.agent, found.run, found.kind, found.task) == ("coder-1", "coder-1.1", "work", "task-1")
         assert found.worktree == str(crew.paths.slot(crew.task("task-1").worktree or ""))
     shutil.rmtree(mine.parent)
-    assert recorded(opened, state, opened.run_dir("coder-1.1")) is not None
+    assert trusted_record(opened, state, opened.run_dir("coder-1.1")) is not None

@@ -63,7 +63,7 @@ def test_a_session_that_says_its_word_to_a_board_that_cannot_be_read_is_held_up_
     good = crew.paths.state.read_text()
     crew.paths.state.write_text(good.replace("tasks:", "tasks: [", 1))
     crew.open_gate("gate")
-    session_process.wait(crew.paths.run("coder-1.1"), LIMIT)
+    session_process.wait_for_end(crew.paths.run("coder-1.1"), LIMIT)
     crew.paths.state.write_text(good)
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert f"next: sleep 20; {liza_path()} submit" in (crew.notes / "refused.coder-1.1").read_text()

@@ -118,12 +118,12 @@ def test_a_reservation_that_a_living_supervisor_does_not_know_of_or_that_the_dea
         crew.liza("pause")
         supervisor = crew.agent("coder-1", crew.script("agent", WORK))
         crew.wait_supervised("coder-1")
-        lives = processes.identity_of(supervisor.process.pid)
+        lives = processes.identify_process(supervisor.process.pid)
         assert lives is not None
         with find_crew(crew.root).change("human:x", "edit") as tx:
             for agent, task, start in (("coder-1", "task-1", lives.start), ("coder-2", "task-2", "1")):
-                gone = claims.Taker(agent, replace(lives, start=start))
-                state = claims.register(tx.state, agent)
+                gone = claims.Claimant(agent, replace(lives, start=start))
+                state = claims.ensure_agent(tx.state, agent)
                 now = datetime.now(UTC).replace(microsecond=0)
                 tx.state, _ = claims.reserve(state, task, gone, task.replace("task-", "s"), now, Evidence())
         crew.wait(lambda state: not any(task.reservation for task in state.tasks), "both taken back")

@@ -69,9 +69,9 @@ def test_a_terminal_that_is_lost_before_its_program_has_read_its_brief_costs_no_
     program = crew.script("agent.sh", f"echo up >> $NOTES/up\ncat {gate}\nliza ready\n{WORK}", ready=False)
     supervisor = crew.agent("coder-1", program, "--tmux")
     crew.wait_note("up")
-    pane = tmux.pane(crew.root, "coder-1.1")
+    pane = tmux.find_pane(crew.root, "coder-1.1")
     assert pane is not None
-    os.kill(pane.place.server, signal.SIGKILL)
+    os.kill(pane.address.server, signal.SIGKILL)
     supervisor.wait_said("task-1 goes on as coder-1.2, try 1")
     crew.wait(lambda _: (crew.notes / "up").read_text().count("up") == 2, "the second session")
     crew.open_gate("gate")
@@ -88,7 +88,8 @@ def test_a_note_for_now_is_typed_where_the_program_waits_and_answered_and_a_stop
     crew.liza("note", "--to", "coder-1", "--now", "please say ACK: context received")
     crew.wait(lambda _: "please say ACK" in (crew.notes / "typed").read_text(), "the note at its prompt")
     crew.wait(
-        lambda _: inbox.done(crew.paths, "coder-1")[-1:] and not inbox.pending(crew.paths, "coder-1"), "its answer"
+        lambda _: inbox.list_done(crew.paths, "coder-1")[-1:] and not inbox.list_pending(crew.paths, "coder-1"),
+        "its answer",
     )
     told = crew.json("metrics")["messages"]
     assert (told["first_try"], told["waiting"], told["failed"]) == (2, 0, 0)
@@ -102,10 +103,10 @@ def test_a_note_that_is_longer_than_a_line_of_the_kernels_goes_into_the_brief_an
     crew.add("task-1")
     supervisor = crew.agent("coder-1", reading(crew, "liza ready"), "--tmux")
     supervisor.wait_said("coder-1.1 ready after")
-    crew.wait(lambda _: not inbox.pending(crew.paths, "coder-1"), "its first line")
+    crew.wait(lambda _: not inbox.list_pending(crew.paths, "coder-1"), "its first line")
     crew.liza("note", "--to", "coder-1", "--now", "the fonts are here " * 230)
     supervisor.wait_said("was not typed: it has 4[0-9]* bytes")
-    (waits,) = inbox.pending(crew.paths, "coder-1")
+    (waits,) = inbox.list_pending(crew.paths, "coder-1")
     assert (waits.stage, waits.acknowledged) == ("filed", None)
     assert "the fonts" not in (crew.notes / "typed").read_text()
     assert supervisor.stop() == 0
@@ -120,10 +121,10 @@ def test_a_question_that_stands_at_the_terminal_is_told_to_the_person_with_the_w
     supervisor.wait_said("coder-1.1 shows a question: .Really delete it")
     (row,) = crew.json("status")["agents"]
     assert row["why"] == "its program shows a question: 'Really delete it? [y/n]': liza attach coder-1"
-    pane = tmux.pane(crew.root, "coder-1.1")
+    pane = tmux.find_pane(crew.root, "coder-1.1")
     assert pane is not None
     pane.paste("y")
-    pane.enter()
+    pane.press_enter()
     assert crew.wait_note("answer").strip() == "y"
     crew.wait_status("task-1", "BLOCKED")
     assert supervisor.stop() == 0
@@ -138,10 +139,10 @@ def test_a_dialog_before_the_first_act_is_answered_at_the_terminal_and_the_sessi
     supervisor.wait_said("coder-1.1 shows a question: .Do you trust this folder.*liza attach coder-1")
     (row,) = crew.json("status")["agents"]
     assert row["why"] == "its program shows a question: 'Do you trust this folder? [y/n]': liza attach coder-1"
-    pane = tmux.pane(crew.root, "coder-1.1")
+    pane = tmux.find_pane(crew.root, "coder-1.1")
     assert pane is not None
     pane.paste("y")
-    pane.enter()
+    pane.press_enter()
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert (task.iteration, crew.wait_note("answer").strip()) == (1, "y")
     assert crew.heard("task-1")[1:] == ["claim", "submit"]
@@ -154,7 +155,7 @@ def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_
     supervisor = crew.agent("coder-1", talks, "--tmux")
     supervisor.wait_said("coder-1.1 ready after")
     log = crew.paths.run("coder-1.1") / "output.log"
-    for writer in processes.having_open(re.escape(str(log))):
+    for writer in processes.find_pids_with_open(re.escape(str(log))):
         os.kill(writer, signal.SIGKILL)
     supervisor.wait_said("coder-1.1 showed was not written down for a while")
     size = log.stat().st_size
@@ -167,16 +168,16 @@ def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_cr
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("waits", "liza ready\nsleep 600\n"), "--tmux")
     supervisor.wait_said("coder-1.1 ready after")
-    pane = tmux.pane(crew.root, "coder-1.1")
+    pane = tmux.find_pane(crew.root, "coder-1.1")
     assert pane is not None
-    os.kill(pane.place.server, signal.SIGSTOP)
+    os.kill(pane.address.server, signal.SIGSTOP)
     try:
         supervisor.wait_said("the tmux server of coder-1.1 stands still")
         (row,) = crew.json("status")["agents"]
-        assert row["why"] == f"the tmux server of its terminal stands still: kill -CONT {pane.place.server}"
+        assert row["why"] == f"the tmux server of its terminal stands still: kill -CONT {pane.address.server}"
         crew.liza("down")
     finally:
-        os.kill(pane.place.server, signal.SIGCONT)
+        os.kill(pane.address.server, signal.SIGCONT)
     supervisor.stop()
     crew.liza("down")
     crew.wait(lambda _: not crew.living(), "the end of the tmux server")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.system.processes import below, identity_of
+from liza.system.processes import find_descendants, identify_process
 from tests.journeys.crews import BIN, LIMIT, Crew
 
 
@@ -25,11 +25,11 @@ def test_of_a_check_whose_terminal_is_closed_or_that_is_killed_no_supervisor_and
     child = subprocess.Popen(words, cwd=crew.root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     crew.children.append(child)
     made = [int(pid) for pid in crew.wait_note("pids").split()]
-    this = identity_of(child.pid)
+    this = identify_process(child.pid)
     assert this is not None
-    started = [*made, *below(this)]
+    started = [*made, *find_descendants(this)]
     child.send_signal(number)
-    crew.wait(lambda _: not any(map(identity_of, started)), "the end of the supervisor and its session")
+    crew.wait(lambda _: not any(map(identify_process, started)), "the end of the supervisor and its session")
     child.wait(timeout=LIMIT)
     if number is not signal.SIGKILL:
         assert list(temp.iterdir()) == []

@@ -228,7 +228,7 @@ def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: 
     assert re.search(r"coder-1 +ended at once: .*liza-move cannot be read: .* \(next: cat .*liza-move\)\n", done.stdout)
     (crew.root / ".git" / "liza-move").unlink()
     assert re.search(r"coder-1 +started; liza logs coder-1 -f", crew.liza(*alone))
-    assert find_crew(crew.root).supervised("coder-1")
+    assert find_crew(crew.root).is_supervised("coder-1")
     crew.git("branch", "-D", "integration")
     told = crew.liza("up", "-d", "--program", program, code=5)
     assert "the branch integration is gone\n  next: git branch integration" in told

@@ -13,7 +13,7 @@ import pytest
 
 from liza.programs.usage import ledger
 from liza.rules.model import State
-from liza.rules.sessions.spending import Spent
+from liza.rules.sessions.spending import LedgerEntry
 from tests.journeys.crews import Crew, Supervisor, started
 from tests.real import rigs
 from tests.real.model import Fault, Model, Script, serving
@@ -36,9 +36,9 @@ class Scene:
     def start(self, program: str, agent: str = "coder-1") -> Supervisor:
         return self.crew.agent(agent, program)
 
-    def spent(self) -> list[Spent]:
+    def spent(self) -> list[LedgerEntry]:
         """The lines of the ledger, which come after the board has been told."""
-        return list(ledger.entries(self.crew.paths))
+        return list(ledger.read_entries(self.crew.paths))
 
     def status(self) -> str:
         return self.crew.liza("status")

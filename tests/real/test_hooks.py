@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from liza.crew.liza_path import liza_path
-from liza.programs.hooks.hook_templates import template
+from liza.programs.hooks.hook_templates import load_template
 from liza.programs.messages import inbox
 from liza.rules.paths import Paths
 from tests.real.conftest import Begin, Scene
@@ -47,7 +47,7 @@ def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(b
     scenes: list[Scene] = []
 
     def put() -> None:
-        inbox.put(Paths(scenes[0].crew.root), "coder-1", LATE, "human:ann", datetime.now(UTC))
+        inbox.queue_message(Paths(scenes[0].crew.root), "coder-1", LATE, "human:ann", datetime.now(UTC))
 
     scene = begin([program], pushed(put))
     scenes.append(scene)
@@ -56,8 +56,8 @@ def test_a_message_that_comes_at_the_turns_end_makes_the_program_go_on_with_it(b
     scene.wait(lambda: scene.crew.status("one") == "READY_FOR_REVIEW" and scene.spent(), "work in review", supervisor)
     assert supervisor.stop() == 0
     assert scene.crew.git("show", "--name-only", "--format=", "task/one") == "one.txt"
-    (message,) = inbox.done(Paths(scene.crew.root), "coder-1")
-    events = {event for event, what in template(program).events.items() if what.push or what.context}
+    (message,) = inbox.list_done(Paths(scene.crew.root), "coder-1")
+    events = {event for event, what in load_template(program).events.items() if what.push or what.context}
     assert message.by is not None
     assert message.by.removeprefix("hook ") in events
     ready = json.loads((Paths(scene.crew.root).run("coder-1.1") / "ready").read_text())

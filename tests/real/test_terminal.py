@@ -19,7 +19,7 @@ from liza.programs.presets import command_line, preset_table, session_environmen
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord
-from liza.programs.session.session_process import Living
+from liza.programs.session.session_process import RunningSession
 from liza.programs.terminal import input_line, keyboard, readiness, tmux
 from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.keyboard import NotSent, Sent
@@ -64,8 +64,8 @@ class Seen:
         for place, text in ONCE.get(name, {}).items():
             (Path.home() / place).write_text(text)
         path = f"{rig.path.parent}{os.pathsep}{os.environ['PATH']}"
-        self.preset: Preset = preset_table.load(Paths(root)).named(name)
-        self.env = session_environment.compose(
+        self.preset: Preset = preset_table.load_presets(Paths(root)).resolve(name)
+        self.env = session_environment.compose_environment(
             self.preset,
             {**os.environ, **more, "PATH": path},
             run="coder-1.1",
@@ -73,17 +73,19 @@ class Seen:
             root=root,
             liza=liza_path(),
         )
-        how = replace(command_line.mode(self.preset, interactive=True), prompt="none")
+        how = replace(command_line.select_launch_mode(self.preset, interactive=True), prompt="none")
         places = (root / ".liza", root / ".git")
-        ground = command_line.SessionScope("confined", cwd=root, run=self.run.path, writes=places, liza=liza_path())
-        command = command_line.command(self.preset, how, "", ground)
+        ground = command_line.SessionScope(
+            "confined", cwd=root, run_dir=self.run.path, writable_dirs=places, liza_path=liza_path()
+        )
+        command = command_line.build_command(self.preset, how, "", ground)
         self.env |= command.env
         self.words = [str(rig.path), *command.argv[1:]]
 
     def start(self) -> Pane:
         started = tmux.start(self.run.path, self.words, self.root, self.env)
-        assert isinstance(started, Living), started
-        pane = tmux.pane(self.root, "coder-1.1")
+        assert isinstance(started, RunningSession), started
+        pane = tmux.find_pane(self.root, "coder-1.1")
         assert pane is not None
         return pane
 
@@ -91,7 +93,9 @@ class Seen:
         """Once it is known how it stands."""
         began = time.monotonic()
         while True:
-            found = readiness.classify(readiness.gather(self.run, self.preset, time.monotonic() - began, SLOW, pane))
+            found = readiness.classify_readiness(
+                readiness.gather_facts(self.run, self.preset, time.monotonic() - began, SLOW, pane)
+            )
             if isinstance(found, Ready | NotReady):
                 return found
             time.sleep(0.2)
@@ -110,7 +114,7 @@ def seen(request: pytest.FixtureRequest, repo: Path, monkeypatch: pytest.MonkeyP
             made = Seen(request.param, repo, model)
             yield made
             session_process.stop(made.run.path, "coder-1.1", repo, grace=3.0)
-            tmux.close_all(repo)
+            tmux.close_all_panes(repo)
 
 
 def past_the_dialogs(seen: Seen, pane: Pane) -> None:
@@ -124,7 +128,7 @@ def past_the_dialogs(seen: Seen, pane: Pane) -> None:
         assert isinstance(refused, NotSent)
         assert refused.reason == stands.reason
         before = pane.capture()
-        pane.enter()
+        pane.press_enter()
         end = time.monotonic() + SLOW
         while pane.capture() == before and time.monotonic() < end:
             time.sleep(0.2)
@@ -150,16 +154,18 @@ def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_a
 ) -> None:
     pane = seen.start()
     past_the_dialogs(seen, pane)
-    pid, hand = seated(pane.words)
+    pid, hand = seated(pane.attach_argv)
     try:
-        until(lambda: input_line.stands(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
+        until(lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
         os.write(hand, b"HALFLINE")
-        until(lambda: input_line.stands(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun")
+        until(
+            lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun"
+        )
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(hand)
-    until(lambda: pane.screen(0.0).person is None, "the person has left")
+    until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
     came = keyboard.send(pane, "the message", seen.preset, Clock, limit=1.0)
     assert isinstance(came, NotSent)
     assert came.reason == "a person has begun a line in it"
@@ -178,10 +184,10 @@ def test_a_person_who_is_attached_goes_from_session_to_session_and_none_of_them_
         crew = scene.crew
         crew.add("one", "two")
         supervisor = crew.agent("coder-1", program, "--tmux")
-        scene.wait(lambda: tmux.pane(crew.root, "coder-1.1") is not None, "a terminal", supervisor)
-        pane = tmux.pane(crew.root, "coder-1.1")
+        scene.wait(lambda: tmux.find_pane(crew.root, "coder-1.1") is not None, "a terminal", supervisor)
+        pane = tmux.find_pane(crew.root, "coder-1.1")
         assert pane is not None
-        pid, hand = seated(pane.words)
+        pid, hand = seated(pane.attach_argv)
         try:
             for task in ("one", "two"):
                 scene.wait(lambda task=task: crew.status(task) == "READY_FOR_REVIEW", "work in review", supervisor)
@@ -193,7 +199,7 @@ def test_a_person_who_is_attached_goes_from_session_to_session_and_none_of_them_
         assert supervisor.stop() == 0
         assert [one.outcome for one in scene.spent()] == ["finished", "finished"]
         assert [crew.task(task).iteration for task in ("one", "two")] == [1, 1]
-        tmux.close_all(crew.root)
+        tmux.close_all_panes(crew.root)
 
 
 def each_task(asked: Asked) -> Turn:

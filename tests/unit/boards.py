@@ -7,16 +7,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from liza.rules.model import Agent, Goal, Identity, State, Status, Task
+from liza.rules.model import Agent, Goal, ProcessIdentity, State, Status, Task
 from liza.rules.tasks import claims
-from liza.rules.tasks.coding import Work
+from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 BASE = "b" * 40
 HEAD = "c" * 40
 OTHER = "d" * 40
-HERE = Identity(host="box", boot="boot", pid=1, start="1")
+HERE = ProcessIdentity(host="box", boot="boot", pid=1, start="1")
 
 
 def later(seconds: float) -> datetime:
@@ -47,7 +47,7 @@ def agents(*names: str, runs: int = 0) -> dict[str, Agent]:
 def claimed(state: State, task_id: str = "task-1", agent: str = "coder-1", now: datetime = NOW) -> tuple[State, str]:
     """The board after a whole claim."""
     slot = task_id.replace("task-", "s")
-    state, run = claims.reserve(state, task_id, claims.Taker(agent, HERE), slot, now, Evidence())
+    state, run = claims.reserve(state, task_id, claims.Claimant(agent, HERE), slot, now, Evidence())
     return claims.confirm(state, task_id, run, BASE, now, Evidence()), run
 
 
@@ -55,7 +55,7 @@ def submitted(state: State, task_id: str = "task-1", agent: str = "coder-1", hea
     from liza.rules.tasks import coding
 
     state, run = claimed(state, task_id, agent)
-    return coding.submit(state, task_id, run, Work(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
+    return coding.submit(state, task_id, run, SubmittedWork(head=head, ahead=True, branch=f"task/{task_id}"), NOW), run
 
 
 def under_review(state: State, reviewer: str = "code-reviewer-1") -> tuple[State, str, str]:

@@ -13,17 +13,17 @@ from liza.rules.model import (
     Discovery,
     Event,
     Goal,
-    Merging,
-    Planning,
+    MergeInProgress,
+    PlanningClaim,
     State,
     Status,
     SupervisorExit,
     Task,
 )
-from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, Seen, alarms
-from liza.rules.tasks.drafts import Lack
+from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, AlarmFacts, evaluate_alarms
+from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.unclaimable import never_claimable
+from liza.rules.tasks.unclaimable import find_unclaimable
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PAST, FUTURE = NOW - timedelta(seconds=1), NOW + timedelta(seconds=60)
@@ -51,12 +51,12 @@ def board(*tasks: Task, **fields: Any) -> State:
     )
 
 
-def kinds(state: State, seen: Seen | None = None) -> list[str]:
-    return [one.kind for one in alarms(state, NOW, seen or Seen())]
+def kinds(state: State, seen: AlarmFacts | None = None) -> list[str]:
+    return [one.kind for one in evaluate_alarms(state, NOW, seen or AlarmFacts())]
 
 
-def only(state: State, seen: Seen | None = None) -> Alarm:
-    found = alarms(state, NOW, seen or Seen())
+def only(state: State, seen: AlarmFacts | None = None) -> Alarm:
+    found = evaluate_alarms(state, NOW, seen or AlarmFacts())
     assert len(found) == 1, found
     return found[0]
 
@@ -74,7 +74,7 @@ def test_a_board_in_order_raises_nothing() -> None:
     ],
 )
 def test_a_lapsed_lease_says_what_is_known_of_its_owner(evidence: Evidence, says: str, step: str) -> None:
-    found = only(board(claimed()), Seen(evidence=evidence))
+    found = only(board(claimed()), AlarmFacts(evidence=evidence))
     assert found.kind == "expired_lease"
     assert says in found.message
     assert found.next == step
@@ -86,7 +86,7 @@ def test_a_lease_that_still_runs_is_no_alarm() -> None:
 
 def test_a_task_that_was_stopped_waits_quietly_while_its_supervisor_lives() -> None:
     assert kinds(board(claimed(handoff_pending=True))) == []
-    offline = Seen(evidence=Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
+    offline = AlarmFacts(evidence=Evidence(frozenset({"coder-1"}), frozenset({"coder-1.1"})))
     assert kinds(board(claimed(handoff_pending=True)), offline) == ["expired_lease"]
 
 
@@ -127,7 +127,7 @@ def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends
         task("d", depends_on=("c",)),
         task("fine"),
     )
-    assert set(never_claimable(state)) == {"a", "b", "d"}
+    assert set(find_unclaimable(state)) == {"a", "b", "d"}
     assert kinds(state) == ["never_claimable"] * 3
 
 
@@ -137,7 +137,7 @@ def test_a_superseded_dependency_with_living_successors_is_no_dead_end() -> None
         task("new"),
         task("a", depends_on=("old",)),
     )
-    assert never_claimable(state) == {}
+    assert find_unclaimable(state) == {}
 
 
 @pytest.mark.parametrize(("iteration", "cycles", "alarmed"), [(7, 2, False), (8, 0, True), (0, 3, True), (10, 4, True)])
@@ -156,7 +156,7 @@ def test_limits_are_announced_two_steps_before(iteration: int, cycles: int, alar
     ],
 )
 def test_the_alarm_of_a_limit_says_how_far_it_is(iteration: int, most: int, told: str | None) -> None:
-    found = alarms(board(task("task-1", iteration=iteration, max_iterations=most)), NOW, Seen())
+    found = evaluate_alarms(board(task("task-1", iteration=iteration, max_iterations=most)), NOW, AlarmFacts())
     assert [one.message for one in found if one.kind == "approaching_limits"] == ([] if told is None else [told])
 
 
@@ -169,11 +169,13 @@ def test_a_draft_that_somebody_asked_for_names_what_frees_it_once_no_planner_is_
         added = Event(time=NOW - age, event="add", agent="planner-1")
         return board(task(status=Status.DRAFT, history=(added,)), **fields)
 
-    plans = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=NOW + STALE_DRAFT, count=1)
+    plans = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=NOW + STALE_DRAFT, count=1)
     assert kinds(draft(STALE_DRAFT - timedelta(seconds=1), planning=plans)) == []
     assert only(draft(STALE_DRAFT, planning=plans)).kind == "stale_draft"
     assert only(draft(timedelta(0))).next == "liza task edit t"
-    lacks = only(draft(timedelta(0)), Seen(lacks={"t": Lack(("spec a.md is not there",), "liza sync")}))
+    lacks = only(
+        draft(timedelta(0)), AlarmFacts(missing_parts={"t": MissingParts(("spec a.md is not there",), "liza sync")})
+    )
     assert (lacks.next, "and lacks: spec a.md is not there" in lacks.message) == ("liza sync", True)
 
 
@@ -183,8 +185,10 @@ def test_drafts_that_wait_for_the_same_are_told_at_once_and_together_by_what_the
         return task(name, Status.DRAFT, history=(added,))
 
     state = board(draft("a"), draft("b"), draft("c"), draft("asked", None))
-    spec = Lack(("spec x.md is not committed on integration",), "git add x.md && git commit && liza sync")
-    found = alarms(state, NOW, Seen(lacks={"a": spec, "b": spec, "c": Lack((), "liza up"), "asked": spec}))
+    spec = MissingParts(("spec x.md is not committed on integration",), "git add x.md && git commit && liza sync")
+    found = evaluate_alarms(
+        state, NOW, AlarmFacts(missing_parts={"a": spec, "b": spec, "c": MissingParts((), "liza up"), "asked": spec})
+    )
     assert [(one.kind, one.about, one.message, one.next) for one in found if one.kind == "incomplete_draft"] == [
         ("incomplete_draft", "a", f"2 tasks are drafts and wait for you (a, b): {spec.missing[0]}", spec.next),
         ("incomplete_draft", "c", "c is a draft and lacks nothing any more", "liza up"),
@@ -200,7 +204,7 @@ def test_work_that_only_its_offline_coder_may_mend_is_orphaned() -> None:
         rejection_reason="wrong",
     )
     assert kinds(board(rejected)) == []
-    assert kinds(board(rejected), Seen(evidence=Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
+    assert kinds(board(rejected), AlarmFacts(evidence=Evidence(frozenset({"coder-1"})))) == ["orphaned_rejected"]
 
 
 def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> None:
@@ -214,7 +218,7 @@ def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> No
         assigned_to="coder-1",
         review_commit=COMMIT,
         approved_by="code-reviewer-1",
-        merging=Merging(candidate=COMMIT, expected=COMMIT, waiting="a.py"),
+        merging=MergeInProgress(candidate=COMMIT, expected=COMMIT, waiting="a.py"),
         history=(Event(time=NOW, event="approve", agent="code-reviewer-1", commit=COMMIT),),
     )
     found = only(board(waits))
@@ -241,29 +245,31 @@ def test_a_broken_entry_is_an_alarm_and_does_not_hide_the_rest() -> None:
 
 
 def test_a_signal_that_was_forgotten_is_an_alarm_after_a_while() -> None:
-    fresh = Seen(signals={"PAUSE": NOW - STALE_SIGNAL + timedelta(seconds=1)})
+    fresh = AlarmFacts(signals={"PAUSE": NOW - STALE_SIGNAL + timedelta(seconds=1)})
     assert kinds(board(task()), fresh) == []
-    assert kinds(board(task()), Seen(signals={"PAUSE": NOW - STALE_SIGNAL})) == ["stale_pause"]
+    assert kinds(board(task()), AlarmFacts(signals={"PAUSE": NOW - STALE_SIGNAL})) == ["stale_pause"]
 
 
 def test_a_setting_that_nobody_reads_asks_whether_another_was_meant() -> None:
-    found = only(board(task()), Seen(unknown_config=("lease_durration",)))
+    found = only(board(task()), AlarmFacts(unknown_config=("lease_durration",)))
     assert "did you mean lease_duration" in found.message
 
 
 def test_planning_that_hangs_or_goes_round_in_circles_and_an_urgent_discovery() -> None:
-    hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
+    hangs = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
     assert kinds(board(task(), planning=hangs)) == ["expired_planning_lease"]
     stuck = board(task(status=Status.BLOCKED, blocked_reason="r", blocked_questions=("q",)))
-    from liza.rules.tasks.planning import triggers
+    from liza.rules.tasks.planning import find_triggers
 
-    circles = Planning(fingerprint=triggers(stuck)[0].fingerprint, count=2)
+    circles = PlanningClaim(fingerprint=find_triggers(stuck)[0].fingerprint, count=2)
     from msgspec.structs import replace
 
     assert kinds(replace(stuck, planning=circles)) == ["blocked"]
     settled = board(task(status=Status.MERGED))
-    circles = Planning(fingerprint=triggers(settled)[0].fingerprint, count=2)
-    (stalled,) = (one for one in alarms(replace(settled, planning=circles), NOW, Seen()) if one.about == "planning")
+    circles = PlanningClaim(fingerprint=find_triggers(settled)[0].fingerprint, count=2)
+    (stalled,) = (
+        one for one in evaluate_alarms(replace(settled, planning=circles), NOW, AlarmFacts()) if one.about == "planning"
+    )
     assert stalled.message == "every task is settled, and 2 planning sessions changed nothing: it waits for a person"
     urgent = Discovery(id="d1", by="coder-1", urgency="immediate", description="keys in the log")
     assert "immediate_discovery" in kinds(board(task(), discovered=(urgent,)))
@@ -276,7 +282,7 @@ def test_every_alarm_has_one_command_that_fits_on_a_line() -> None:
         task("g", Status.ABANDONED),
         task("h", depends_on=("g",)),
     )
-    for one in alarms(everything, NOW, Seen(unknown_config=("x",))):
+    for one in evaluate_alarms(everything, NOW, AlarmFacts(unknown_config=("x",))):
         assert one.next
         assert "\n" not in one.message + one.next
         assert len(one.message) < 500
@@ -288,33 +294,35 @@ CRASHED = {"coder-1": SupervisorExit(time=NOW, reason="3 sessions crashed within
 def test_a_supervisor_that_left_by_itself_says_why_and_how_to_go_on_also_of_an_agent_that_up_alone_does_not_start() -> (
     None
 ):
-    found = only(board(task()), Seen(left=CRASHED))
+    found = only(board(task()), AlarmFacts(exits=CRASHED))
     assert (found.kind, found.about, found.next) == ("supervisor_left", "coder-1", "liza logs coder-1; liza up")
     assert "left at 2026-01-01 12:00Z: 3 sessions crashed within 5 minutes" in found.message
     second = {"code-reviewer-2": CRASHED["coder-1"]}
-    assert only(board(task()), Seen(left=second)).next == "liza logs code-reviewer-2; liza up --reviewers 2"
+    assert only(board(task()), AlarmFacts(exits=second)).next == "liza logs code-reviewer-2; liza up --reviewers 2"
 
 
 def test_a_supervisor_whose_program_waits_for_a_person_says_to_start_that_by_hand_before_it_is_started_again() -> None:
     left = SupervisorExit(
         time=NOW, reason="the program shows its trust dialog: 'Trust?'", by_hand="cd /shop && agent --x"
     )
-    found = only(board(task()), Seen(left={"coder-1": left}))
+    found = only(board(task()), AlarmFacts(exits={"coder-1": left}))
     assert found.next == "cd /shop && agent --x; liza up"
     assert found.message.endswith("'Trust?'; start it by hand once, and answer it or log in")
 
 
 def test_a_claim_a_review_and_a_planning_whose_supervisor_was_killed_are_an_alarm_at_once_and_one_only() -> None:
-    gone = Seen(alone=frozenset({"coder-1"}), evidence=Evidence(offline=frozenset({"coder-1"})))
+    gone = AlarmFacts(unsupervised=frozenset({"coder-1"}), evidence=Evidence(offline=frozenset({"coder-1"})))
     found = only(board(claimed(lease_expires=FUTURE)), gone)
     assert (found.kind, found.next) == ("supervisor_gone", "liza up")
     assert "coder-1 holds t, and its supervisor is gone" in found.message
     assert kinds(board(claimed(lease_expires=PAST)), gone) == ["expired_lease"]
-    assert kinds(board(claimed(lease_expires=FUTURE)), Seen(left=CRASHED, alone=gone.alone)) == ["supervisor_left"]
-    reviewer = only(board(in_a_lapsed_review()), Seen(alone=frozenset({"code-reviewer-1"})))
+    assert kinds(board(claimed(lease_expires=FUTURE)), AlarmFacts(exits=CRASHED, unsupervised=gone.unsupervised)) == [
+        "supervisor_left"
+    ]
+    reviewer = only(board(in_a_lapsed_review()), AlarmFacts(unsupervised=frozenset({"code-reviewer-1"})))
     assert "code-reviewer-1 holds the review of t" in reviewer.message
-    hangs = Planning(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
-    planner = only(board(task(), planning=hangs), Seen(alone=frozenset({"planner-1"})))
+    hangs = PlanningClaim(run="planner-1.2", trigger="INITIAL_PLANNING", lease_expires=PAST, count=1)
+    planner = only(board(task(), planning=hangs), AlarmFacts(unsupervised=frozenset({"planner-1"})))
     assert "planner-1 holds the planning" in planner.message
 
 

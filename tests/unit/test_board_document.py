@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from liza.board import spool
 from liza.board.text import changes, document, parse
-from liza.board.text.splice import all_comments
-from liza.board.text.values import OPEN, TIMES, build, dump
+from liza.board.text.splice import sorted_comments
+from liza.board.text.values import FREE_FORM_KEYS, TIME_KEYS, from_plain, to_plain
 from liza.board.write_intent import sha
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import Agent, Anomaly, Discovery, Event, Handoff, Reservation, State, Status, Task
@@ -65,33 +65,33 @@ def changed_lines(before: str, after: str) -> list[str]:
 
 def splice(text: str, after: State) -> str:
     """The text after a change, with everything proved that must always hold."""
-    known = document.read(text)
-    made = changes.spliced(known, after)
-    assert document.load(made.text) == build(dump(after), State)
-    again = document.read(made.text)
+    known = document.read_document(text)
+    made = changes.change_document(known, after)
+    assert document.load_state(made.text) == from_plain(to_plain(after), State)
+    again = document.read_document(made.text)
     assert [(p.kind, p.section, p.text) for p in again.parts] == [(p.kind, p.section, p.text) for p in made.parts]
-    stepwise = document.read(made.text, known=known)
+    stepwise = document.read_document(made.text, known=known)
     assert [(p.kind, p.section, p.text) for p in stepwise.parts] == [(p.kind, p.section, p.text) for p in made.parts]
-    entries = spool.changes(known, made, ())
+    entries = spool.diff_entries(known, made, ())
     if entries is not None:
         item = spool.SpoolItem(1, "", "", "", sha(made.text.encode()), entries)
-        assert spool.replay(text, item) == made.text
+        assert spool.apply_item(text, item) == made.text
     return made.text
 
 
 def test_a_board_is_read_by_the_names_of_the_model_whatever_else_stands_in_it() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     first, second = state.tasks
     assert first.depends_on == ("t2",)
     assert first.description == "- id: looks like a task\ntasks:\n  # looks like a comment\n"
     assert second.base_commit == "12e4567"
     assert state.agents["code-reviewer-1"].role == "code-reviewer"
     assert state.config.lease_duration == 200
-    assert document.unknown_config(BOARD) == ("lease_durations",)
+    assert document.find_unknown_config(BOARD) == ("lease_durations",)
 
 
 def test_a_status_change_touches_the_line_of_the_status_and_keeps_its_comment() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     after = state.with_task(replace(state.tasks[0], status=Status.BLOCKED))
     assert changed_lines(BOARD, splice(BOARD, after)) == [
         "-    status: CLAIMED # taken",
@@ -100,14 +100,14 @@ def test_a_status_change_touches_the_line_of_the_status_and_keeps_its_comment() 
 
 
 def test_a_key_that_stands_at_its_default_is_replaced_in_place_and_never_doubled() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     text = splice(BOARD, state.with_task(replace(state.tasks[0], assigned_to="coder-1")))
     assert changed_lines(BOARD, text) == ["-    assigned_to: null", '+    assigned_to: "coder-1"']
 
 
 def test_a_value_that_goes_to_its_default_leaves_the_file_and_its_comment_stays() -> None:
     text = BOARD.replace("    status: DRAFT\n", "    status: DRAFT\n    iteration: 4 # many\n")
-    state = document.load(text)
+    state = document.load_state(text)
     made = splice(text, state.with_task(replace(state.tasks[1], iteration=0)))
     assert changed_lines(text, made) == ["-    iteration: 4 # many", "+    # many"]
 
@@ -115,13 +115,13 @@ def test_a_value_that_goes_to_its_default_leaves_the_file_and_its_comment_stays(
 def test_history_grows_by_lines_after_the_last_event() -> None:
     text = BOARD
     for number in range(3):
-        state = document.load(text)
+        state = document.load_state(text)
         task = state.tasks[1]
         event = Event(time=NOW, event="claim", run=f"coder-1.{number}")
         text = splice(text, state.with_task(replace(task, history=(*task.history, event))))
     made = splice(
         text,
-        (state := document.load(text)).with_task(
+        (state := document.load_state(text)).with_task(
             replace(state.tasks[1], history=(*state.tasks[1].history, Event(time=NOW, event="submit")))
         ),
     )
@@ -130,7 +130,7 @@ def test_history_grows_by_lines_after_the_last_event() -> None:
 
 
 def test_a_whole_transition_is_a_diff_of_few_lines() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     task = replace(
         state.tasks[1],
         status=Status.CLAIMED,
@@ -145,7 +145,7 @@ def test_a_whole_transition_is_a_diff_of_few_lines() -> None:
 
 
 def test_new_entries_new_sections_and_sections_that_were_empty() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     after = replace(
         state,
         tasks=(*state.tasks, Task(id="12e4567", status=Status.UNCLAIMED, description="Say: hello # there")),
@@ -156,16 +156,16 @@ def test_new_entries_new_sections_and_sections_that_were_empty() -> None:
     )
     text = splice(BOARD, after)
     assert not [line for line in changed_lines(BOARD, text) if line.startswith("-") and line != "-anomalies: []"]
-    assert document.load(text).anomalies[0].details == {"n": 5, "s": "5", "list": ["true", True, None]}
+    assert document.load_state(text).anomalies[0].details == {"n": 5, "s": "5", "list": ["true", True, None]}
     assert splice(text, replace(after, anomalies=(*after.anomalies, after.anomalies[0])))
 
 
 def test_entries_leave_and_the_last_of_a_section_too() -> None:
-    state = document.load(BOARD)
+    state = document.load_state(BOARD)
     text = splice(BOARD, replace(state, tasks=state.tasks[1:]))
     assert "# the second one" in text
-    assert document.load(splice(text, replace(document.load(text), tasks=()))).tasks == ()
-    assert document.load(splice(BOARD, replace(state, tasks=state.tasks[::-1]))).tasks == state.tasks[::-1]
+    assert document.load_state(splice(text, replace(document.load_state(text), tasks=()))).tasks == ()
+    assert document.load_state(splice(BOARD, replace(state, tasks=state.tasks[::-1]))).tasks == state.tasks[::-1]
 
 
 ODD = {
@@ -213,9 +213,9 @@ agents: {coder-1: {role: coder, status: IDLE}}
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
 def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> None:
-    state = document.load(text)
+    state = document.load_state(text)
     assert [task.id for task in state.tasks] == ["t1", "t2"]
-    before = all_comments(text)
+    before = sorted_comments(text)
     first, second = state.tasks
     for after in (
         replace(state, revision=9),
@@ -233,7 +233,7 @@ def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> Non
         replace(state, anomalies=(Anomaly(timestamp=NOW, type="workaround"),)),
     ):
         made = splice(text, after)
-        assert all_comments(made) == before
+        assert sorted_comments(made) == before
         assert ("\r\n" in made) == ("\r\n" in text)
         assert "\n" not in made.replace("\r\n", "") or "\r\n" not in text
 
@@ -253,7 +253,7 @@ def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> Non
 )
 def test_what_cannot_be_read_is_an_error_with_its_place_and_never_an_empty_board(text: str, said: str) -> None:
     with pytest.raises(BoardUnreadable) as caught:
-        document.load(text)
+        document.load_state(text)
     assert said in caught.value.message
     assert caught.value.hint
 
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_is_an_error_with_its_place_and_never_an_empty_board
 def test_a_value_of_the_wrong_kind_is_told_in_plain_words_with_two_ways_out(typed: str, said: str) -> None:
     text = f"version: 1\nrevision: 1\ngoal: {{id: g, status: X}}\ntasks:\n  - id: t1\n    status: DRAFT\n    {typed}\n"
     with pytest.raises(BoardUnreadable) as caught:
-        document.load(text)
+        document.load_state(text)
     assert said in caught.value.message
     assert caught.value.hint == "liza edit, or: liza restore --last-good"
 
@@ -279,7 +279,7 @@ def test_a_value_of_the_wrong_kind_is_told_in_plain_words_with_two_ways_out(type
 def test_a_newer_board_is_refused_as_newer_even_where_it_holds_what_this_liza_cannot_read() -> None:
     for newer in (BOARD, BOARD.replace("DRAFT", "LEVITATING"), "---\n" + BOARD):
         with pytest.raises(BoardTooNew):
-            document.load(newer.replace("version: 1", "version: 2"))
+            document.load_state(newer.replace("version: 1", "version: 2"))
 
 
 def test_plain_scalars_below_open_keys_mean_what_yaml_1_2_says() -> None:
@@ -288,7 +288,7 @@ def test_plain_scalars_below_open_keys_mean_what_yaml_1_2_says() -> None:
         "anomalies:\n  - timestamp: 2026-01-01\n    type: x\n"
         "    details: {a: 1, b: 0x1F, c: 1.5, d: no, e: '1', f: ~, g: true}",
     )
-    assert document.load(text).anomalies[0].details == {
+    assert document.load_state(text).anomalies[0].details == {
         "a": 1,
         "b": 31,
         "c": 1.5,
@@ -297,14 +297,14 @@ def test_plain_scalars_below_open_keys_mean_what_yaml_1_2_says() -> None:
         "f": None,
         "g": True,
     }
-    assert document.load(text).anomalies[0].timestamp == datetime(2026, 1, 1, tzinfo=UTC)
-    assert {"details", "metrics"} <= OPEN
-    assert {"lease_expires", "time"} <= TIMES
+    assert document.load_state(text).anomalies[0].timestamp == datetime(2026, 1, 1, tzinfo=UTC)
+    assert {"details", "metrics"} <= FREE_FORM_KEYS
+    assert {"lease_expires", "time"} <= TIME_KEYS
 
 
 def test_an_agent_that_is_typed_in_the_old_way_is_changed_in_place_even_where_the_file_is_taken_whole() -> None:
     text = ODD["anchors"]
-    state = document.load(text)
+    state = document.load_state(text)
     after = state.with_agent("code-reviewer-1", replace(state.agents["code-reviewer-1"], runs=2))
     assert changed_lines(text, splice(text, after)) == ["+    runs: 2"]
 
@@ -312,7 +312,7 @@ def test_an_agent_that_is_typed_in_the_old_way_is_changed_in_place_even_where_th
 def test_an_entry_that_takes_the_round_trip_keeps_windows_line_endings() -> None:
     event = '    history:\n      - {time: "2026-01-01T12:00:00Z", event: claim, mine: {url: http://x}}\n'
     text = BOARD.replace("    status: DRAFT\n", "    status: DRAFT # why\n" + event).replace("\n", "\r\n")
-    state = document.load(text)
+    state = document.load_state(text)
     task = state.tasks[1]
     made = splice(text, state.with_task(replace(task, history=(replace(task.history[0], event="stop"),))))
     assert "mine: {url: http://x}" in made
@@ -320,16 +320,18 @@ def test_an_entry_that_takes_the_round_trip_keeps_windows_line_endings() -> None
 
 
 def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = document.read(BOARD)
+    known = document.read_document(BOARD)
     asked: list[str] = []
-    real = parse.part
+    real = parse.parse_part
 
     def counted(text: str, key: str) -> Any:
         asked.append(text)
         return real(text, key)
 
     monkeypatch.setattr(document.parse, "part", counted)
-    again = document.read(BOARD.replace("DRAFT", "UNCLAIMED").replace("revision: 3", "revision: 4"), known=known)
+    again = document.read_document(
+        BOARD.replace("DRAFT", "UNCLAIMED").replace("revision: 3", "revision: 4"), known=known
+    )
     assert len(asked) == 2
     assert again.parts[0] is known.parts[0]
 
@@ -415,11 +417,11 @@ OPEN_VALUES = st.recursive(
 )
 STATES = st.builds(
     lambda tasks, agents, anomalies, metrics: replace(
-        document.load("version: 1\nrevision: 1\ngoal:\n  id: g\n  status: IN_PROGRESS\n"),
+        document.load_state("version: 1\nrevision: 1\ngoal:\n  id: g\n  status: IN_PROGRESS\n"),
         tasks=tuple({task.id: task for task in tasks}.values()),
         agents=agents,
         anomalies=tuple(anomalies),
-        sprint=replace(document.load(BOARD).sprint, metrics=metrics),
+        sprint=replace(document.load_state(BOARD).sprint, metrics=metrics),
     ),
     st.lists(TASKS, max_size=4),
     st.dictionaries(
@@ -443,7 +445,7 @@ MINIMAL = "version: 1\nrevision: 1\ngoal:\n  id: g\n  status: IN_PROGRESS\n"
 
 def typed(state: State, way: int) -> str:
     """A board of that state with comments and keys of nobody's in it."""
-    text = changes.spliced(document.read(MINIMAL), state).text
+    text = changes.change_document(document.read_document(MINIMAL), state).text
     lines = []
     for number, line in enumerate(text.splitlines()):
         if way & 1 and line.startswith("    status:"):
@@ -463,14 +465,14 @@ def test_any_board_becomes_any_other_and_every_comment_of_what_stays_stays(
     before: State, after: State, way: int
 ) -> None:
     text = typed(before, way)
-    known = document.read(text)
-    assert known.state == build(dump(before), State)
+    known = document.read_document(text)
+    assert known.state == from_plain(to_plain(before), State)
     kept = replace(
         after,
         tasks=tuple({t.id: t for t in (*before.tasks, *after.tasks)}.values()),
         agents={**before.agents, **after.agents},
     )
     made = splice(text, kept)
-    assert sorted(set(all_comments(text))) == sorted(set(all_comments(made)))
+    assert sorted(set(sorted_comments(text))) == sorted(set(sorted_comments(made)))
     assert made.count("url: http://x") == text.count("url: http://x")
     splice(text, after)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused, UnknownId, Usage
+from liza.rules.errors import NotOwner, Refused, UnknownId, UsageError
 from liza.rules.model import Event, Status
-from liza.rules.paths import agent_id, agent_of, role_of, task_id
+from liza.rules.paths import agent_of, check_task_id, parse_agent_id, role_of
 from liza.rules.tasks import claims, coding, picking
-from liza.rules.tasks.picking import Evidence, Limit, Nothing, Pick
+from liza.rules.tasks.picking import Evidence, LimitReached, NoTask, Pick
 from tests.unit.boards import BASE, HERE, NOW, agents, board, claimed, later, task, with_config
 
 S = Status
@@ -28,7 +28,7 @@ NONE = Evidence()
 )
 def test_claimable_is_refused_with_the_one_true_reason(one: object, why: str | None) -> None:
     state = board(one, task("task-2"))  # type: ignore[arg-type]
-    found = picking.obstacle(state, state.tasks[0], "coder-1", NOW, NONE)
+    found = picking.claim_obstacle(state, state.tasks[0], "coder-1", NOW, NONE)
     assert (found is None) if why is None else (found is not None and found.startswith(why))
 
 
@@ -59,29 +59,29 @@ def test_a_claim_sets_everything_that_a_claimed_task_must_have() -> None:
 
 
 def test_two_claimers_at_once_the_second_reservation_is_refused() -> None:
-    state, _ = claims.reserve(board(task()), "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
+    state, _ = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     with pytest.raises(Refused, match=r"coder-1 is taking it as coder-1\.1"):
-        claims.reserve(state, "task-1", claims.Taker("coder-2", HERE), "s2", NOW, NONE)
+        claims.reserve(state, "task-1", claims.Claimant("coder-2", HERE), "s2", NOW, NONE)
 
 
 def test_a_reservation_that_was_undone_meanwhile_cannot_be_confirmed() -> None:
-    state, run = claims.reserve(board(task()), "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
-    state = claims.undo(state, "task-1", run)
+    state, run = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
+    state = claims.undo_reservation(state, "task-1", run)
     with pytest.raises(Refused, match="no longer bears"):
         claims.confirm(state, "task-1", run, BASE, NOW, NONE)
 
 
 def test_a_task_dropped_between_reserve_and_confirm_is_not_claimed() -> None:
-    state, run = claims.reserve(board(task()), "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
+    state, run = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     state = state.with_task(replace(state.tasks[0], depends_on=("task-9",)))
     with pytest.raises(Refused, match="it waits for task-9"):
         claims.confirm(state, "task-1", run, BASE, NOW, NONE)
 
 
 def test_undo_takes_back_only_what_bears_this_run() -> None:
-    state, run = claims.reserve(board(task()), "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
-    assert claims.undo(state, "task-1", "coder-2.1") is state
-    assert claims.undo(state, "task-1", run).tasks[0].reservation is None
+    state, run = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
+    assert claims.undo_reservation(state, "task-1", "coder-2.1") is state
+    assert claims.undo_reservation(state, "task-1", run).tasks[0].reservation is None
 
 
 def test_confirm_said_twice_is_the_same_claim() -> None:
@@ -106,18 +106,18 @@ def test_taking_over_needs_a_lapsed_lease_a_free_lock_and_a_dead_session(
     seconds: int, evidence: Evidence, why: str | None
 ) -> None:
     state, _ = claimed(board(task()))
-    found = picking.obstacle(state, state.tasks[0], "coder-2", later(seconds), evidence)
+    found = picking.claim_obstacle(state, state.tasks[0], "coder-2", later(seconds), evidence)
     assert (found is None) if why is None else (found is not None and why in found)
 
 
 def test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back() -> None:
     state, run = claimed(board(task()))
-    taker = claims.Taker("coder-2", HERE)
+    taker = claims.Claimant("coder-2", HERE)
     taken, new = claims.reserve(state, "task-1", taker, "s1", later(301), LAPSED)
-    with pytest.raises(NotYours, match="You no longer own this task"):
-        claims.owned(taken, "task-1", run)
-    back = claims.undo(taken, "task-1", new)
-    assert claims.owned(back, "task-1", run).assigned_to == "coder-1"
+    with pytest.raises(NotOwner, match="You no longer own this task"):
+        claims.get_owned_task(taken, "task-1", run)
+    back = claims.undo_reservation(taken, "task-1", new)
+    assert claims.get_owned_task(back, "task-1", run).assigned_to == "coder-1"
     done = claims.confirm(taken, "task-1", new, BASE, later(302), LAPSED)
     assert done.tasks[0].assigned_to == "coder-2"
     assert done.tasks[0].iteration == 2
@@ -127,10 +127,10 @@ def test_a_takeover_fences_the_old_run_at_the_reservation_and_undo_puts_it_back(
 
 def test_a_run_number_is_never_used_twice() -> None:
     state = board(task(), agents=agents("coder-1", runs=6))
-    state, run = claims.reserve(state, "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
+    state, run = claims.reserve(state, "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     assert run == "coder-1.7"
-    state = claims.undo(state, "task-1", run)
-    _, again = claims.reserve(state, "task-1", claims.Taker("coder-1", HERE), "s1", NOW, NONE)
+    state = claims.undo_reservation(state, "task-1", run)
+    _, again = claims.reserve(state, "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     assert again == "coder-1.8"
 
 
@@ -148,9 +148,9 @@ def test_resume_counts_a_try_but_not_after_a_stop() -> None:
 
 def test_an_agent_with_a_claim_takes_no_second_task() -> None:
     state, _ = claimed(board(task(), task("task-2")))
-    assert picking.choose(state, "coder-1", NOW, NONE) == Nothing("coder-1 is busy with task-1")
+    assert picking.pick_task(state, "coder-1", NOW, NONE) == NoTask("coder-1 is busy with task-1")
     with pytest.raises(Refused, match="busy with task-1"):
-        claims.reserve(state, "task-2", claims.Taker("coder-1", HERE), "s2", NOW, NONE)
+        claims.reserve(state, "task-2", claims.Claimant("coder-1", HERE), "s2", NOW, NONE)
 
 
 def test_a_coder_mends_its_own_rejected_work_before_anything_new() -> None:
@@ -159,8 +159,8 @@ def test_a_coder_mends_its_own_rejected_work_before_anything_new() -> None:
         rejection_reason="no",
     )  # fmt: skip
     state = board(task("task-1", priority=1), back, agents=agents("coder-1", "coder-2"))
-    assert picking.choose(state, "coder-1", NOW, NONE) == Pick(state.tasks[1])
-    assert picking.choose(state, "coder-2", NOW, NONE) == Pick(state.tasks[0])
+    assert picking.pick_task(state, "coder-1", NOW, NONE) == Pick(state.tasks[1])
+    assert picking.pick_task(state, "coder-2", NOW, NONE) == Pick(state.tasks[0])
 
 
 def test_rejected_work_goes_to_another_only_when_its_coder_is_offline_or_a_lease_has_passed() -> None:
@@ -171,10 +171,10 @@ def test_rejected_work_goes_to_another_only_when_its_coder_is_offline_or_a_lease
         rejection_reason="no", history=history, created=NOW,
     )  # fmt: skip
     state = board(back, agents=agents("coder-1", "coder-2", runs=1))
-    assert isinstance(picking.choose(state, "coder-2", later(10), NONE), Nothing)
-    assert isinstance(picking.choose(state, "coder-2", later(300), NONE), Pick)
+    assert isinstance(picking.pick_task(state, "coder-2", later(10), NONE), NoTask)
+    assert isinstance(picking.pick_task(state, "coder-2", later(300), NONE), Pick)
     offline = Evidence(offline=frozenset({"coder-1"}))
-    assert isinstance(picking.choose(state, "coder-2", later(10), offline), Pick)
+    assert isinstance(picking.pick_task(state, "coder-2", later(10), offline), Pick)
 
 
 def test_rejected_work_whose_last_event_a_clock_set_back_since_has_put_into_the_future_waits_for_nobody() -> None:
@@ -183,7 +183,7 @@ def test_rejected_work_whose_last_event_a_clock_set_back_since_has_put_into_the_
         rejection_reason="no", created=later(86400),
     )  # fmt: skip
     state = board(back, agents=agents("coder-1", "coder-2"))
-    assert isinstance(picking.choose(state, "coder-2", NOW, NONE), Pick)
+    assert isinstance(picking.pick_task(state, "coder-2", NOW, NONE), Pick)
 
 
 def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> None:
@@ -192,8 +192,8 @@ def test_rejected_work_at_its_last_try_is_a_limit_for_its_own_supervisor() -> No
         rejection_reason="no", iteration=3,
     )  # fmt: skip
     state = with_config(board(back), max_coder_iterations=3)
-    found = picking.choose(state, "coder-1", NOW, NONE)
-    assert isinstance(found, Limit)
+    found = picking.pick_task(state, "coder-1", NOW, NONE)
+    assert isinstance(found, LimitReached)
     assert "3 tries of at most 3" in found.reason
 
 
@@ -216,8 +216,8 @@ def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
         iteration=iteration, max_iterations=3, history=(said,),
     )  # fmt: skip
     state = board(back, agents=agents("coder-1", "coder-2"))
-    found = picking.choose(state, agent, later(waited), NONE)
-    assert (found.reason if isinstance(found, Limit) else None) == reason
+    found = picking.pick_task(state, agent, later(waited), NONE)
+    assert (found.reason if isinstance(found, LimitReached) else None) == reason
     if reason is not None:
         blocked = coding.block_by_supervisor(state, "task-1", reason, NOW).tasks[0]
         assert (blocked.status, blocked.blocked_reason, blocked.failed_by) == (S.BLOCKED, reason, ("coder-1",))
@@ -227,7 +227,7 @@ def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
 def test_priority_then_age_then_id_decide() -> None:
     state = board(task("b"), task("a"), task("c", priority=1), task("d", created=later(-60)))
     order = []
-    while isinstance(pick := picking.choose(state, "coder-1", NOW, NONE), Pick):
+    while isinstance(pick := picking.pick_task(state, "coder-1", NOW, NONE), Pick):
         order.append(pick.task.id)
         state = replace(state, tasks=tuple(one for one in state.tasks if one.id != pick.task.id))
     assert order == ["c", "d", "a", "b"]
@@ -237,15 +237,15 @@ def test_a_free_slot_is_the_tasks_own_or_one_that_nobody_names() -> None:
     state, _ = claimed(board(task(), task("task-2"), task("task-3")))
     assert picking.free_slot(state, state.tasks[0]) == "s1"
     assert picking.free_slot(state, state.tasks[1]) == "s2"
-    reserved, _ = claims.reserve(state, "task-2", claims.Taker("coder-2", HERE), "s2", NOW, NONE)
+    reserved, _ = claims.reserve(state, "task-2", claims.Claimant("coder-2", HERE), "s2", NOW, NONE)
     assert picking.free_slot(reserved, reserved.tasks[2]) == "s3"
 
 
 def test_release_fences_first_and_frees_afterwards() -> None:
     state, run = claimed(board(task()))
     fenced = claims.fence(state, "task-1", NOW)
-    with pytest.raises(NotYours):
-        claims.owned(fenced, "task-1", run)
+    with pytest.raises(NotOwner):
+        claims.get_owned_task(fenced, "task-1", run)
     freed = claims.release(fenced, "task-1", NOW, "human:ann")
     assert (freed.tasks[0].status, freed.tasks[0].assigned_to) == (S.UNCLAIMED, None)
     assert claims.release(freed, "task-1", NOW, "human:ann") is freed
@@ -253,30 +253,30 @@ def test_release_fences_first_and_frees_afterwards() -> None:
 
 def test_a_heartbeat_extends_what_the_run_holds_and_nothing_else() -> None:
     state, run = claimed(board(task()))
-    renewed = claims.renew(state, run, later(100))
+    renewed = claims.renew_lease(state, run, later(100))
     assert renewed.tasks[0].lease_expires == later(400)
-    with pytest.raises(NotYours, match=r"coder-1\.9 holds no task"):
-        claims.renew(state, "coder-1.9", later(100))
+    with pytest.raises(NotOwner, match=r"coder-1\.9 holds no task"):
+        claims.renew_lease(state, "coder-1.9", later(100))
 
 
 @pytest.mark.parametrize("bad", ["", "coder", "coder-", "coder-x", "../coder-1", "coder-1\n", "Coder-1", "coder-1.2"])
 def test_a_malformed_agent_id_is_a_usage_error(bad: str) -> None:
-    with pytest.raises(Usage):
-        agent_id(bad)
+    with pytest.raises(UsageError):
+        parse_agent_id(bad)
 
 
 @pytest.mark.parametrize("bad", ["", "-a", "a/b", "..", "a b", "a\n", "é", "x" * 65, "a.lock", "@{1}"])
 def test_a_malformed_task_id_is_a_usage_error(bad: str) -> None:
-    with pytest.raises(Usage):
-        task_id(bad)
+    with pytest.raises(UsageError):
+        check_task_id(bad)
 
 
 def test_reviewer_is_understood_as_code_reviewer() -> None:
-    assert agent_id("reviewer-1") == "code-reviewer-1"
+    assert parse_agent_id("reviewer-1") == "code-reviewer-1"
     assert role_of("reviewer-12") == "code-reviewer"
     assert agent_of("code-reviewer-1.12") == "code-reviewer-1"
 
 
 def test_an_unknown_task_names_what_there_is() -> None:
     with pytest.raises(UnknownId, match="task-1"):
-        claims.find(board(task()), "task-7")
+        claims.get_task(board(task()), "task-7")

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Discovery, Merging, State, Status, Task
+from liza.rules.model import Discovery, MergeInProgress, State, Status, Task
 from liza.rules.sessions import actions, decide
 from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.tasks import claims, coding
-from liza.rules.tasks.coding import Work
+from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.planning import claim_planning, planning_held_up, planning_over, triggers, wake
+from liza.rules.tasks.planning import claim_planning, end_planning, find_triggers, next_trigger, undo_planning_claim
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
 
 S = Status
@@ -24,7 +24,7 @@ def at(state: State, agent: str = "coder-1", **facts: Any) -> actions.Action:
 
 
 def living(run: str, **facts: Any) -> SessionFacts:
-    return SessionFacts(run=run, standing=LIVING, **{"ready": True, **facts})
+    return SessionFacts(run=run, state=LIVING, **{"ready": True, **facts})
 
 
 def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_up() -> None:
@@ -38,14 +38,14 @@ def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_u
 
 def test_a_claim_without_a_session_starts_its_first_and_after_that_resumes() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=SessionFacts(run=run, standing=NEVER)) == actions.StartSession(run)
+    assert at(state, session=SessionFacts(run=run, state=NEVER)) == actions.StartSession(run)
     assert at(state) == actions.Resume("task-1", run)
 
 
 def test_a_supervisor_that_was_killed_finds_the_session_living_and_watches_it() -> None:
     state, run = claimed(board(task()))
     assert isinstance(at(state, session=living(run)), actions.Wait)
-    assert at(state, session=SessionFacts(run=run, standing=OVER)) == actions.Settle(run)
+    assert at(state, session=SessionFacts(run=run, state=OVER)) == actions.ConcludeSession(run)
 
 
 def test_a_session_without_progress_is_warned_once_and_ended_only_when_it_goes_on_and_has_not_said_its_last_word() -> (
@@ -70,13 +70,13 @@ def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_p
 
 def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_keeps_it() -> None:
     state, run = claimed(board(task()))
-    assert at(state, leaving=True) == actions.LetGo(run)
+    assert at(state, leaving=True) == actions.GiveBack(run)
     stopped = claims.stop(state, "task-1", run, NOW)
     assert at(stopped, leaving=True) == actions.Exit(0, "stopped")
     assert at(stopped, signals=("ABORT",)) == actions.Exit(0, "stopped")
     assert at(stopped) == actions.Resume("task-1", run)
     # It was stopped before its first session began: a run that said its stop could not say it again.
-    assert at(stopped, session=SessionFacts(run=run, standing=NEVER)) == actions.Resume("task-1", run)
+    assert at(stopped, session=SessionFacts(run=run, state=NEVER)) == actions.Resume("task-1", run)
 
 
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
@@ -87,7 +87,7 @@ def test_a_session_whose_task_was_taken_over_is_ended() -> None:
 
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     state, run = claimed(board(task()))
-    state = coding.submit(state, "task-1", run, Work(head=HEAD, ahead=True, branch="task/task-1"), NOW)
+    state = coding.submit(state, "task-1", run, SubmittedWork(head=HEAD, ahead=True, branch="task/task-1"), NOW)
     waiting = at(state, session=living(run, since_word=5.0))
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
@@ -128,7 +128,7 @@ def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_qu
 
 def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run, since_beat=60.0)) == actions.Renew(run)
+    assert at(state, session=living(run, since_beat=60.0)) == actions.RenewLease(run)
     calm = at(state, session=living(run, since_beat=20.0))
     assert isinstance(calm, actions.Wait)
     assert calm.seconds == 40.0
@@ -137,7 +137,7 @@ def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
 def test_abort_ends_a_living_session_and_then_lets_go_and_leaves() -> None:
     state, run = claimed(board(task()))
     assert at(state, signals=("ABORT",), session=living(run)) == actions.StopSession(run, "stop")
-    assert at(state, signals=("ABORT",)) == actions.LetGo(run)
+    assert at(state, signals=("ABORT",)) == actions.GiveBack(run)
     assert isinstance(at(board(), signals=("ABORT",)), actions.Exit)
 
 
@@ -166,7 +166,7 @@ def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     assert isinstance(at(state), actions.BlockTask)
     assert at(claims.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
-    held_up = coding.session_over(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
+    held_up = coding.record_session_end(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
     assert at(held_up) == actions.Resume("task-1", run)
 
 
@@ -192,10 +192,10 @@ def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
     state = state.with_task(replace(state.tasks[0], lease_expires=NOW))
     facts: dict[str, Any] = {"evidence": Evidence(offline=frozenset({"coder-1"}), dead=frozenset({run}))}
     later = replace(state, agents={**state.agents, **agents("coder-2")})
-    assert decide.decide(Situation("coder-2", later, NOW, since_gap=10.0, **facts)) == actions.Wait(
+    assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=10.0, **facts)) == actions.Wait(
         "the machine slept: nothing is taken over for one lease", 290.0
     )
-    assert decide.decide(Situation("coder-2", later, NOW, since_gap=301.0, **facts)) == actions.Claim("task-1")
+    assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=301.0, **facts)) == actions.Claim("task-1")
 
 
 BLOCKED: dict[str, Any] = {"blocked_reason": "r", "blocked_questions": ("q",)}
@@ -213,17 +213,17 @@ BLOCKED: dict[str, Any] = {"blocked_reason": "r", "blocked_questions": ("q",)}
     ],
 )
 def test_what_wakes_a_planner(state: State, name: str) -> None:
-    assert [one.name for one in triggers(state)] == [name]
+    assert [one.name for one in find_triggers(state)] == [name]
 
 
 def test_the_same_facts_wake_a_planner_twice_at_most() -> None:
     state = board(task(status=S.BLOCKED, **BLOCKED), agents=agents("planner-1"))
     for _ in range(2):
         state, run = claim_planning(state, "planner-1", NOW)
-        state = planning_over(state, run)
-    assert "waits for a person" in str(wake(state))
+        state = end_planning(state, run)
+    assert "waits for a person" in str(next_trigger(state))
     again = state.with_task(replace(state.tasks[0], blocked_reason="another reason"))
-    assert not isinstance(wake(again), str)
+    assert not isinstance(next_trigger(again), str)
 
 
 def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
@@ -241,7 +241,7 @@ def test_a_review_and_the_planning_that_were_abandoned_are_taken_over() -> None:
 
 def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first() -> None:
     state, run = claimed(board(task()))
-    assert at(state, crashes=(1.0, 2.0, 3.0)) == actions.LetGo(run)
+    assert at(state, crashes=(1.0, 2.0, 3.0)) == actions.GiveBack(run)
     stopped = claims.stop(state, "task-1", run, NOW)
     assert isinstance(at(stopped, crashes=(1.0, 2.0, 3.0)), actions.Exit)
 
@@ -249,22 +249,24 @@ def test_a_supervisor_that_leaves_after_crashes_gives_back_what_it_holds_first()
 def test_only_one_planner_plans_and_a_planner_that_adds_nothing_completes_the_goal() -> None:
     done: Task = task(status=S.ABANDONED)
     state, run = claim_planning(board(done, agents=agents("planner-1")), "planner-1", NOW)
-    assert wake(state) == f"{run} is planning SPRINT_COMPLETE"
-    assert planning_over(state, run).goal.status == "COMPLETED"
-    assert planning_over(state, "planner-9.1") is state
+    assert next_trigger(state) == f"{run} is planning SPRINT_COMPLETE"
+    assert end_planning(state, run).goal.status == "COMPLETED"
+    assert end_planning(state, "planner-9.1") is state
 
 
 def test_a_planner_that_was_held_up_has_not_said_that_all_is_done_and_may_be_woken_as_often_as_before() -> None:
     woken, run = claim_planning(board(task(status=S.ABANDONED), agents=agents("planner-1")), "planner-1", NOW)
-    state = planning_held_up(woken, run)
+    state = undo_planning_claim(woken, run)
     assert (state.goal.status, state.planning.run, state.planning.count) == ("IN_PROGRESS", None, 0)
-    assert planning_held_up(woken, "planner-9.1") is woken
-    assert not isinstance(wake(state), str)
+    assert undo_planning_claim(woken, "planner-9.1") is woken
+    assert not isinstance(next_trigger(state), str)
 
 
 def test_a_waiting_candidate_is_left_alone_by_the_loop() -> None:
     state = _approved()
-    waiting = state.with_task(replace(state.tasks[0], merging=Merging(candidate=HEAD, expected=HEAD, waiting="a.py")))
+    waiting = state.with_task(
+        replace(state.tasks[0], merging=MergeInProgress(candidate=HEAD, expected=HEAD, waiting="a.py"))
+    )
     assert isinstance(at(waiting), actions.Wait)
 
 

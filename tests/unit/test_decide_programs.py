@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from liza.rules.model import State
 from liza.rules.sessions import actions, decide
 from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
-from liza.rules.sessions.message_rules import Later, Message, PutInBrief, Type
+from liza.rules.sessions.message_rules import Message, PutInBrief, TryLater, TypeMessage
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.tasks import claims, coding
 from tests.unit.boards import NOW, board, claimed, task
@@ -25,22 +25,22 @@ def at(state: State, **facts: Any) -> actions.Action:
 
 
 def living(run: str, **facts: Any) -> SessionFacts:
-    return SessionFacts(run=run, standing=SessionState.LIVING, **{"ready": True, **facts})
+    return SessionFacts(run=run, state=SessionState.LIVING, **{"ready": True, **facts})
 
 
 def ended(state: State, run: str, event: str) -> State:
-    return coding.session_over(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
+    return coding.record_session_end(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
 
 
 def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, "unusable")
-    assert at(state, unusable="not logged in") == actions.LetGo(run)
+    assert at(state, unusable="not logged in") == actions.GiveBack(run)
     assert at(claims.stop(state, "task-1", run, NOW), unusable="not logged in") == actions.Exit(5, "not logged in")
     assert at(board(), unusable="not logged in") == actions.Exit(5, "not logged in")
 
 
-@pytest.mark.parametrize("event", claims.TOLD_ONLY)
+@pytest.mark.parametrize("event", claims.UNCOUNTED_ENDS)
 def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(event: str) -> None:
     state, run = claimed(board(task()))
     after = ended(state, run, event)
@@ -51,14 +51,14 @@ def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(ev
     gone_on = resumed.task("task-1")
     assert gone_on is not None
     assert gone_on.iteration == 1
-    assert claims.goes_on(gone_on)
+    assert claims.is_continuation(gone_on)
 
 
 def test_a_session_after_a_crash_does_not_go_on_with_the_conversation_that_crashed() -> None:
     state, run = claimed(board(task()))
     crashed = ended(ended(state, run, "quota"), run, "crash").task("task-1")
     assert crashed is not None
-    assert not claims.goes_on(crashed)
+    assert not claims.is_continuation(crashed)
 
 
 def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:
@@ -68,7 +68,7 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
     assert held is not None
     half = timedelta(seconds=state.config.lease_duration / 2)
     late = state.with_task(replace(held, lease_expires=NOW + half - timedelta(seconds=1)))
-    assert at(late, rest=3600.0) == actions.Renew(run)
+    assert at(late, rest=3600.0) == actions.RenewLease(run)
     waits = at(state, rest=3600.0)
     assert isinstance(waits, actions.Wait)
     assert waits.seconds is not None
@@ -89,7 +89,7 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
             ("its model answers with errors: 500", False, "server"),
         ),
         (
-            {"model": ModelSilence("broken", 3.0, "cut", retried=True, times=10)},
+            {"model": ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10)},
             ("its model's answers break off: cut", False, "broken"),
         ),
         (
@@ -97,11 +97,11 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": ModelSilence("login", 1.0, "401", retried=True, times=3)},
+            {"model": ModelSilence("login", 1.0, "401", retried=True, failed_requests=3)},
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": ModelSilence("quota", 1.0, "429", until=NOW + timedelta(hours=1), retried=True)},
+            {"model": ModelSilence("quota", 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
             ("a limit of use is reached: 429", False, "quota"),
         ),
     ],
@@ -119,7 +119,7 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
         (ModelSilence("silent", 10.0), None, 50.01),
         (ModelSilence("silent", 299.0), ("silent", ""), 1.01),
         (ModelSilence("login", 1.0, "401", retried=True), ("login", "401"), 4.01),
-        (ModelSilence("quota", 10.0, "429", until=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
+        (ModelSilence("quota", 10.0, "429", retry_at=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
         (None, None, None),
     ],
 )
@@ -140,40 +140,40 @@ def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended()
     assert isinstance(at(state, session=living(run, idle=60.0)), actions.Wait)
     assert at(state, session=living(run, idle=61.0)) == actions.Remind(run)
     assert at(state, session=living(run, idle=61.0, reminders=1)) == actions.Remind(run)
-    assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, decide.IDLE)
+    assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, decide.IDLE_REASON)
 
 
 def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run), overspent="too much") == actions.Pause("too much")
+    assert at(state, session=living(run), overspent="too much") == actions.PauseCrew("too much")
     paused = at(state, session=living(run), overspent="too much", signals=("PAUSE",))
     assert paused == actions.StopSession(run, "stop")
-    assert at(board(task()), overspent="too much") == actions.Pause("too much")
+    assert at(board(task()), overspent="too much") == actions.PauseCrew("too much")
     assert isinstance(at(board(task()), overspent="too much", signals=("PAUSE",)), actions.Wait)
 
 
 def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
     state, run = claimed(board(task()))
-    for step in (Type(MESSAGE), PutInBrief(MESSAGE)):
-        assert at(state, session=living(run), mail=step) == actions.Deliver(run, step)
-    waits = at(state, session=living(run), mail=Later("busy", 0.5))
+    for step in (TypeMessage(MESSAGE), PutInBrief(MESSAGE)):
+        assert at(state, session=living(run), mail=step) == actions.DeliverMessage(run, step)
+    waits = at(state, session=living(run), mail=TryLater("busy", 0.5))
     assert isinstance(waits, actions.Wait)
     assert waits.seconds == 0.5
-    assert isinstance(at(state, session=living(run), mail=Later("busy")), actions.Wait)
+    assert isinstance(at(state, session=living(run), mail=TryLater("busy")), actions.Wait)
 
 
 def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
     state, run = claimed(board(task()))
     asks = living(run, asks="a menu", asked="a menu", terminal=True, since_movement=1801.0)
     assert at(state, session=asks) == actions.StopSession(run, "nobody answered: the program shows a menu", True)
-    waits = at(state, session=living(run, asks="a menu", asked="a menu"), mail=Type(MESSAGE))
+    waits = at(state, session=living(run, asks="a menu", asked="a menu"), mail=TypeMessage(MESSAGE))
     assert isinstance(waits, actions.Wait), "it could not be typed, and a try would be used up"
 
 
 def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks_no_more() -> None:
     state, run = claimed(board(task()))
     asking = living(run, terminal=True, asks="a menu: 'Yes'")
-    assert at(state, session=asking) == actions.Ask(run, "a menu: 'Yes'")
-    told = replace_facts(asking, asked="a menu: 'Yes'")
-    assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.LOOK_LATER)
-    assert at(state, session=replace_facts(told, asks=None)) == actions.Ask(run, None)
+    assert at(state, session=asking) == actions.ReportQuestion(run, "a menu: 'Yes'")
+    told = replace_facts(asking, reported_question="a menu: 'Yes'")
+    assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.RUNNING_POLL_SECONDS)
+    assert at(state, session=replace_facts(told, question=None)) == actions.ReportQuestion(run, None)

@@ -11,23 +11,23 @@ from msgspec.structs import replace
 from liza.rules.model import Delivery
 from liza.rules.sessions.message_rules import (
     OFFERED,
-    Later,
+    DeliveryChannels,
     Message,
+    MessageStage,
     PutInBrief,
-    Reach,
-    Stage,
     TellPerson,
-    Type,
-    in_order,
+    TryLater,
+    TypeMessage,
+    format_typed,
     next_step,
-    typed,
+    sort_unacknowledged,
 )
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOW = Delivery()
-TERMINAL = Reach("coder-1.1", types=True)
-HOOKED = Reach("coder-1.1", fetches=True)
-DEAF = Reach("coder-1.1")
+TERMINAL = DeliveryChannels("coder-1.1", has_terminal=True)
+HOOKED = DeliveryChannels("coder-1.1", has_hooks=True)
+DEAF = DeliveryChannels("coder-1.1")
 
 
 def message(name: str = "m", priority: str = "normal", **more: object) -> Message:
@@ -41,49 +41,49 @@ def later(seconds: float) -> datetime:
 def test_the_most_urgent_goes_first_and_the_oldest_among_equals_and_what_was_read_not_at_all() -> None:
     low, old, new = message("a", "low"), message("b"), replace(message("c"), created=later(1))
     urgent, startup, read = message("d", "urgent"), message("e", "startup"), message("f", acknowledged=NOW)
-    assert in_order([low, new, old, urgent, read, startup]) == (startup, urgent, old, new, low)
+    assert sort_unacknowledged([low, new, old, urgent, read, startup]) == (startup, urgent, old, new, low)
 
 
 def test_nothing_is_typed_without_a_session_and_whoever_types_waits_for_the_moment_from_the_first() -> None:
-    assert next_step([message()], None, NOW, HOW) == Later("no session runs: it goes into the next brief")
-    assert next_step([message()], TERMINAL, NOW, HOW) == Type(message())
+    assert next_step([message()], None, NOW, HOW) == TryLater("no session runs: it goes into the next brief")
+    assert next_step([message()], TERMINAL, NOW, HOW) == TypeMessage(message())
 
 
 def test_hooks_take_it_at_the_end_of_the_turn_and_where_nothing_reaches_it_the_brief_has_it_at_once() -> None:
-    assert next_step([message()], HOOKED, NOW, HOW) == Later("its hook takes it at the end of the turn")
+    assert next_step([message()], HOOKED, NOW, HOW) == TryLater("its hook takes it at the end of the turn")
     assert next_step([message()], DEAF, NOW, HOW) == PutInBrief(message())
 
 
 def test_pauses_grow_after_each_try_and_one_that_arrived_is_given_time_for_an_answer() -> None:
     for attempts, pause in ((1, 1.0), (2, 2.0)):
         tried = message(attempts=attempts, tried=NOW)
-        assert isinstance(next_step([tried], TERMINAL, later(pause - 0.1), HOW), Later)
-        assert next_step([tried], TERMINAL, later(pause), HOW) == Type(tried)
+        assert isinstance(next_step([tried], TERMINAL, later(pause - 0.1), HOW), TryLater)
+        assert next_step([tried], TERMINAL, later(pause), HOW) == TypeMessage(tried)
     arrived = message(attempts=1, tried=NOW, carried=True)
-    assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), Later)
+    assert isinstance(next_step([arrived], TERMINAL, later(4.9), HOW), TryLater)
     assert next_step([arrived], TERMINAL, later(5), HOW) == PutInBrief(arrived)
 
 
 def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told() -> None:
     tried = message(attempts=3, tried=NOW)
     assert next_step([tried], TERMINAL, later(5), HOW) == PutInBrief(tried)
-    filed = replace(tried, stage=Stage.FILED)
-    assert isinstance(next_step([filed], TERMINAL, later(29), HOW), Later)
+    filed = replace(tried, stage=MessageStage.FILED)
+    assert isinstance(next_step([filed], TERMINAL, later(29), HOW), TryLater)
     assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson(filed)
     quiet = replace(HOW, send_notification_on_failure=False)
-    assert next_step([filed], TERMINAL, later(300), quiet) == Later("it stands in the brief")
-    assert next_step([replace(filed, stage=Stage.TOLD)], TERMINAL, later(300), HOW) == Later("nothing waits")
+    assert next_step([filed], TERMINAL, later(300), quiet) == TryLater("it stands in the brief")
+    assert next_step([replace(filed, stage=MessageStage.TOLD)], TERMINAL, later(300), HOW) == TryLater("nothing waits")
 
 
 def test_one_that_waits_holds_the_terminal_and_not_those_whose_way_is_another() -> None:
     waits, next_one = message("a", "urgent", attempts=1, tried=NOW), message("b")
-    assert isinstance(next_step([waits, next_one], TERMINAL, later(0.5), HOW), Later)
-    filed = replace(waits, stage=Stage.FILED)
-    assert next_step([filed, next_one], TERMINAL, later(0.5), HOW) == Type(next_one)
+    assert isinstance(next_step([waits, next_one], TERMINAL, later(0.5), HOW), TryLater)
+    filed = replace(waits, stage=MessageStage.FILED)
+    assert next_step([filed, next_one], TERMINAL, later(0.5), HOW) == TypeMessage(next_one)
 
 
 def test_a_clock_that_was_set_back_holds_nothing_up_for_ever() -> None:
-    assert next_step([message(attempts=1, tried=later(86_400))], TERMINAL, NOW, HOW) == Type(
+    assert next_step([message(attempts=1, tried=later(86_400))], TERMINAL, NOW, HOW) == TypeMessage(
         message(attempts=1, tried=later(86_400))
     )
 
@@ -99,33 +99,33 @@ def test_whatever_the_program_does_every_message_is_read_or_a_person_is_told_aft
     one, now, typed = message(), NOW, 0
     calm = [(False, False, 40.0)] * 12
     for idle, answers, pause in [*windows, *calm]:
-        step = next_step([one], Reach("coder-1.1", fetches=fetches, types=True), now, HOW)
+        step = next_step([one], DeliveryChannels("coder-1.1", has_hooks=fetches, has_terminal=True), now, HOW)
         match step:
-            case Type():
+            case TypeMessage():
                 typed += 1
                 one = replace(one, attempts=one.attempts + 1, tried=now, carried=idle)
                 if idle and answers:
                     one = replace(one, acknowledged=now)
                     break
             case PutInBrief():
-                one = replace(one, stage=Stage.FILED, tried=now)
+                one = replace(one, stage=MessageStage.FILED, tried=now)
             case TellPerson():
-                one = replace(one, stage=Stage.TOLD)
+                one = replace(one, stage=MessageStage.TOLD)
             case _:
                 assert step.seconds is None or step.seconds > 0
         now += timedelta(seconds=pause)
     assert typed <= HOW.file_fallback_after_attempts
-    assert one.acknowledged is not None or one.stage is Stage.TOLD
+    assert one.acknowledged is not None or one.stage is MessageStage.TOLD
 
 
 def test_a_message_says_who_speaks_and_how_to_show_that_it_was_read_and_a_first_prompt_is_left_as_it_is() -> None:
     asked = "MESSAGE from human (to show that you read it, say: liza ready): t"
-    assert typed(message(), HOW) == asked
-    assert typed(message(), replace(HOW, require_acknowledgment=False)) == "MESSAGE from human: t"
-    assert typed(replace(message(), sender="liza"), HOW) == "t"
+    assert format_typed(message(), HOW) == asked
+    assert format_typed(message(), replace(HOW, require_acknowledgment=False)) == "MESSAGE from human: t"
+    assert format_typed(replace(message(), sender="liza"), HOW) == "t"
 
 
 def test_what_a_hook_has_taken_and_not_brought_yet_is_typed_after_a_pause_and_not_tried_meanwhile() -> None:
     taken = message(offered=NOW)
-    assert next_step([taken], TERMINAL, later(5), HOW) == Later("a hook has just taken it", OFFERED - 5)
-    assert next_step([taken], TERMINAL, later(OFFERED), HOW) == Type(taken)
+    assert next_step([taken], TERMINAL, later(5), HOW) == TryLater("a hook has just taken it", OFFERED - 5)
+    assert next_step([taken], TERMINAL, later(OFFERED), HOW) == TypeMessage(taken)

@@ -19,11 +19,11 @@ BOARD = EXAMPLE / "state.yaml"
 
 @pytest.fixture(scope="module")
 def state() -> State:
-    return document.load(BOARD.read_text(encoding="utf-8"), str(BOARD))
+    return document.load_state(BOARD.read_text(encoding="utf-8"), str(BOARD))
 
 
 def test_the_example_breaks_no_invariant(state: State) -> None:
-    assert [str(violation) for violation in invariants.check(state)] == []
+    assert [str(violation) for violation in invariants.check_board(state)] == []
 
 
 def test_the_example_shows_every_status_and_every_section(state: State) -> None:
@@ -33,11 +33,11 @@ def test_the_example_shows_every_status_and_every_section(state: State) -> None:
 
 
 def test_the_example_is_taken_apart_entry_by_entry() -> None:
-    assert not document.read(BOARD.read_text(encoding="utf-8")).is_whole
+    assert not document.read_document(BOARD.read_text(encoding="utf-8")).is_whole
 
 
 def test_the_fields_for_readers_say_what_the_tasks_say(state: State) -> None:
-    fresh = derived.derive(state)
+    fresh = derived.update_derived_fields(state)
     assert fresh.agents == state.agents
     assert fresh.sprint.metrics == state.sprint.metrics
 
@@ -46,14 +46,16 @@ def test_every_history_leads_along_the_arrows_to_the_status_that_the_task_has(st
     for task in state.tasks:
         assert task.history[0].event == "add", task.id
         assert task.status in _reached(task), task.id
-        assert transitions.unexplained(task) is None, task.id
+        assert transitions.find_unexplained_step(task) is None, task.id
 
 
 def _reached(task: model.Task) -> set[Status]:
     """Where the events of a task's history can have led."""
     at = {Status.UNCLAIMED, Status.DRAFT}
     for event in task.history[1:]:
-        at = {arrow.target for arrow in transitions.ARROWS if arrow.verb == event.event and arrow.sources & at} or at
+        at = {
+            arrow.target for arrow in transitions.TRANSITIONS if arrow.verb == event.event and arrow.sources & at
+        } or at
     return at
 
 
@@ -61,26 +63,26 @@ def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
     drafts = [task for task in state.tasks if task.status is Status.DRAFT]
     assert drafts
     for task in drafts:
-        assert task.history[0].detail == "; ".join(backlog.lacking(state, task, frozenset({task.spec_ref})))
+        assert task.history[0].detail == "; ".join(backlog.find_missing(state, task, frozenset({task.spec_ref})))
 
 
 def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:
-    assert state.planning.fingerprint in [trigger.fingerprint for trigger in planning.triggers(state)]
+    assert state.planning.fingerprint in [trigger.fingerprint for trigger in planning.find_triggers(state)]
 
 
 def test_the_journals_last_entry_is_about_this_very_board() -> None:
-    last = revision_journal.last(EXAMPLE / "log.yaml")
+    last = revision_journal.last_record(EXAMPLE / "log.yaml")
     assert last is not None
-    assert last.revision == document.load(BOARD.read_text(encoding="utf-8")).revision
+    assert last.revision == document.load_state(BOARD.read_text(encoding="utf-8")).revision
     assert last.sha256 == hashlib.sha256(BOARD.read_bytes()).hexdigest()
 
 
 def test_the_journal_shows_an_edit_from_outside_and_a_revision_that_never_happened() -> None:
-    records = list(revision_journal.newest(EXAMPLE / "log.yaml"))
+    records = list(revision_journal.iter_newest_first(EXAMPLE / "log.yaml"))
     assert "external_edit" in [record.event for record in records]
     numbers = [record.revision for record in records]
     assert set(range(numbers[-1], numbers[0])) - set(numbers), "no revision is missing"
 
 
 def test_every_key_of_the_config_is_one_that_a_rule_reads() -> None:
-    assert document.unknown_config(BOARD.read_text(encoding="utf-8")) == ()
+    assert document.find_unknown_config(BOARD.read_text(encoding="utf-8")) == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from liza.board.text import changes, document, roundtrip
 from liza.board.text.document import Document
-from liza.board.text.values import build, dump
+from liza.board.text.values import from_plain, to_plain
 from liza.rules.errors import BoardUnreadable, LizaError
 from liza.rules.model import Agent, HumanNote, State, Status, Task
 from tests.unit.test_board_document import NOW
@@ -163,7 +163,7 @@ def changed(state: State, number: int) -> State:
 def prove(text: str, number: int) -> None:
     """Reads, changes and splices; any exception but one of Liza's own is a defect."""
     try:
-        known = document.read(text)
+        known = document.read_document(text)
     except LizaError:
         return
     assert "".join(part.text for part in known.parts) == text
@@ -174,25 +174,25 @@ def prove(text: str, number: int) -> None:
     assert known.state == whole.state
     after = changed(known.state, number)
     rounds: list[int] = []
-    real = roundtrip.changed
+    real = roundtrip.round_trip
 
     def counted(*words: Any) -> str:
         rounds.append(1)
         return real(*words)
 
-    roundtrip.changed = counted
+    roundtrip.round_trip = counted
     try:
-        made = changes.spliced(known, after)
+        made = changes.change_document(known, after)
     except LizaError:
         return
     finally:
-        roundtrip.changed = real
-    wanted = build(dump(after), State)
+        roundtrip.round_trip = real
+    wanted = from_plain(to_plain(after), State)
     assert document.read_whole(made.text).state == wanted
-    assert document.read(made.text).state == wanted
+    assert document.read_document(made.text).state == wanted
     if not rounds and not known.is_whole:
         _others_stand(known, made)
-    back = changes.spliced(made, made.state)
+    back = changes.change_document(made, made.state)
     assert back.text == made.text
 
 

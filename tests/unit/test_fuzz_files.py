@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from liza.board import revision_journal, write_intent
 from liza.board.store import Board
-from liza.rules.errors import LizaError, Usage
+from liza.rules.errors import LizaError, UsageError
 from liza.rules.model import HumanNote
 from liza.rules.paths import Paths
-from liza.verbs.task import parse_file
+from liza.verbs.task import parse_tasks
 from tests.conftest import FakeClock
 from tests.edges.test_board_store import FIRST
 
@@ -34,10 +34,12 @@ LINES = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([path.read_bytes() for path in _corpus("journal")]),
     st.builds(
-        lambda number: revision_journal.line(revision_journal.RevisionRecord(number, sha256="x")),
+        lambda number: revision_journal.format_record(revision_journal.RevisionRecord(number, sha256="x")),
         st.integers(-3, 1 << 70),
     ),
-    st.builds(lambda number: revision_journal.line(revision_journal.RevisionRecord(void=number)), st.integers(-3, 9)),
+    st.builds(
+        lambda number: revision_journal.format_record(revision_journal.RevisionRecord(void=number)), st.integers(-3, 9)
+    ),
     st.sampled_from([b"\n", b"# torn: ", b"- ", b"- {}\n", b"\r\n", b"- []\n", b'- {"revision": 1.5}\n']),
 )
 
@@ -53,14 +55,14 @@ def prove_journal(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.yaml"
         path.write_bytes(data)
-        before = list(revision_journal.newest(path))
-        assert revision_journal.highest(path) >= 0
-        fresh = revision_journal.RevisionRecord(revision_journal.highest(path) + 1, actor="after", sha256="z")
-        revision_journal.append(path, fresh)
-        assert revision_journal.last(path) == fresh
-        assert list(revision_journal.newest(path))[1:] == before
+        before = list(revision_journal.iter_newest_first(path))
+        assert revision_journal.highest_revision(path) >= 0
+        fresh = revision_journal.RevisionRecord(revision_journal.highest_revision(path) + 1, actor="after", sha256="z")
+        revision_journal.append_record(path, fresh)
+        assert revision_journal.last_record(path) == fresh
+        assert list(revision_journal.iter_newest_first(path))[1:] == before
         kept = path.read_bytes()
-        assert kept.endswith(revision_journal.line(fresh))
+        assert kept.endswith(revision_journal.format_record(fresh))
         assert kept.startswith(data[: data.rfind(b"\n") + 1])
 
 
@@ -84,8 +86,8 @@ def test_journals_that_were_found_odd_once_are_read_for_ever(path: Path) -> None
 
 def test_a_long_line_that_a_lost_disk_left_is_passed_in_one_go(tmp_path: Path) -> None:
     path = tmp_path / "log.yaml"
-    path.write_bytes(revision_journal.line(revision_journal.RevisionRecord(1)) + b"\0" * (16 << 20))
-    assert [record.revision for record in revision_journal.newest(path)] == [1]
+    path.write_bytes(revision_journal.format_record(revision_journal.RevisionRecord(1)) + b"\0" * (16 << 20))
+    assert [record.revision for record in revision_journal.iter_newest_first(path)] == [1]
 
 
 # ── a board whose seal, spool and journal hold anything ──────────────────────────────────────────────────────────────
@@ -137,8 +139,8 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
             return
         fresh = Board(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
-        assert write_intent.read(paths.seal) is not None
-        list(fresh.spool.texts())
+        assert write_intent.read_intent(paths.seal) is not None
+        list(fresh.spool.rebuild_texts())
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -167,7 +169,7 @@ def test_a_whole_text_in_the_spool_that_lost_a_byte_is_no_revision(crew: Path, t
     board = Board(Paths(tmp_path / "crew"), FakeClock())
     path = board.paths.spool / "1"
     path.write_bytes(path.read_bytes().replace(b"The first", b"The burst"))
-    assert 1 not in dict(board.spool.texts())
+    assert 1 not in dict(board.spool.rebuild_texts())
 
 
 # ── a file of tasks ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -186,8 +188,8 @@ TASKS = st.one_of(
 
 def prove_tasks(text: str) -> None:
     try:
-        found = parse_file(text)
-    except Usage:
+        found = parse_tasks(text)
+    except UsageError:
         return
     assert all(isinstance(one.id, str) for one in found)
 

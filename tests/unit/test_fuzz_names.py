@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.programs.brief import brief_writer, quoting
-from liza.programs.brief.quoting import cut, defused
+from liza.programs.brief.quoting import sanitize, truncate_text
 from liza.repo.hiding import _filter
 from liza.repo.hiding.brief_filter import add_block
-from liza.rules.errors import Usage
-from liza.rules.paths import agent_id, agent_of, branch_of, task_id
+from liza.rules.errors import UsageError
+from liza.rules.paths import agent_of, branch_of, check_task_id, parse_agent_id
 from tests.unit.test_programs_brief import TASK, context
 
 CORPUS = Path(__file__).parents[1] / "data/fuzz"
@@ -40,11 +40,11 @@ NAMES = st.one_of(
 def accepted(names: list[str]) -> list[str]:
     """What becomes of those names that are taken, as paths and refs."""
     found = []
-    for parse in (task_id, agent_id, agent_of):
+    for parse in (check_task_id, parse_agent_id, agent_of):
         for name in names:
             try:
                 made = parse(name)
-            except Usage:
+            except UsageError:
                 continue
             assert PurePosixPath(made).parts == (made,)
             assert made.isascii()
@@ -88,7 +88,7 @@ WORDS = st.one_of(st.text(max_size=40), st.lists(MARKS, max_size=10).map("".join
 
 def prove_brief(texts: tuple[str, str, str, str]) -> None:
     names = ("description", "done_when", "scope", "rejection_reason")
-    made = brief_writer.compose(context(task=replace(TASK, **dict(zip(names, texts, strict=True)))))
+    made = brief_writer.compose_brief(context(task=replace(TASK, **dict(zip(names, texts, strict=True)))))
     block = made.block.encode()
     assert quoting.strip_blocks(block) == b"" == _filter.strip_blocks(block)
     assert made.block.lower().count("<!-- liza:") == 2
@@ -113,8 +113,8 @@ def test_no_texts_of_a_task_end_a_block_in_the_long_run(texts: tuple[str, str, s
 @SHORT
 @given(WORDS, st.integers(0, 60))
 def test_any_text_is_defused_once_and_cut_at_a_whole_letter(text: str, limit: int) -> None:
-    assert defused(defused(text)) == defused(text)
-    assert len(cut(text, limit).encode()) <= limit + len(quoting.CUT.encode())
+    assert sanitize(sanitize(text)) == sanitize(text)
+    assert len(truncate_text(text, limit).encode()) <= limit + len(quoting.TRUNCATED.encode())
 
 
 # ── the clean filter ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,27 +11,34 @@ import pytest
 
 from liza.programs.brief.quoting import strip_block, strip_blocks
 from liza.programs.hooks import hook_events, tool_guards
-from liza.programs.hooks.hook_install import laid_over
-from liza.programs.hooks.hook_templates import TEMPLATES, HookEvent, Template, filled, providers, template
-from liza.programs.hooks.settings_section import without_comments
-from liza.programs.presets.preset_files import BUILT_IN, read
+from liza.programs.hooks.hook_install import merge_objects
+from liza.programs.hooks.hook_templates import (
+    TEMPLATES,
+    HookEvent,
+    HookTemplate,
+    fill_form,
+    list_providers,
+    load_template,
+)
+from liza.programs.hooks.settings_section import blank_comments
+from liza.programs.presets.preset_files import BUILT_IN, read_layer
 from liza.programs.session.run_directory import Turn
 from liza.repo.hiding import _filter
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ALL = sorted(providers())
+ALL = sorted(list_providers())
 
 
-def heard(provider: str, event: str, **said: Any) -> hook_events.Heard:
-    found = hook_events.heard(template(provider), event, said)
+def heard(provider: str, event: str, **said: Any) -> hook_events.ReceivedEvent:
+    found = hook_events.parse_event(load_template(provider), event, said)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("provider", ALL)
 def test_a_template_says_what_was_verified_and_has_a_way_to_be_put_in(provider: str) -> None:
-    found = template(provider)
+    found = load_template(provider)
     assert found.verified
     assert found.files or found.each_args
     for file in found.files:
@@ -42,7 +49,7 @@ def test_a_template_says_what_was_verified_and_has_a_way_to_be_put_in(provider: 
 
 @pytest.mark.parametrize("provider", ALL)
 def test_a_template_knows_a_tool_and_an_end_of_the_turn_and_can_lay_a_text_before_the_model(provider: str) -> None:
-    events = template(provider).events.values()
+    events = load_template(provider).events.values()
     assert {"tool", "idle", "busy"} <= {event.means for event in events}
     assert any(event.context for event in events)
     assert any(event.push for event in events)
@@ -51,28 +58,28 @@ def test_a_template_knows_a_tool_and_an_end_of_the_turn_and_can_lay_a_text_befor
 @pytest.mark.parametrize("provider", ALL)
 def test_an_answer_holds_the_text_as_it_is_whatever_stands_in_it(provider: str) -> None:
     text = 'say "hi" \\ {event} {text}\nü <!-- -->'
-    for name in template(provider).events:
+    for name in load_template(provider).events:
         one = heard(provider, name)
-        for answer in (hook_events.context(one, text), hook_events.push(one, text)):
+        for answer in (hook_events.context_reply(one, text), hook_events.push_reply(one, text)):
             assert answer.code == 0
             assert not answer.out or json.dumps(text, ensure_ascii=False)[1:-1] in answer.out
-        told = hook_events.refusal(one, text)
+        told = hook_events.refusal_reply(one, text)
         assert (told.code == 2 and told.err == text + "\n") or json.loads(told.out)
 
 
 def test_every_row_of_the_table_of_programs_that_names_hooks_has_a_template() -> None:
-    named = {row.get("hooks", {}).get("provider") for row in read(BUILT_IN, "built in").rows.values()}
-    assert named - {None, ""} == providers()
+    named = {row.get("hooks", {}).get("provider") for row in read_layer(BUILT_IN, "built in").rows.values()}
+    assert named - {None, ""} == list_providers()
 
 
 def test_hooks_that_nobody_knows_are_no_file_name() -> None:
     for name in ("unheard-of", "../templates/codex", "", "codex.toml"):
-        with pytest.raises(Usage):
-            template(name)
+        with pytest.raises(UsageError):
+            load_template(name)
 
 
 def test_an_event_that_the_template_does_not_know_means_nothing() -> None:
-    assert hook_events.heard(template("codex"), "Unheard", {}) is None
+    assert hook_events.parse_event(load_template("codex"), "Unheard", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +97,7 @@ def test_an_event_that_the_template_does_not_know_means_nothing() -> None:
     ],
 )
 def test_what_a_program_calls_it_is_turned_into_ours(provider: str, event: str, said: Any, means: str) -> None:
-    assert heard(provider, event, **said).means == means
+    assert heard(provider, event, **said).meaning == means
 
 
 def test_the_id_of_the_conversation_is_read_where_the_program_puts_it_and_only_as_text() -> None:
@@ -106,73 +113,79 @@ def turn(phase: str, session: str | None = None, **more: Any) -> Turn:
 def test_a_turn_goes_from_started_over_busy_to_idle_and_its_tools_are_counted() -> None:
     now: Turn | None = None
     for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PreToolUse", "Stop"):
-        now = hook_events.turned(now, heard("codex", event, session_id="a"), NOW)
+        now = hook_events.next_turn(now, heard("codex", event, session_id="a"), NOW)
     assert now == turn("idle", "a", tools=2)
-    assert hook_events.turned(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
+    assert hook_events.next_turn(now, heard("codex", "SessionEnd"), NOW) == turn("stopped", "a", tools=2)
 
 
 def test_the_same_program_started_as_a_tool_of_the_session_gets_nothing_that_is_meant_for_the_session() -> None:
     busy = turn("busy", "outer")
     for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
-        assert hook_events.turned(busy, heard("codex", event, session_id="inner"), NOW) is None
+        assert hook_events.next_turn(busy, heard("codex", event, session_id="inner"), NOW) is None
 
 
 def test_a_helper_of_the_program_itself_is_not_the_one_that_messages_are_for() -> None:
-    assert hook_events.turned(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
+    assert hook_events.next_turn(None, heard("vibe", "post_agent", session_id="b", parent_session_id="a"), NOW) is None
 
 
 def test_a_new_conversation_between_two_turns_is_the_runs_own() -> None:
-    after = hook_events.turned(turn("idle", "old"), heard("claude", "SessionStart", session_id="new"), NOW)
+    after = hook_events.next_turn(turn("idle", "old"), heard("claude", "SessionStart", session_id="new"), NOW)
     assert after == turn("started", "new")
 
 
 def test_a_compaction_in_the_middle_of_a_turn_leaves_it_busy() -> None:
-    after = hook_events.turned(
+    after = hook_events.next_turn(
         turn("busy", "a"), heard("claude", "SessionStart", session_id="a", source="compact"), NOW
     )
     assert after == turn("busy", "a")
 
 
 def test_a_brief_that_the_program_would_cut_is_told_in_few_words_instead() -> None:
-    short = Template(verified="x", limit=10)
-    assert hook_events.fitting(short, "0123456789", "there") == "0123456789"
-    assert hook_events.fitting(short, "0123456789+", "there") == "there"
+    short = HookTemplate(verified="x", limit=10)
+    assert hook_events.choose_brief_text(short, "0123456789", "there") == "0123456789"
+    assert hook_events.choose_brief_text(short, "0123456789+", "there") == "there"
 
 
 def test_an_answer_that_an_event_cannot_carry_is_silence() -> None:
-    one = hook_events.Heard(HookEvent(means="idle"), "idle")
-    assert hook_events.context(one, "x") == hook_events.push(one, "x") == hook_events.SILENCE
-    assert hook_events.context(heard("codex", "SessionStart"), "") == hook_events.SILENCE
+    one = hook_events.ReceivedEvent(HookEvent(means="idle"), "idle")
+    assert hook_events.context_reply(one, "x") == hook_events.push_reply(one, "x") == hook_events.NO_REPLY
+    assert hook_events.context_reply(heard("codex", "SessionStart"), "") == hook_events.NO_REPLY
 
 
 @pytest.mark.parametrize(
     ("use", "refused"),
     [
-        (tool_guards.Use("coder-1.1", "Bash"), False),
-        (tool_guards.Use("coder-1.1", "Bash", word="0"), True),
-        (tool_guards.Use("coder-1.1", "Bash", word="42"), True),
-        (tool_guards.Use("coder-1.1", "Bash", stopped="over"), True),
+        (tool_guards.ToolUse("coder-1.1", "Bash"), False),
+        (tool_guards.ToolUse("coder-1.1", "Bash", closing_code="0"), True),
+        (tool_guards.ToolUse("coder-1.1", "Bash", closing_code="42"), True),
+        (tool_guards.ToolUse("coder-1.1", "Bash", stop_reason="over"), True),
     ],
 )
-def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(use: tool_guards.Use, refused: bool) -> None:
-    assert (tool_guards.judge(use) is not None) == refused
+def test_a_run_that_said_its_last_word_or_was_stopped_gets_no_more_tools(
+    use: tool_guards.ToolUse, refused: bool
+) -> None:
+    assert (tool_guards.check_tool_use(use) is not None) == refused
 
 
 def test_a_form_is_filled_in_everywhere_and_what_is_not_named_stays() -> None:
     form = {"{event}": [{"run": "{command} {other}"}], "n": 1, "all": "{list}"}
-    got = filled(form, event="Stop", command="liza hook", list=[1, 2])
+    got = fill_form(form, event="Stop", command="liza hook", list=[1, 2])
     assert got == {"Stop": [{"run": "liza hook {other}"}], "n": 1, "all": [1, 2]}
 
 
 def test_what_a_row_says_and_what_hooks_need_stand_beside_each_other() -> None:
     below = {"plugin": ["a"], "permission": {"edit": "allow"}, "x": 1}
     above = {"plugin": ["b"], "permission": {"bash": "allow"}, "x": 2}
-    assert laid_over(below, above) == {"plugin": ["a", "b"], "permission": {"edit": "allow", "bash": "allow"}, "x": 2}
+    assert merge_objects(below, above) == {
+        "plugin": ["a", "b"],
+        "permission": {"edit": "allow", "bash": "allow"},
+        "x": 2,
+    }
 
 
 def test_comments_are_blanked_and_texts_that_look_like_them_are_not() -> None:
     said = '{"a": "// no", /* b\n */ "c": "/* \\" */"} // end'
-    bare = without_comments(said)
+    bare = blank_comments(said)
     assert len(bare) == len(said)
     assert json.loads(bare) == {"a": "// no", "c": '/* " */'}
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import invariants
-from liza.rules.model import Agent, Budget, Config, Goal, Merging, State, Status
-from liza.rules.transitions import ARROWS, Said, allowed, judge, move
+from liza.rules.model import Agent, Budget, Config, Goal, MergeInProgress, State, Status
+from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes, is_allowed
 from tests.unit.boards import BASE, NOW, agents, board, claimed, task, under_review
 
 S = Status
@@ -32,7 +32,7 @@ def _limited(**limits: Any) -> State:
         (_one(status=S.BLOCKED), "task-1", "blocked_reason"),
         (_one(status=S.MERGED), "task-1", "merge_commit"),
         (_one(worktree="s1", status=S.ABANDONED), "task-1", "worktree"),
-        (_one(merging=Merging(candidate=BASE, expected=BASE)), "task-1", "merging"),
+        (_one(merging=MergeInProgress(candidate=BASE, expected=BASE)), "task-1", "merging"),
         (_one(reviewing_by="code-reviewer-1"), "task-1", "reviewing_by"),
         (_one(assigned_to="coder-1", approved_by="coder-1"), "task-1", "approved_by"),
         (_one(depends_on=("nowhere",)), "task-1", "depends_on"),
@@ -51,58 +51,58 @@ def _limited(**limits: Any) -> State:
     ],
 )
 def test_each_broken_rule_names_entry_field_found_and_wanted(state: State, entry: str, field: str) -> None:
-    found = invariants.check(state)
+    found = invariants.check_board(state)
     assert (entry, field) in [(one.entry, one.field) for one in found]
-    assert all(one.found and one.wanted for one in found)
+    assert all(one.actual and one.expected for one in found)
 
 
 def test_a_cycle_of_dependencies_is_named_once_with_its_path() -> None:
     state = board(task("a", depends_on=("b",)), task("b", depends_on=("c",)), task("c", depends_on=("a",)), task("d"))
-    found = [one for one in invariants.check(state) if one.field == "depends_on"]
+    found = [one for one in invariants.check_board(state) if one.field == "depends_on"]
     assert len(found) == 1
-    assert found[0].found == "a → b → c → a"
-    assert invariants.cycle_through(state, "b")
-    assert not invariants.cycle_through(state, "d")
+    assert found[0].actual == "a → b → c → a"
+    assert invariants.find_cycle(state, "b")
+    assert not invariants.find_cycle(state, "d")
 
 
 def test_a_long_chain_of_dependencies_is_no_cycle_and_does_not_overflow() -> None:
     tasks = [task(f"t{n}", depends_on=(f"t{n + 1}",) if n < 4999 else ()) for n in range(5000)]
-    assert invariants.across(board(*tasks)) == ()
+    assert invariants.check_relations(board(*tasks)) == ()
 
 
 def test_two_tasks_in_one_worktree_or_two_claims_of_one_agent_are_found() -> None:
     state, _ = claimed(board(task(), task("task-2")))
     twin = replace(state.tasks[0], id="task-2")
-    found = {one.field for one in invariants.across(replace(state, tasks=(state.tasks[0], twin)))}
+    found = {one.field for one in invariants.check_relations(replace(state, tasks=(state.tasks[0], twin)))}
     assert {"worktree", "assigned_to"} <= found
 
 
 def test_boards_that_the_rules_make_break_no_invariant() -> None:
     state, _, _ = under_review(board(task(), agents={}))
-    assert invariants.check(state) == ()
+    assert invariants.check_board(state) == ()
 
 
-@pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in ARROWS}))
+@pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in TRANSITIONS}))
 @pytest.mark.parametrize("source", list(Status))
 def test_a_status_changes_only_along_an_arrow_of_the_table(verb: str, source: Status) -> None:
-    said = Said(now=NOW, by="somebody")
-    if allowed(verb, source):
-        arrow = next(one for one in ARROWS if one.verb == verb and source in one.sources)
-        moved = move(task(status=source), verb, said)
+    said = Invocation(now=NOW, by="somebody")
+    if is_allowed(verb, source):
+        arrow = next(one for one in TRANSITIONS if one.verb == verb and source in one.sources)
+        moved = apply_verb(task(status=source), verb, said)
         assert moved.status is arrow.target
         assert moved.history[-1].event == verb
     else:
         with pytest.raises(Exception, match="no arrow"):
-            move(task(status=source), verb, said)
+            apply_verb(task(status=source), verb, said)
 
 
 def test_a_change_that_no_arrow_explains_is_judged() -> None:
     before, _ = claimed(board(task(), task("task-2")))
     after = before.with_task(replace(before.tasks[0], status=S.MERGED))
-    (found,) = judge(before, replace(after, tasks=after.tasks[:1]))[:1]
-    assert (found.entry, found.found) == ("task-1", "MERGED")
-    assert "it was CLAIMED" in found.wanted
-    assert [one.entry for one in judge(before, replace(before, tasks=before.tasks[:1]))] == ["task-2"]
-    assert judge(before, before) == ()
+    (found,) = find_illegal_changes(before, replace(after, tasks=after.tasks[:1]))[:1]
+    assert (found.entry, found.actual) == ("task-1", "MERGED")
+    assert "it was CLAIMED" in found.expected
+    assert [one.entry for one in find_illegal_changes(before, replace(before, tasks=before.tasks[:1]))] == ["task-2"]
+    assert find_illegal_changes(before, before) == ()
     born = board(task("new", S.APPROVED))
-    assert "it is new" in judge(board(), born)[0].wanted
+    assert "it is new" in find_illegal_changes(board(), born)[0].expected

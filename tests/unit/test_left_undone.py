@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from liza.rules.model import Status
-from liza.rules.tasks.planning import left_undone
+from liza.rules.tasks.planning import find_stalled_tasks
 from tests.unit.boards import BASE, board, task
 
 S = Status
@@ -29,4 +29,4 @@ def test_a_crew_leaves_undone_what_waits_for_a_role_that_nobody_has(
     status: Status, roles: frozenset[str], undone: bool
 ) -> None:
     state = board(task("t", status, review_commit=BASE, blocked_reason="r", blocked_questions=("q",)))
-    assert left_undone(state, roles) == (("t",) if undone else ())
+    assert find_stalled_tasks(state, roles) == (("t",) if undone else ())

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.model import Loop
+from liza.rules.model import LoopLimits
 from liza.rules.sessions import loop_detection
-from liza.rules.sessions.loop_detection import Progress, Stuck, ToolCall, stuck
+from liza.rules.sessions.loop_detection import Progress, Stuck, ToolCall, check_progress
 
-LIMITS = Loop()
+LIMITS = LoopLimits()
 N = LIMITS.same_calls
 
 
@@ -21,13 +21,13 @@ def folded(calls: Iterable[tuple[str, str, float]]) -> Progress:
     progress, now = Progress(), 0.0
     for call, result, seconds in calls:
         now += seconds
-        progress = loop_detection.after(progress, ToolCall(call, result, call, now), LIMITS.pause)
+        progress = loop_detection.add_call(progress, ToolCall(call, result, call, now), LIMITS.pause)
     return progress
 
 
 def verdict(calls: Iterable[tuple[str, str, float]]) -> Stuck | None:
     listed = list(calls)
-    return stuck(LIMITS, folded(listed), sum(seconds for *_, seconds in listed))
+    return check_progress(LIMITS, folded(listed), sum(seconds for *_, seconds in listed))
 
 
 def edits_with_tests(rounds: int) -> Iterator[tuple[str, str, float]]:
@@ -65,7 +65,7 @@ def test_legitimate_work_is_no_loop(name: str) -> None:
     calls = LEGITIMATE[name]
     if name.startswith(("a build", "tests after")):
         # The worktree of such work changes, or its calls are slow: only the sameness of calls is asked here.
-        assert stuck(Loop(unchanged_calls=0), folded(calls), 1e6) is None
+        assert check_progress(LoopLimits(unchanged_calls=0), folded(calls), 1e6) is None
     else:
         assert verdict(calls) is None
 
@@ -76,7 +76,7 @@ def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(n
     first = verdict([*good, *LOOPS[name]])
     assert first is not None
     assert not first.final
-    assert first.words.startswith(loop_detection.NO_PROGRESS)
+    assert first.reason.startswith(loop_detection.NO_PROGRESS_PREFIX)
     again = verdict([*good, *LOOPS[name] * 2])
     assert again is not None
     assert again.final
@@ -84,19 +84,19 @@ def test_a_loop_is_reported_first_and_final_only_when_it_went_on_as_long_again(n
 
 def test_a_change_of_the_worktree_begins_the_count_of_calls_that_change_nothing_anew() -> None:
     progress = folded((f"echo {number}", "", 3.0) for number in range(400))
-    assert stuck(LIMITS, progress, 1200.0) is not None
-    assert stuck(LIMITS, loop_detection.changed(progress, 1200.0), 1200.0) is None
+    assert check_progress(LIMITS, progress, 1200.0) is not None
+    assert check_progress(LIMITS, loop_detection.record_worktree_change(progress, 1200.0), 1200.0) is None
 
 
 def test_limits_of_0_are_off() -> None:
     calls = [("ls", "a", 3.0)] * 1000
-    assert stuck(Loop(same_calls=0, unchanged_calls=0), folded(calls), 3000.0) is None
+    assert check_progress(LoopLimits(same_calls=0, unchanged_calls=0), folded(calls), 3000.0) is None
 
 
 def test_what_was_called_before_anybody_looked_does_not_count() -> None:
-    progress = loop_detection.rested(folded([("ls", "a", 0.1)] * 500))
+    progress = loop_detection.forget_untimed_calls(folded([("ls", "a", 0.1)] * 500))
     assert progress.calls == 500
-    assert stuck(LIMITS, progress, 1e6) is None
+    assert check_progress(LIMITS, progress, 1e6) is None
 
 
 CALLS = st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz"), st.floats(0.0, 60.0))
@@ -106,17 +106,17 @@ CALLS = st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz"), st.floats(0
 def test_a_session_is_never_accused_of_sameness_with_fewer_quick_repeats_than_the_limit(
     calls: list[tuple[str, str, float]],
 ) -> None:
-    found = stuck(Loop(unchanged_calls=0), folded(calls), 1e6)
+    found = check_progress(LoopLimits(unchanged_calls=0), folded(calls), 1e6)
     pairs = [(call, result) for call, result, _ in calls]
     assert found is None or max(pairs.count(pair) for pair in pairs) >= N
 
 
-@given(st.lists(CALLS, max_size=60), st.integers(1, loop_detection.MOST_KNOWN))
+@given(st.lists(CALLS, max_size=60), st.integers(1, loop_detection.MAX_REMEMBERED_CALLS))
 def test_whatever_came_before_a_quick_cycle_of_any_length_is_found(
     before: list[tuple[str, str, float]], length: int
 ) -> None:
     cycle = [(f"new {number}", "same", 0.1) for number in range(length)]
-    found = stuck(Loop(unchanged_calls=0), folded([*before, *cycle * N]), 1e6)
+    found = check_progress(LoopLimits(unchanged_calls=0), folded([*before, *cycle * N]), 1e6)
     assert found is not None
 
 
@@ -127,4 +127,4 @@ def test_something_new_after_every_few_calls_is_progress(calls: list[tuple[tuple
         listed.append(call)
         if number % (N - 1) == 0:
             listed.append((f"edit {number}", "ok", 0.1))
-    assert stuck(Loop(unchanged_calls=0), folded(listed), 1e6) is None
+    assert check_progress(LoopLimits(unchanged_calls=0), folded(listed), 1e6) is None

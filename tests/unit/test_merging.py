@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.merging import merge_rules
-from liza.rules.merging.merge_alarms import AbsentCheckout, away, slots
+from liza.rules.merging.merge_alarms import AbsentCheckout, absent_checkout_alarms, stuck_slot_alarms
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind, RefChange
-from liza.rules.model import Agent, Config, Event, Goal, Merging, SetAside, State, Status, Task
-from liza.rules.reports.alarms import Seen, alarms
+from liza.rules.model import Agent, Config, Event, Goal, MergeInProgress, MergeRetry, State, Status, Task
+from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.sessions import decide
 from liza.rules.sessions.actions import Merge, Wait
 from liza.rules.sessions.decide import Situation
 from liza.rules.tasks import backlog
-from liza.rules.transitions import Said
+from liza.rules.transitions import Invocation
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 COMMIT, TIP, MADE = "c" * 40, "a" * 40, "b" * 40
-BY = Said(now=NOW, by="coder-1", commit=COMMIT)
+BY = Invocation(now=NOW, by="coder-1", commit=COMMIT)
 
 
 def approved(task_id: str = "t", **fields: Any) -> Task:
@@ -43,7 +43,7 @@ def board(*tasks: Task) -> State:
 
 def troubled(state: State, kind: MergeFailureKind, times: int = 1) -> Task:
     for _ in range(times):
-        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
+        state = merge_rules.retry_or_fail(state, "t", MergeFailure(kind, "git's words"), BY)
     return state.tasks[0]
 
 
@@ -76,14 +76,14 @@ def test_without_a_pause_after_crashes_a_merge_that_fails_pauses_all_the_same() 
 
 def test_one_dead_merger_is_no_reason_to_wait_two_are_and_with_three_the_task_goes_back() -> None:
     first, second, third = (troubled(board(approved()), MergeFailureKind.DIED, times) for times in (1, 2, 3))
-    assert first.set_aside == SetAside(kind="merger died", reason="git's words", deaths=1)
+    assert first.set_aside == MergeRetry(kind="merger died", reason="git's words", deaths=1)
     assert second.set_aside is not None
     assert second.set_aside.until == NOW + timedelta(seconds=10)
     assert third.status is Status.INTEGRATION_FAILED
 
 
 def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
-    state = board(approved(set_aside=SetAside(kind=MergeFailureKind.DIED, reason="x", tries=2)))
+    state = board(approved(set_aside=MergeRetry(kind=MergeFailureKind.DIED, reason="x", tries=2)))
     aside = troubled(state, MergeFailureKind.FAILED).set_aside
     assert aside is not None
     assert (aside.kind, aside.tries, aside.deaths) == ("failed", 3, 0)
@@ -91,13 +91,13 @@ def test_a_failure_of_another_kind_counts_on_and_is_no_death() -> None:
 
 @pytest.mark.parametrize(("tested", "kept"), [(True, True), (False, True), (None, False)])
 def test_a_candidate_is_kept_for_the_next_try_only_if_it_may_be_published(tested: bool | None, kept: bool) -> None:
-    made = Merging(candidate=MADE, expected=TIP, tested=tested)
+    made = MergeInProgress(candidate=MADE, expected=TIP, tested=tested)
     assert (troubled(board(approved(merging=made)), MergeFailureKind.FAILED).merging is not None) == kept
 
 
 def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_over() -> None:
     until = NOW + timedelta(seconds=30)
-    state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until)), approved("u", priority=5))
+    state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until)), approved("u", priority=5))
     first = merge_rules.next_to_merge(state, NOW)
     later = merge_rules.next_to_merge(state, until)
     assert (first and first.id, later and later.id) == ("u", "t")
@@ -107,7 +107,7 @@ def test_a_task_that_is_set_aside_lets_the_next_one_go_first_until_its_pause_is_
 
 def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() -> None:
     until = NOW + timedelta(seconds=3)
-    state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until)))
+    state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until)))
     action = decide.decide(Situation(agent="coder-1", state=state, now=NOW))
     assert isinstance(action, Wait)
     assert action.seconds == 3
@@ -115,18 +115,18 @@ def test_a_supervisor_wakes_when_the_pause_of_a_merge_is_over_and_merges_then() 
 
 
 def test_whatever_a_task_becomes_after_approved_it_is_set_aside_no_more_and_it_may_be_dropped() -> None:
-    made = Merging(candidate=MADE, expected=TIP, tested=True)
-    state = board(approved(merging=made, set_aside=SetAside(kind="failed", reason="x")))
-    done = merge_rules.merged(state, "t", replace_commit(MADE), True).tasks[0]
-    back = merge_rules.failed(state, "t", BY).tasks[0]
+    made = MergeInProgress(candidate=MADE, expected=TIP, tested=True)
+    state = board(approved(merging=made, set_aside=MergeRetry(kind="failed", reason="x")))
+    done = merge_rules.record_merge(state, "t", replace_commit(MADE), True).tasks[0]
+    back = merge_rules.fail_merge(state, "t", BY).tasks[0]
     gone = backlog.drop(state, "t", BY, None).tasks[0]
     assert {task.set_aside for task in (done, back, gone)} == {None}
-    odd = replace(back, set_aside=SetAside(kind="failed", reason="x"))
-    assert "set_aside" in {one.field for one in invariants.check(board(odd))}
+    odd = replace(back, set_aside=MergeRetry(kind="failed", reason="x"))
+    assert "set_aside" in {one.field for one in invariants.check_board(board(odd))}
 
 
-def replace_commit(commit: str) -> Said:
-    return Said(now=NOW, by="coder-1", commit=commit)
+def replace_commit(commit: str) -> Invocation:
+    return Invocation(now=NOW, by="coder-1", commit=commit)
 
 
 HINTS = {
@@ -143,24 +143,26 @@ HINTS = {
 
 def test_a_merge_that_is_set_aside_is_an_alarm_with_gits_words_and_one_command() -> None:
     until = NOW + timedelta(seconds=30)
-    state = board(approved(set_aside=SetAside(kind="failed", reason="fatal: no\nspace", tries=2, until=until)))
-    found = {one.kind: one for one in alarms(state, NOW, Seen())}["merge_set_aside"]
+    state = board(approved(set_aside=MergeRetry(kind="failed", reason="fatal: no\nspace", tries=2, until=until)))
+    found = {one.kind: one for one in evaluate_alarms(state, NOW, AlarmFacts())}["merge_set_aside"]
     assert found.message == (
         "t is approved and could not be merged (2 times): fatal: no space; the next try is at 12:00:30Z, "
         "others are merged meanwhile"
     )
     assert found.next == "liza merge t"
     for hint, step in HINTS.items():
-        state = board(approved(set_aside=SetAside(kind="failed", reason="x", until=until, hint=hint)))
-        assert [one.next for one in alarms(state, NOW, Seen()) if one.kind == "merge_set_aside"] == [step], hint
-    once = board(approved(set_aside=SetAside(kind="merger died", reason="x")))
-    assert [one.kind for one in alarms(once, NOW, Seen())] == []
+        state = board(approved(set_aside=MergeRetry(kind="failed", reason="x", until=until, hint=hint)))
+        assert [one.next for one in evaluate_alarms(state, NOW, AlarmFacts()) if one.kind == "merge_set_aside"] == [
+            step
+        ], hint
+    once = board(approved(set_aside=MergeRetry(kind="merger died", reason="x")))
+    assert [one.kind for one in evaluate_alarms(once, NOW, AlarmFacts())] == []
 
 
 def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_command() -> None:
-    (one,) = away([AbsentCheckout("/mnt/my usb", TIP, "integration")])
+    (one,) = absent_checkout_alarms([AbsentCheckout("/mnt/my usb", TIP, "integration")])
     assert (one.kind, one.next) == ("checkout_away", f"git -C '/mnt/my usb' read-tree -m -u {TIP[:12]} HEAD")
-    (kept,) = slots(["/p/.aside-s1-1"])
+    (kept,) = stuck_slot_alarms(["/p/.aside-s1-1"])
     assert (kept.kind, kept.next) == ("slot_set_aside", "sudo rm -rf /p/.aside-s1-1")
 
 
@@ -186,7 +188,7 @@ def test_a_checkout_that_was_away_and_a_slot_that_was_replaced_each_name_one_com
 def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_else_can_have_moved(
     change: RefChange, told: bool
 ) -> None:
-    assert merge_rules.moved_by_tests([change]) == ((change.name,) if told else ())
+    assert merge_rules.refs_moved_by_tests([change]) == ((change.name,) if told else ())
 
 
 @pytest.mark.parametrize(
@@ -200,19 +202,19 @@ def test_of_the_refs_that_changed_while_tests_ran_those_are_named_that_nobody_el
 def test_the_kind_of_a_failure_is_what_the_repository_says_of_the_commit(
     there: bool, related: bool, kind: MergeFailureKind
 ) -> None:
-    assert merge_rules.kind_of(commit_exists=there, related=related) is kind
+    assert merge_rules.classify_failure(commit_exists=there, related=related) is kind
 
 
 @pytest.mark.parametrize("value", ["always", "after_red", "never", "sometimes"])
 def test_when_a_slot_is_cleaned_is_one_of_three_words(value: str) -> None:
     state = replace(board(), config=Config(merge_clean=value))
-    assert bool(invariants.of_entry("config", "config", state.config, state)) == (value == "sometimes")
+    assert bool(invariants.check_entry("config", "config", state.config, state)) == (value == "sometimes")
 
 
 def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
     state = board(approved())
     for kind in (MergeFailureKind.FAILED, MergeFailureKind.MOVING, MergeFailureKind.FAILED, MergeFailureKind.BASE_RED):
-        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
+        state = merge_rules.retry_or_fail(state, "t", MergeFailure(kind, "git's words"), BY)
     aside = state.tasks[0].set_aside
     assert aside is not None
     assert aside.until is not None
@@ -222,5 +224,5 @@ def test_failures_of_kinds_that_alternate_grow_the_pause_all_the_same() -> None:
 def test_failures_of_another_kind_are_no_deaths() -> None:
     state = board(approved())
     for kind in (MergeFailureKind.FAILED, MergeFailureKind.FAILED, MergeFailureKind.DIED):
-        state = merge_rules.troubled(state, "t", MergeFailure(kind, "git's words"), BY)
+        state = merge_rules.retry_or_fail(state, "t", MergeFailure(kind, "git's words"), BY)
     assert state.tasks[0].status is Status.APPROVED

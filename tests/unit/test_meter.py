@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import Calls, Journal, Preset, UsageFormat
-from liza.programs.session.run_directory import HOOK_CALLS, RunDir, Turn
+from liza.programs.presets.preset import ConversationLogFormat, Preset, ToolCallFormat, UsageFormat
+from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.programs.usage import meter
-from liza.programs.usage.conversation_log import files
+from liza.programs.usage.conversation_log import find_log_files
 from liza.programs.usage.meter import Meter
-from liza.programs.usage.tool_calls import FinishedCall, Reader
+from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
 from liza.rules.paths import Paths
 from liza.rules.sessions import spending
-from liza.rules.sessions.spending import Used
+from liza.rules.sessions.spending import TokenUsage
 from liza.system.file_tail import Tail
 from tests.conftest import FakeClock
 
@@ -28,7 +28,7 @@ STREAMS = Path(__file__).parents[1] / "data" / "streams"
 PROGRAMS = ("codex", "claude", "gemini", "opencode", "pi", "copilot", "vibe", "qwen")
 KEPT = tuple(name for name in PROGRAMS if name != "opencode")
 BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
-WHOLE = Used(input=4000, cached=400, output=200)
+WHOLE = TokenUsage(input=4000, cached=400, output=200)
 HOME = {"HOME": str(STREAMS / "home")}
 
 
@@ -40,7 +40,7 @@ def run_dir(tmp_path: Path) -> RunDir:
 
 
 def row(program: str, tmp_path: Path) -> Preset:
-    return preset_table.load(Paths(tmp_path)).rows[program]
+    return preset_table.load_presets(Paths(tmp_path)).rows[program]
 
 
 def metering(preset: Preset, run_dir: RunDir, clock: FakeClock, environ: dict[str, str] | None = None) -> Meter:
@@ -51,11 +51,11 @@ def metering(preset: Preset, run_dir: RunDir, clock: FakeClock, environ: dict[st
 def test_the_tool_calls_in_what_a_program_printed_are_read_with_their_results(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
-    run_dir.output.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
-    progress = metering(row(program, tmp_path), run_dir, clock).look(10.0).progress
-    assert (progress.calls, len(progress.known)) == (3, 2), "the last two are the same, and have the same result"
-    assert progress.last is not None
-    assert "echo two" in progress.last.words
+    run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
+    progress = metering(row(program, tmp_path), run_dir, clock).measure(10.0).progress
+    assert (progress.calls, len(progress.seen_pairs)) == (3, 2), "the last two are the same, and have the same result"
+    assert progress.last_call is not None
+    assert "echo two" in progress.last_call.description
 
 
 @pytest.mark.parametrize("program", KEPT)
@@ -63,10 +63,10 @@ def test_each_request_is_counted_from_the_programs_own_journal_before_it_says_a_
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     printed = (STREAMS / f"{program}.jsonl").read_text().splitlines(keepends=True)
-    run_dir.output.write_text(next(line for line in printed if "ession" in line or "thread" in line))
+    run_dir.output_path.write_text(next(line for line in printed if "ession" in line or "thread" in line))
     measured = metering(row(program, tmp_path), run_dir, clock)
-    assert measured.look(10.0).used == WHOLE
-    journal = Path(next(iter(measured._journals)))
+    assert measured.measure(10.0).used == WHOLE
+    journal = Path(next(iter(measured._log_tails)))
     assert journal.is_relative_to(STREAMS / "home")
 
 
@@ -74,82 +74,86 @@ def test_each_request_is_counted_from_the_programs_own_journal_before_it_says_a_
 def test_what_an_earlier_session_wrote_into_the_journal_of_a_resumed_conversation_does_not_count(
     program: str, tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
-    run_dir.output.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
+    run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
     later = datetime(2027, 1, 1, tzinfo=UTC)
     told = row(program, tmp_path)
     silent = replace(told, usage=UsageFormat(session=told.usage.session))
     measured = Meter(silent, run_dir, later, HOME, clock.monotonic)
-    assert measured.look(10.0).used is None
+    assert measured.measure(10.0).used is None
 
 
 def test_the_id_of_a_conversation_is_a_name_and_leads_nowhere_else(tmp_path: Path) -> None:
-    preset = Preset(name="x", journal=Journal(file="{config}/{id}.jsonl", config="logs"))
+    preset = Preset(name="x", journal=ConversationLogFormat(file="{config}/{id}.jsonl", config="logs"))
     (tmp_path / "logs").mkdir()
     for name in ("logs/abc.jsonl", "secret.jsonl"):
         (tmp_path / name).touch()
     home = {"HOME": str(tmp_path)}
-    assert files(preset, "abc", home) == (tmp_path / "logs" / "abc.jsonl",)
+    assert find_log_files(preset, "abc", home) == (tmp_path / "logs" / "abc.jsonl",)
     for odd in ("../secret", "*", "a/b", "[ab]bc", "", None):
-        assert files(preset, odd, home) == (), odd
+        assert find_log_files(preset, odd, home) == (), odd
 
 
 def test_a_journal_is_found_where_the_programs_own_variable_says(tmp_path: Path) -> None:
-    preset = Preset(name="x", config_dir_env="X_HOME", journal=Journal(file="{config}/{id}.jsonl", config="logs"))
+    preset = Preset(
+        name="x", config_dir_env="X_HOME", journal=ConversationLogFormat(file="{config}/{id}.jsonl", config="logs")
+    )
     (tmp_path / "abc.jsonl").touch()
-    assert files(preset, "abc", {"HOME": "/nonexistent", "X_HOME": str(tmp_path)}) == (tmp_path / "abc.jsonl",)
+    assert find_log_files(preset, "abc", {"HOME": "/nonexistent", "X_HOME": str(tmp_path)}) == (tmp_path / "abc.jsonl",)
 
 
 def test_a_terminals_tools_are_counted_by_hooks_and_its_tokens_by_the_journal_that_they_name(
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
-    run_dir.output.write_text("\x1b[2J a terminal\r\n")
-    run_dir.note_turn(Turn(time=BEFORE, phase="busy", session="01a2015d-75a9-7571-bb7e-933b1606ff9b"))
-    (run_dir.path / HOOK_CALLS).write_text('{"call":"a","words":"Bash ls"}\n' * 3)
-    found = metering(row("codex", tmp_path), run_dir, clock).look(10.0)
+    run_dir.output_path.write_text("\x1b[2J a terminal\r\n")
+    run_dir.write_turn(Turn(time=BEFORE, phase="busy", session="01a2015d-75a9-7571-bb7e-933b1606ff9b"))
+    (run_dir.path / HOOK_CALLS_FILE).write_text('{"call":"a","words":"Bash ls"}\n' * 3)
+    found = metering(row("codex", tmp_path), run_dir, clock).measure(10.0)
     assert (found.progress.calls, found.used) == (3, WHOLE)
 
 
 def test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate(
     run_dir: RunDir, clock: FakeClock
 ) -> None:
-    silent = Preset(name="x", calls=(Calls(id="id", call=("call",), result=("result",)),))
+    silent = Preset(name="x", calls=(ToolCallFormat(id="id", call=("call",), result=("result",)),))
     measured = metering(silent, run_dir, clock)
     line = '{"id":"1","call":"ls","result":"a"}\n'
-    run_dir.output.write_text(line * (meter.PATIENCE - 1))
-    assert measured.look(10.0).used is None
-    with run_dir.output.open("a") as file:
+    run_dir.output_path.write_text(line * (meter.CALLS_BEFORE_ESTIMATE - 1))
+    assert measured.measure(10.0).used is None
+    with run_dir.output_path.open("a") as file:
         file.write(line)
-    found = measured.look(10.0).used
+    found = measured.measure(10.0).used
     assert found is not None
-    assert found.estimated == found.tokens > spending.CONTEXT * meter.PATIENCE
-    assert spending.estimate(20, 4000).tokens > spending.estimate(10, 4000).tokens
+    assert found.estimated == found.tokens > spending.INITIAL_CONTEXT_TOKENS * meter.CALLS_BEFORE_ESTIMATE
+    assert spending.estimate_usage(20, 4000).tokens > spending.estimate_usage(10, 4000).tokens
 
 
 def test_a_price_of_0_for_tokens_that_were_used_is_no_price_where_the_row_says_so(
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     for program in ("opencode", "pi"):
-        run_dir.output.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
+        run_dir.output_path.write_bytes((STREAMS / f"{program}.jsonl").read_bytes())
         preset = row(program, tmp_path)
-        assert metering(preset, run_dir, clock, {}).look(10.0).used == WHOLE, "0 dollars would be known"
+        assert metering(preset, run_dir, clock, {}).measure(10.0).used == WHOLE, "0 dollars would be known"
         told = replace(preset, usage=replace(preset.usage, free=True))
-        assert metering(told, run_dir, clock, {}).look(10.0).used == replace(WHOLE, cost=0.0)
+        assert metering(told, run_dir, clock, {}).measure(10.0).used == replace(WHOLE, cost=0.0)
 
 
 def test_a_result_that_differs_only_in_times_and_in_the_number_of_the_call_is_the_same() -> None:
-    form = Calls(id="id", call=("call",), result=("result",), noise=r"<shell \d+>")
+    form = ToolCallFormat(id="id", call=("call",), result=("result",), noise=r"<shell \d+>")
     said = ["1 failed in 0.12s at 10:11:12 <shell 1>", "1 failed in 3.4 s at 23:59:01 <shell 22>", "2 failed in 0.12s"]
-    found = [one for text in said for one in Reader((form,)).read({"id": "1", "call": "pytest", "result": text})]
+    found = [
+        one for text in said for one in ToolCallReader((form,)).read({"id": "1", "call": "pytest", "result": text})
+    ]
     assert found[0] == found[1] != found[2]
 
 
 def test_a_message_of_lizas_that_a_hook_lays_into_a_result_makes_no_new_result_of_it() -> None:
-    form = Calls(id="id", call=("call",), result=("result",))
+    form = ToolCallFormat(id="id", call=("call",), result=("result",))
     told = "MESSAGE from liza: Liza sees no progress\n"
     results: list[object] = ["1 failed", f"1 failed\n\nGuidance from hooks:\n{told}"]
     listed = [[{"type": "text", "text": "1 failed"}], [{"type": "text", "text": "1 failed"}, {"text": told}]]
     for same in (results, listed, [{"out": one} for one in results]):
-        reader = Reader((form,))
+        reader = ToolCallReader((form,))
         found = [one for result in same for one in reader.read({"id": "1", "call": "x", "result": result})]
         assert found[0] == found[1]
         (other,) = reader.read({"id": "1", "call": "x", "result": "2 failed"})
@@ -157,7 +161,7 @@ def test_a_message_of_lizas_that_a_hook_lays_into_a_result_makes_no_new_result_o
 
 
 def test_a_result_without_its_call_and_lines_of_tools_are_no_calls() -> None:
-    reader = Reader((Calls(when={"type": "end"}, id="id", result=("result",)),))
+    reader = ToolCallReader((ToolCallFormat(when={"type": "end"}, id="id", result=("result",)),))
     odd: list[object] = [{"type": "end", "id": "1", "result": "x"}, {"type": ["end"]}, [], None, 3, {"id": {}}]
     assert [one for found in odd for one in reader.read(found)] == []
 
@@ -165,11 +169,11 @@ def test_a_result_without_its_call_and_lines_of_tools_are_no_calls() -> None:
 def test_calls_between_two_looks_are_spread_over_the_time_so_that_a_slow_poll_is_no_loop(
     run_dir: RunDir, clock: FakeClock
 ) -> None:
-    measured = metering(Preset(name="x", calls=(Calls(id="id", call=("c",), result=("r",)),)), run_dir, clock)
-    measured.look(10.0)
-    run_dir.output.write_text('{"id":"1","c":"poll","r":"no"}\n' * 40)
+    measured = metering(Preset(name="x", calls=(ToolCallFormat(id="id", call=("c",), result=("r",)),)), run_dir, clock)
+    measured.measure(10.0)
+    run_dir.output_path.write_text('{"id":"1","c":"poll","r":"no"}\n' * 40)
     clock.advance(40 * 30.0)
-    assert max(measured.look(10.0).progress.counts, default=0) == 0
+    assert max(measured.measure(10.0).progress.counts, default=0) == 0
 
 
 def test_an_output_that_was_cut_is_read_on_from_its_end_and_half_a_line_when_it_is_whole(tmp_path: Path) -> None:
@@ -206,27 +210,27 @@ def test_half_a_character_in_a_call_is_replaced_so_that_its_words_can_be_written
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
     printed = (STREAMS / "codex.jsonl").read_text().replace("echo two", r"echo two \ud83d")
-    run_dir.output.write_text(printed)
-    last = metering(row("codex", tmp_path), run_dir, clock).look(10.0).progress.last
+    run_dir.output_path.write_text(printed)
+    last = metering(row("codex", tmp_path), run_dir, clock).measure(10.0).progress.last_call
     assert last is not None
-    assert "echo two ?" in last.words
-    assert last.words.encode()
+    assert "echo two ?" in last.description
+    assert last.description.encode()
 
 
 def test_a_journal_that_cannot_be_read_keeps_no_call_from_being_counted(
     tmp_path: Path, run_dir: RunDir, clock: FakeClock
 ) -> None:
-    preset = replace(row("codex", tmp_path), journal=Journal(file=str(tmp_path / "kept-{id}.jsonl")))
-    run_dir.output.write_bytes((STREAMS / "codex.jsonl").read_bytes())
+    preset = replace(row("codex", tmp_path), journal=ConversationLogFormat(file=str(tmp_path / "kept-{id}.jsonl")))
+    run_dir.output_path.write_bytes((STREAMS / "codex.jsonl").read_bytes())
     measured = metering(preset, run_dir, clock)
     measured._conversation = "s-1"
     (tmp_path / "kept-s-1.jsonl").symlink_to("kept-s-1.jsonl")
-    found = measured.look(10.0)
-    assert list(measured._journals) == [tmp_path / "kept-s-1.jsonl"]
+    found = measured.measure(10.0)
+    assert list(measured._log_tails) == [tmp_path / "kept-s-1.jsonl"]
     assert (found.progress.calls, found.used is not None) == (3, True)
 
 
 def test_a_usage_form_without_any_figures_tells_nothing(run_dir: RunDir, clock: FakeClock) -> None:
-    run_dir.output.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
-    assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final() is None
-    assert list(Reader(()).read({"a": 1})) == list[FinishedCall]()
+    run_dir.output_path.write_text('{"type":"result","usage":{"input_tokens":5}}\n')
+    assert metering(Preset(name="x", usage=UsageFormat(session=("id",))), run_dir, clock).final_usage() is None
+    assert list(ToolCallReader(()).read({"a": 1})) == list[FinishedCall]()

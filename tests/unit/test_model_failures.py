@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import Failure, Preset, UsageFormat
-from liza.programs.session.failure_patterns import Signs, after, trouble
-from liza.programs.session.failure_watch import Listener, log_file
+from liza.programs.presets.preset import FailurePattern, Preset, UsageFormat
+from liza.programs.session.failure_patterns import ModelSigns, find_failure, update_failure
+from liza.programs.session.failure_watch import FailureWatch, resolve_log_path
 from liza.rules.paths import Paths
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.model_silence import ModelSilence
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORDED = [
     json.loads(line) for line in (Path(__file__).parents[1] / "data/model_failures.jsonl").read_text().splitlines()
 ]
-ROWS = preset_table.load(Paths(Path("/nowhere")), Path("/nowhere")).rows
+ROWS = preset_table.load_presets(Paths(Path("/nowhere")), Path("/nowhere")).rows
 KINDS = {"401": "login", "429-5": "quota", "429-3600": "quota", "500": "server"}
 
 
@@ -33,12 +33,12 @@ def test_a_recorded_line_means_what_its_model_did(
     program: str, fault: str, line: str, kind: str, words: str, seconds: float | None, retried: bool
 ) -> None:
     row = ROWS[program]
-    found = after(Signs(row.failures, row.answers), None, line, NOW, lambda _: True)
+    found = update_failure(ModelSigns(row.failures, row.answers), None, line, NOW, lambda _: True)
     assert found is not None
     until = None if found.until is None else (found.until - NOW).total_seconds()
-    assert (found.kind, found.words, until, found.retried) == (kind, words, pytest.approx(seconds), retried)
-    assert not set('{}"') & set(found.words)
-    assert len(found.words) > 5
+    assert (found.kind, found.message, until, found.retried) == (kind, words, pytest.approx(seconds), retried)
+    assert not set('{}"') & set(found.message)
+    assert len(found.message) > 5
 
 
 def test_every_fault_is_known_of_every_program_that_was_recorded() -> None:
@@ -54,18 +54,18 @@ def test_every_fault_is_known_of_every_program_that_was_recorded() -> None:
 
 @pytest.mark.parametrize("program", sorted({one[0] for one in RECORDED}))
 def test_no_failure_is_taken_for_an_answer(program: str) -> None:
-    signs = Signs(ROWS[program].failures, ROWS[program].answers)
+    signs = ModelSigns(ROWS[program].failures, ROWS[program].answers)
     for _, _, line, kind, *_ in (one for one in RECORDED if one[0] == program):
-        found = after(signs, after(signs, None, line, NOW, lambda _: True), line, NOW, lambda _: True)
+        found = update_failure(signs, update_failure(signs, None, line, NOW, lambda _: True), line, NOW, lambda _: True)
         assert found is not None
-        assert (found.kind, found.times) == (kind, 2)
+        assert (found.kind, found.count) == (kind, 2)
 
 
 ROW = Preset(
     name="x",
     failures=(
-        Failure(kind="server", match=r"^again (?P<words>\w+)", retried=True),
-        Failure(kind="quota", match=r"^\S+ (?P<pid>\d+) limited (?P<words>\w+)"),
+        FailurePattern(kind="server", match=r"^again (?P<words>\w+)", retried=True),
+        FailurePattern(kind="quota", match=r"^\S+ (?P<pid>\d+) limited (?P<words>\w+)"),
     ),
     answers="^answer",
     usage=UsageFormat(session=("session",)),
@@ -74,36 +74,36 @@ ROW = Preset(
 
 
 def test_only_an_answer_ends_a_trouble_where_the_row_says_what_an_answer_is() -> None:
-    signs = Signs(ROW.failures, ROW.answers)
+    signs = ModelSigns(ROW.failures, ROW.answers)
     said = 'again first\n{"type":"turn"}\nwords\nagain first\n{"type":"turn"}\n'
-    found = trouble(signs, said, NOW)
+    found = find_failure(signs, said, NOW)
     assert found is not None
-    assert (found.kind, found.words, found.times) == ("server", "first", 2)
-    assert trouble(signs, said + "answer\n", NOW) is None
-    assert trouble(Signs(ROW.failures), said, NOW) is None
+    assert (found.kind, found.message, found.count) == ("server", "first", 2)
+    assert find_failure(signs, said + "answer\n", NOW) is None
+    assert find_failure(ModelSigns(ROW.failures), said, NOW) is None
 
 
 def test_what_a_program_says_of_its_model_is_heard_as_it_is_written_and_once(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
-    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
-    assert not listener.listen(1.0, NOW)
+    listener = FailureWatch(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    assert not listener.read_new(1.0, NOW)
     output.write_text("hello\nagain fir")
-    assert not listener.listen(2.0, NOW)
+    assert not listener.read_new(2.0, NOW)
     with output.open("a") as file:
         file.write("st\n")
-    assert listener.listen(3.0, NOW)
-    assert (listener.trouble and listener.trouble.words, listener.since) == ("first", 3.0)
-    assert not listener.listen(4.0, NOW)
+    assert listener.read_new(3.0, NOW)
+    assert (listener.failure and listener.failure.message, listener.failing_since) == ("first", 3.0)
+    assert not listener.read_new(4.0, NOW)
     with output.open("a") as file:
-        file.write("again first\n" * (model_silence.MOST_RETRIES - 2))
-    assert not listener.listen(5.0, NOW)
+        file.write("again first\n" * (model_silence.MAX_RETRIES - 2))
+    assert not listener.read_new(5.0, NOW)
     with output.open("a") as file:
         file.write("again first\n")
-    assert listener.listen(6.0, NOW)
+    assert listener.read_new(6.0, NOW)
     with output.open("a") as file:
         file.write("answer\n")
-    assert listener.listen(7.0, NOW)
-    assert (listener.trouble, listener.since, listener.answered) == (None, None, True)
+    assert listener.read_new(7.0, NOW)
+    assert (listener.failure, listener.failing_since, listener.has_answered) == (None, None, True)
 
 
 def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_only_the_sessions_own_lines(
@@ -112,14 +112,14 @@ def test_the_log_of_a_program_is_read_besides_its_output_and_of_a_shared_one_onl
     output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
     log.parent.mkdir()
     log.write_text("t 8 limited theirs\n")
-    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    listener = FailureWatch(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
     output.write_text('{"session":"s-1"}\n')
-    assert not listener.listen(1.0, NOW)
+    assert not listener.read_new(1.0, NOW)
     with log.open("a") as file:
         file.write("t 7 limited ours\n")
-    assert listener.listen(2.0, NOW)
-    assert (listener.trouble and listener.trouble.words) == "ours"
-    assert log_file(ROW.log, {"HOME": "/h"}, "../../etc").name == ".._.._etc.txt"
+    assert listener.read_new(2.0, NOW)
+    assert (listener.failure and listener.failure.message) == "ours"
+    assert resolve_log_path(ROW.log, {"HOME": "/h"}, "../../etc").name == ".._.._etc.txt"
 
 
 @pytest.mark.parametrize("wrong", [r"\ud800", r"a\u0000b", ".."])
@@ -127,9 +127,9 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
     output, log = tmp_path / "output.log", tmp_path / "logs" / "s-1.txt"
     log.parent.mkdir()
     log.write_text("t 7 limited ours\n")
-    listener = Listener(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
+    listener = FailureWatch(ROW, output, {"X_HOME": str(tmp_path)}, lambda pid: pid == 7)
     output.write_text(f'{{"session":"{wrong}"}}\n{{"session":"s-1"}}\n')
-    assert listener.listen(1.0, NOW)
+    assert listener.read_new(1.0, NOW)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
             "a limit of use is reached: 429; x tries again, and without an answer the session is ended in 5 min",
         ),
         (
-            ModelSilence("broken", 3.0, "cut", retried=True, times=10),
+            ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10),
             0.0,
             "its model's answers break off: cut; x tries again, and without an answer the session is being ended",
         ),
@@ -158,15 +158,15 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
     ],
 )
 def test_status_says_why_and_until_when(model: ModelSilence, left: float, said: str) -> None:
-    assert model_silence.present(model, left, "x") == said
+    assert model_silence.describe_status(model, left, "x") == said
 
 
 def test_figures_that_are_none_in_the_groups_of_a_row_say_nothing() -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    row = Failure(kind="quota", match=r"^limit of (?P<pid>\w+) ends in (?P<minutes>\S+) min")
+    row = FailurePattern(kind="quota", match=r"^limit of (?P<pid>\w+) ends in (?P<minutes>\S+) min")
     said = "limit of ours ends in some min"
-    assert after(Signs([row]), None, said, now, is_own=lambda pid: True) is None
-    free = Failure(kind="quota", match=r"^limit of ours ends in (?P<minutes>\S+) min")
-    found = after(Signs([free]), None, said, now)
+    assert update_failure(ModelSigns([row]), None, said, now, is_own=lambda pid: True) is None
+    free = FailurePattern(kind="quota", match=r"^limit of ours ends in (?P<minutes>\S+) min")
+    found = update_failure(ModelSigns([free]), None, said, now)
     assert found is not None
     assert found.until is None

@@ -4,24 +4,28 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules.merging import merge_rules
-from liza.rules.model import AlignmentNote, Handoff, Merging, State
-from liza.rules.reports.narration import news
+from liza.rules.model import AlignmentNote, Handoff, MergeInProgress, State
+from liza.rules.reports.narration import find_news
 from liza.rules.tasks import backlog, coding, reviews
-from liza.rules.tasks.backlog import TaskRequest, Wanted
-from liza.rules.transitions import ARROWS, Said
+from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.transitions import TRANSITIONS, Invocation
 from tests.unit.boards import BASE, HEAD, NOW, OTHER, board, claimed, submitted, task, under_review
 
 FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "x"}
 
 
 def told(before: State, after: State) -> list[tuple[str, str]]:
-    return [(one.who, one.text) for one in news(before, after)]
+    return [(one.who, one.text) for one in find_news(before, after)]
 
 
 def test_tasks_that_came_together_are_told_together_with_what_they_need() -> None:
-    wanted = [Wanted("a", **FULL), Wanted("b", **FULL, depends_on=("a",)), Wanted("c", **{**FULL, "spec_ref": "y"})]
-    wanted.append(Wanted("d", **FULL, draft=True))
-    after = backlog.add(board(), wanted, TaskRequest(Said(now=NOW, by="planner-1"), frozenset({"x"})))
+    wanted = [
+        TaskFields("a", **FULL),
+        TaskFields("b", **FULL, depends_on=("a",)),
+        TaskFields("c", **{**FULL, "spec_ref": "y"}),
+    ]
+    wanted.append(TaskFields("d", **FULL, draft=True))
+    after = backlog.add(board(), wanted, RequestContext(Invocation(now=NOW, by="planner-1"), frozenset({"x"})))
     assert told(board(), after) == [
         ("planner-1", "4 tasks: a, b (needs a), c (draft: spec y is not committed on integration), d (draft)")
     ]
@@ -34,8 +38,8 @@ def test_a_claim_a_submission_a_verdict_and_a_merge_are_told_by_whom_they_were_d
     rejected = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding\nis untested")
     assert told(state, rejected) == [("code-reviewer-1", "task-1 rejected: rounding is untested (liza diff task-1)")]
     approved = reviews.approve(state, "task-1", review, HEAD, NOW, "ran it")
-    begun = merge_rules.begin(approved, "task-1", Merging(candidate=OTHER, expected=BASE))
-    done = merge_rules.merged(begun, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), tested=True)
+    begun = merge_rules.begin_merge(approved, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
+    done = merge_rules.record_merge(begun, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), tested=True)
     assert told(approved, done) == [("coder-2", "task-1 merged as dddddddddd, its tests pass")]
 
 
@@ -63,13 +67,13 @@ def test_a_planners_decision_and_the_end_of_the_goal_are_told() -> None:
     ]
 
 
-@pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in ARROWS} - {"edit", "ready", "merging"}))
+@pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in TRANSITIONS} - {"edit", "ready", "merging"}))
 def test_every_arrow_that_a_person_should_hear_of_has_its_sentence(verb: str) -> None:
-    from liza.rules.transitions import remark
+    from liza.rules.transitions import add_event
 
     before = board(task())
-    said = Said(now=NOW, by="coder-1", run="coder-1.1", commit=HEAD, detail="why")
-    after = before.with_task(remark(before.tasks[0], verb, said))
+    said = Invocation(now=NOW, by="coder-1", run="coder-1.1", commit=HEAD, detail="why")
+    after = before.with_task(add_event(before.tasks[0], verb, said))
     assert len(told(before, after)) == 1
 
 
@@ -77,19 +81,21 @@ def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     state, run = claimed(board(task()))
     note = Handoff(agent="coder-1", summary="half", next_action="the rest")
     handed = coding.handoff(state, "task-1", run, note, NOW)
-    ended = coding.session_over(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    ended = coding.record_session_end(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(handed, ended) == []
-    silent = coding.session_over(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    silent = coding.record_session_end(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(state, silent) == [("coder-1", "task-1 session over without a word: bye")]
 
 
 def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:
     state, run = claimed(board(task()))
-    held = coding.session_over(state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW)
+    held = coding.record_session_end(
+        state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW
+    )
     assert told(state, held) == [("coder-1", "task-1 held up, and tried again later: liza submit: x")]
-    asked = TaskRequest(Said(now=NOW, by="ann"), frozenset({"x"}))
-    draft = backlog.add(board(), [Wanted("a")], asked)
-    edited = backlog.edit(draft, Wanted("a", **{**FULL, "scope": None}), asked)
+    asked = RequestContext(Invocation(now=NOW, by="ann"), frozenset({"x"}))
+    draft = backlog.add(board(), [TaskFields("a")], asked)
+    edited = backlog.edit(draft, TaskFields("a", **{**FULL, "scope": None}), asked)
     assert told(draft, edited) == [("ann", "a stays a draft: scope is missing (--scope)")]
-    ready = backlog.edit(edited, Wanted("a", scope="s"), asked)
+    ready = backlog.edit(edited, TaskFields("a", scope="s"), asked)
     assert told(edited, ready) == []

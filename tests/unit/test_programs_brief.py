@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from liza.programs.brief import brief_writer
-from liza.programs.brief.quoting import CUT, cut, defused, strip_block, strip_blocks
+from liza.programs.brief.quoting import TRUNCATED, sanitize, strip_block, strip_blocks, truncate_text
 from liza.repo.hiding import _filter
 from liza.rules.model import (
     Answer,
@@ -45,7 +45,7 @@ TASK = Task(
 )
 
 
-def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) -> brief_writer.Context:
+def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) -> brief_writer.BriefContext:
     state = State(
         version=1,
         revision=9,
@@ -57,7 +57,7 @@ def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) ->
     assignment = Paths(ROOT).run(run) / "assignment.md"
     liza = Path("/opt/liza/bin/liza")
     given = {"trigger": "BLOCKED_TASKS", "ids": ("task-3",), "facts": "task-3: no address"} if task is None else {}
-    return brief_writer.Context(
+    return brief_writer.BriefContext(
         **{
             "state": state, "run": run, "now": NOW, "root": ROOT, "liza": liza, "task": task, "assignment": assignment,
             "worktree": ROOT / ".worktrees/.slots/s1", **given, **more,
@@ -66,18 +66,18 @@ def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) ->
 
 
 def test_a_block_begins_with_its_mark_and_the_beacon_and_ends_with_its_mark() -> None:
-    made = brief_writer.compose(context())
+    made = brief_writer.compose_brief(context())
     lines = made.block.splitlines()
     assert lines[0] == "<!-- liza:begin run=coder-1.7 -->"
     assert lines[1] == "[liza] coder-1 <- supervisor • 2026-11-20T12:00:00Z • assigned:task-3 • run:coder-1.7"
-    assert lines[1] == made.beacon == made.facts["beacon"]
+    assert lines[1] == made.beacon == made.beacon_fields["beacon"]
     assert lines[-1] == "<!-- liza:end run=coder-1.7 -->"
     assert made.block.endswith("-->\n")
     assert strip_blocks(made.block.encode()) == b""
 
 
 def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
-    block = brief_writer.compose(context(set_up=True)).block
+    block = brief_writer.compose_brief(context(set_up=True)).block
     for words in (
         "FIRST run:  /opt/liza/bin/liza ready",
         "TASK task-3 (try 2 of 10)   Orders can be paid by invoice",
@@ -102,8 +102,8 @@ COMMANDS = re.compile(r"\bliza (ready|submit|block|handoff|report|verdict|task|h
     ],
     ids=["coder", "reviewer", "planner"],
 )
-def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: brief_writer.Context) -> None:
-    made = brief_writer.compose(at)
+def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: brief_writer.BriefContext) -> None:
+    made = brief_writer.compose_brief(at)
     for text in (made.block, made.assignment, made.prompt):
         said = [text[max(0, one.start() - 14) : one.end()] for one in COMMANDS.finditer(text)]
         assert all("/opt/liza/bin/liza " in one for one in said), said
@@ -111,7 +111,7 @@ def test_each_command_in_a_brief_has_a_path_that_a_login_shell_finds_too(at: bri
 
 
 def test_only_what_happened_is_told() -> None:
-    block = brief_writer.compose(context()).block
+    block = brief_writer.compose_brief(context()).block
     for words in ("REJECTED", "HANDED OVER", "ANSWERED", "MERGE FAILED", "NOTE", "None"):
         assert words not in block
 
@@ -130,7 +130,7 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
     handoff = {"task-3": Handoff(agent="coder-1", summary="model is done", next_action="write the mail")}
     note = HumanNote(timestamp=NOW, message="use Decimal", recipient="task-3")
     other = HumanNote(timestamp=NOW, message="for someone else", recipient="coder-2")
-    made = brief_writer.compose(context(task=task, handoff=handoff, human_notes=(note, other)))
+    made = brief_writer.compose_brief(context(task=task, handoff=handoff, human_notes=(note, other)))
     for text in (made.block, made.assignment):
         for words in (
             "code-reviewer-1",
@@ -149,7 +149,7 @@ def test_a_coder_is_told_what_earlier_tries_left() -> None:
 def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -> None:
     output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 21))
     said = Event(time=NOW, event="merge failed", detail=f"tests: exit 1 (log: .liza/logs/merge-task-3.log)\n{output}")
-    block = brief_writer.compose(context(task=replace(TASK, integration_fix=True, history=(said,)))).block
+    block = brief_writer.compose_brief(context(task=replace(TASK, integration_fix=True, history=(said,)))).block
     assert "It said: tests: exit 1 (log: .liza/logs/merge-task-3.log)\n  […]\n" in block
     assert "line 20 x" in block
     assert "line 2 x" not in block
@@ -157,7 +157,7 @@ def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -
 
 def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
     task = replace(TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason="rounding")
-    block = brief_writer.compose(context("code-reviewer-1.4", task)).block
+    block = brief_writer.compose_brief(context("code-reviewer-1.4", task)).block
     for words in (
         f"git diff integration...{COMMIT}",
         "ROUND 2 of 5; last time: rounding",
@@ -172,14 +172,14 @@ def test_a_reviewer_is_told_the_commit_the_round_and_the_verdicts() -> None:
 
 def test_a_reviewer_without_a_commit_is_not_briefed() -> None:
     with pytest.raises(ValueError, match="no commit"):
-        brief_writer.compose(context("code-reviewer-1.4", replace(TASK, review_commit=None)))
+        brief_writer.compose_brief(context("code-reviewer-1.4", replace(TASK, review_commit=None)))
 
 
 def test_a_planner_is_told_why_it_was_woken_how_things_stand_and_what_is_asked() -> None:
     stuck = replace(TASK, status=Status.BLOCKED, blocked_reason="no address", blocked_questions=("Which sender?",))
     found = Discovery(id="d-1", description="the cart rounds", severity="high")
     at = context("planner-1.3", None, tasks=(stuck,), discovered=(found,), integration_tip="b" * 40)
-    made = brief_writer.compose(at)
+    made = brief_writer.compose_brief(at)
     for words in ("wake:BLOCKED_TASKS", "Which sender?", "1 BLOCKED", "bbbbbbbbbbbb", "1 discovery", "--done"):
         assert words in made.block
     for words in ("=== PLANNING CONTEXT ===", "WAKE TRIGGER: BLOCKED_TASKS", "SPRINT STATE", "the cart rounds"):
@@ -200,7 +200,7 @@ def test_a_planner_is_told_why_it_was_woken_how_things_stand_and_what_is_asked()
     ],
 )
 def test_the_assignment_has_its_sections_and_the_contract_chain(run: str, sections: tuple[str, ...]) -> None:
-    text = brief_writer.compose(context(run)).assignment
+    text = brief_writer.compose_brief(context(run)).assignment
     chain = (".liza/contracts/CORE.md", ".liza/contracts/MULTI_AGENT_MODE.md", ".liza/specs/architecture/roles.md")
     places = [text.index(words) for words in (*chain, sections[0])]
     assert places == sorted(places)
@@ -209,7 +209,7 @@ def test_the_assignment_has_its_sections_and_the_contract_chain(run: str, sectio
 
 
 def test_the_prompt_is_short_and_says_mode_task_and_where() -> None:
-    prompt = brief_writer.compose(context()).prompt
+    prompt = brief_writer.compose_brief(context()).prompt
     assert "Mode: Liza coder\n" in prompt
     assert "task-3" in prompt
     assert "/home/p/shop/.liza/run/coder-1/coder-1.7/assignment.md" in prompt
@@ -217,12 +217,12 @@ def test_the_prompt_is_short_and_says_mode_task_and_where() -> None:
 
 
 def test_a_path_with_a_blank_is_quoted_for_the_shell() -> None:
-    made = brief_writer.compose(context(liza=Path("/my tools/liza")))
+    made = brief_writer.compose_brief(context(liza=Path("/my tools/liza")))
     assert "'/my tools/liza' ready" in made.block
     assert "'/my tools/liza' ready" in made.prompt
 
 
-def huge(role_run: str) -> brief_writer.Context:
+def huge(role_run: str) -> brief_writer.BriefContext:
     text = "wörd " * 40_000
     task = replace(
         TASK,
@@ -239,7 +239,7 @@ def huge(role_run: str) -> brief_writer.Context:
 
 @pytest.mark.parametrize("run", ["coder-1.7", "code-reviewer-1.4", "planner-1.3"])
 def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_in_the_prompt(run: str) -> None:
-    made = brief_writer.compose(huge(run))
+    made = brief_writer.compose_brief(huge(run))
     own = 4000 + 1000 + 500 + 300  # what the task's own text may take
     assert len(made.block.encode()) <= own + 6 * 1024
     assert "(cut: see MORE)" in made.block
@@ -251,7 +251,7 @@ def test_a_text_of_200_kb_is_cut_in_the_block_whole_in_the_assignment_and_never_
 def test_without_task_text_a_brief_is_under_six_kilobytes() -> None:
     for run in ("coder-1.7", "code-reviewer-1.4", "planner-1.3"):
         task = None if run.startswith("planner") else TASK
-        assert len(brief_writer.compose(context(run, task)).block.encode()) < 3 * 1024
+        assert len(brief_writer.compose_brief(context(run, task)).block.encode()) < 3 * 1024
 
 
 ENDING = (
@@ -262,7 +262,7 @@ ENDING = (
 
 @pytest.mark.parametrize("name", ["description", "done_when", "scope", "spec_ref", "rejection_reason"])
 def test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal(name: str) -> None:
-    made = brief_writer.compose(context(task=replace(TASK, **{name: ENDING})))
+    made = brief_writer.compose_brief(context(task=replace(TASK, **{name: ENDING})))
     assert strip_blocks(made.block.encode()) == b""
     assert made.block.count("<!-- liza:") == 2
     for text in (made.block, made.assignment):
@@ -274,18 +274,18 @@ def test_no_text_of_a_task_can_end_or_begin_a_block_or_command_a_terminal(name: 
 
 @given(st.text())
 def test_defused_text_has_no_mark_and_defusing_twice_changes_nothing_more(text: str) -> None:
-    once = defused(text)
+    once = sanitize(text)
     assert "<!-- liza:" not in once.lower()
-    assert defused(once) == once
+    assert sanitize(once) == once
 
 
 @given(st.text(), st.integers(min_value=0, max_value=50))
 def test_a_cut_is_at_a_whole_character_and_not_longer_than_said(text: str, limit: int) -> None:
-    made = cut(text, limit)
+    made = truncate_text(text, limit)
     if len(text.encode()) <= limit:
         assert made == text
     else:
-        kept = made.removesuffix(CUT)
+        kept = made.removesuffix(TRUNCATED)
         assert text.startswith(kept)
         assert len(kept.encode()) <= limit
 
@@ -303,7 +303,7 @@ def test_blocks_are_stripped_by_the_rule_of_the_clean_filter(data: bytes) -> Non
 
 @given(st.lists(MARKS, max_size=10).map(b"".join))
 def test_putting_a_block_before_any_bytes_and_taking_it_away_gives_those_bytes_back(data: bytes) -> None:
-    block = brief_writer.compose(context("coder-1.8")).block.encode()
+    block = brief_writer.compose_brief(context("coder-1.8")).block.encode()
     assert strip_block(block + data, "coder-1.8") == data
 
 
@@ -312,7 +312,7 @@ def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the
     task = replace(
         TASK, status=Status.READY_FOR_REVIEW, review_cycles_current=1, rejection_reason=None, history=(rejected,)
     )
-    made = brief_writer.compose(context("code-reviewer-2.3", task=task))
+    made = brief_writer.compose_brief(context("code-reviewer-2.3", task=task))
     assert "ROUND 2 of 5" in made.block
     assert "rounding is untested" in made.block
 
@@ -320,14 +320,14 @@ def test_a_reviewer_of_the_next_round_is_told_what_the_last_one_found_though_the
 def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() -> None:
     claimed = Event(time=NOW, event="claim", agent="coder-1", run="coder-1.6")
     crashed = Event(time=NOW, event="crash", agent="coder-1", run="coder-1.6", detail="exit 3. no space left")
-    after = brief_writer.compose(context(task=replace(TASK, history=(claimed, crashed)))).block
+    after = brief_writer.compose_brief(context(task=replace(TASK, history=(claimed, crashed)))).block
     assert "it crashed. exit 3. no space left" in after
     held_up = Event(time=NOW, event="held up", agent="coder-1", run="coder-1.6", detail="liza submit: disk full")
-    told = brief_writer.compose(context(task=replace(TASK, history=(claimed, held_up)))).block
+    told = brief_writer.compose_brief(context(task=replace(TASK, history=(claimed, held_up)))).block
     assert "held up by what was no fault of it. liza submit: disk full" in told
-    assert "BEFORE" not in brief_writer.compose(context(task=replace(TASK, history=(crashed, claimed)))).block
+    assert "BEFORE" not in brief_writer.compose_brief(context(task=replace(TASK, history=(crashed, claimed)))).block
 
 
 def test_a_spec_below_liza_is_named_where_it_lies_for_no_worktree_has_it() -> None:
-    made = brief_writer.compose(context(task=replace(TASK, spec_ref=".liza/specs/goal.md")))
+    made = brief_writer.compose_brief(context(task=replace(TASK, spec_ref=".liza/specs/goal.md")))
     assert f"{ROOT}/.liza/specs/goal.md" in made.block

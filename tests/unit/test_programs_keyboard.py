@@ -9,7 +9,7 @@ import pytest
 
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.terminal import idle_detection, keyboard, screens, shells
-from liza.programs.terminal.keyboard import Act, Enter, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
+from liza.programs.terminal.keyboard import Enter, KeyboardAction, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
 from liza.programs.terminal.screens import Screen
 
 PROMPT = Preset(name="x", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
@@ -36,18 +36,18 @@ class Tui:
         body = self.said[-20:]
         if self.overlay is not None:
             lines = (*body, *self.overlay)
-            return Screen(lines, row=len(lines) - 1, time=self.time, by_line=False, **self.extra)
+            return Screen(lines, cursor_row=len(lines) - 1, time=self.time, line_mode=False, **self.extra)
         draft = self.draft or ""
         rows = [draft[at : at + self.width] for at in range(0, len(draft), self.width)] or [""]
         box = [f"│ {'❯' if not at else ' '}\u00a0{row:<{self.width}} │" for at, row in enumerate(rows)]
         lines = (*body, "╭" + "─" * 44 + "╮", *box, "╰" + "─" * 44 + "╯", "  ? for shortcuts")
-        return Screen(lines, row=len(lines) - 1, time=self.time, by_line=False, **self.extra)
+        return Screen(lines, cursor_row=len(lines) - 1, time=self.time, line_mode=False, **self.extra)
 
-    def does(self, act: Act) -> Screen:
+    def does(self, act: KeyboardAction) -> Screen:
         if isinstance(act, LookAtScreen):
-            self.time += act.after
+            self.time += act.timeout
         elif isinstance(act, LeaveHistory):
-            self.extra["in_mode"] = False
+            self.extra["in_copy_mode"] = False
         elif isinstance(act, Paste):
             self.pasted.append(act.text)
             self.draft += f"[Pasted text #1 +{act.text.count(chr(10))} lines]" if self.folds else act.text
@@ -60,7 +60,7 @@ class Tui:
 
 
 def typed(program: Tui, text: str, preset: Preset = PROMPT, limit: float = 20.0) -> Sent | NotSent:
-    policy = keyboard.typed(text, preset, limit)
+    policy = keyboard.plan_typing(text, preset, limit)
     try:
         act = next(policy)
         for _ in range(1000):
@@ -106,7 +106,7 @@ def test_a_program_that_is_deaf_to_enter_for_a_while_is_told_in_the_end() -> Non
 def test_a_program_that_never_takes_it_is_reported_with_the_text_standing_there_and_is_not_pasted_into_again() -> None:
     program = Tui()
     program.deaf_until = 1e9
-    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters", left=True)
+    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters", is_left_unsent=True)
     program.deaf_until = 0.0
     assert typed(program, "hello") == Sent(1)
     assert program.pasted == ["hello"]
@@ -135,8 +135,8 @@ def test_a_menu_that_no_row_knows_is_a_persons_to_answer_all_the_same(overlay: t
 
 def test_a_yes_or_no_at_the_cursor_is_a_persons_to_answer() -> None:
     line = "Overwrite the file? [y/N] "
-    asks = Screen((line,), column=len(line), waiting=0.95)
-    assert keyboard.refusal(asks, PLAIN) == NotSent("the program shows a question: 'Overwrite the file? [y/N]'")
+    asks = Screen((line,), cursor_column=len(line), idle_confidence=0.95)
+    assert keyboard.find_refusal(asks, PLAIN) == NotSent("the program shows a question: 'Overwrite the file? [y/N]'")
 
 
 ASKS = [
@@ -186,10 +186,10 @@ ASKS_NOTHING = [
 
 def at_cursor(*lines: str, **shows: object) -> Screen:
     shown: dict[str, object] = {
-        "by_line": True,
-        "waiting": 0.95,
-        "column": len(lines[-1]),
-        "row": len(lines) - 1,
+        "line_mode": True,
+        "idle_confidence": 0.95,
+        "cursor_column": len(lines[-1]),
+        "cursor_row": len(lines) - 1,
         **shows,
     }
     return Screen(lines, **shown)
@@ -198,8 +198,8 @@ def at_cursor(*lines: str, **shows: object) -> Screen:
 @pytest.mark.parametrize("by_line", [True, False])
 @pytest.mark.parametrize("line", ASKS)
 def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str, by_line: bool) -> None:
-    for screen in (at_cursor("hello", line, by_line=by_line), at_cursor("❯ earlier", line, by_line=by_line)):
-        policy = keyboard.typed("hello", PROMPT)
+    for screen in (at_cursor("hello", line, line_mode=by_line), at_cursor("❯ earlier", line, line_mode=by_line)):
+        policy = keyboard.plan_typing("hello", PROMPT)
         next(policy)
         with pytest.raises(StopIteration) as over:
             policy.send(screen)
@@ -208,26 +208,26 @@ def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str,
 
 @pytest.mark.parametrize("line", ASKS_NOTHING)
 def test_a_line_at_the_cursor_that_only_waits_is_typed_into(line: str) -> None:
-    assert keyboard.refusal(at_cursor("hello", line), PLAIN) is None
+    assert keyboard.find_refusal(at_cursor("hello", line), PLAIN) is None
 
 
 @pytest.mark.parametrize("line", ["Do you want to continue? [y/N] ", "Password: "])
 def test_words_of_a_question_elsewhere_than_before_the_cursor_keep_nobody_from_typing(line: str) -> None:
-    assert keyboard.refusal(at_cursor(line, "> "), PLAIN) is None
-    assert keyboard.refusal(at_cursor(f"❯ {line}"), PROMPT) is None
-    assert keyboard.refusal(at_cursor(f"❯ {line}", column=2, by_line=False), PROMPT) is None
-    assert keyboard.refusal(at_cursor(line, "❯ try this?", column=2, by_line=False), PROMPT) is None
+    assert keyboard.find_refusal(at_cursor(line, "> "), PLAIN) is None
+    assert keyboard.find_refusal(at_cursor(f"❯ {line}"), PROMPT) is None
+    assert keyboard.find_refusal(at_cursor(f"❯ {line}", cursor_column=2, line_mode=False), PROMPT) is None
+    assert keyboard.find_refusal(at_cursor(line, "❯ try this?", cursor_column=2, line_mode=False), PROMPT) is None
 
 
 def test_a_question_whose_line_has_ended_asks_by_choices_and_not_by_its_words() -> None:
-    assert keyboard.refusal(at_cursor("Overwrite? [y/N]", ""), PLAIN) is not None
-    assert keyboard.refusal(at_cursor("Overwrite? [y/N]", "", by_line=False), PLAIN) is None
-    assert keyboard.refusal(at_cursor("Shall we go on?", ""), PLAIN) is None
+    assert keyboard.find_refusal(at_cursor("Overwrite? [y/N]", ""), PLAIN) is not None
+    assert keyboard.find_refusal(at_cursor("Overwrite? [y/N]", "", line_mode=False), PLAIN) is None
+    assert keyboard.find_refusal(at_cursor("Shall we go on?", ""), PLAIN) is None
 
 
 def test_a_question_that_is_wrapped_is_read_as_one_line() -> None:
     asks = at_cursor("Are you sure you want to continue (y", "es/no)? ", width=36)
-    assert keyboard.refusal(asks, PLAIN) is not None
+    assert keyboard.find_refusal(asks, PLAIN) is not None
 
 
 def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
@@ -235,31 +235,37 @@ def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
     assert typed(program, "ask them: overwrite? [y/N]", PLAIN) == Sent(1)
     assert program.got == ["> ask them: overwrite? [y/N]"]
     stands = at_cursor("Overwrite? [y/N] y")
-    assert keyboard.refusal(stands, PLAIN, "y") is not None
-    assert keyboard.refusal(at_cursor("> do we overwr", "ite? [y/N]"), PLAIN, "do we overwrite? [y/N]") is None
+    assert keyboard.find_refusal(stands, PLAIN, "y") is not None
+    assert keyboard.find_refusal(at_cursor("> do we overwr", "ite? [y/N]"), PLAIN, "do we overwrite? [y/N]") is None
 
 
 def test_a_line_that_the_kernel_does_not_show_is_a_password() -> None:
-    found = keyboard.refusal(at_cursor("> ", hidden=True), PROMPT)
+    found = keyboard.find_refusal(at_cursor("> ", is_echo_off=True), PROMPT)
     assert found == NotSent("the program shows a line that is not to be seen, as for a password")
 
 
-def looked_at(screen: Screen, text: str = "hello", preset: Preset = PROMPT) -> Act:
+def looked_at(screen: Screen, text: str = "hello", preset: Preset = PROMPT) -> KeyboardAction:
     """What comes after two looks that show this."""
-    policy = keyboard.typed(text, preset)
+    policy = keyboard.plan_typing(text, preset)
     next(policy)
     act = policy.send(screen)
     return policy.send(screen) if isinstance(act, LookAtScreen) else act
 
 
-BEGUN = at_cursor("Welcome", "❯ rm -rf all? NO, WAIT - ", by_line=False, person=60.0, still=60.2)
+BEGUN = at_cursor(
+    "Welcome", "❯ rm -rf all? NO, WAIT - ", line_mode=False, seconds_since_key=60.0, seconds_since_change=60.2
+)
 
 
 def test_what_a_person_has_begun_behind_the_prompt_is_not_sent_along_with_a_message() -> None:
     assert isinstance(looked_at(BEGUN), LookAtScreen)
-    assert isinstance(looked_at(replace(BEGUN, person=None, visited=True)), LookAtScreen), "who began it has left"
-    assert isinstance(looked_at(replace(BEGUN, person=None)), Paste), "nobody was ever there who could have begun it"
-    assert isinstance(looked_at(replace(BEGUN, column=2)), Paste), "the program says what one may type"
+    assert isinstance(looked_at(replace(BEGUN, seconds_since_key=None, was_visited=True)), LookAtScreen), (
+        "who began it has left"
+    )
+    assert isinstance(looked_at(replace(BEGUN, seconds_since_key=None)), Paste), (
+        "nobody was ever there who could have begun it"
+    )
+    assert isinstance(looked_at(replace(BEGUN, cursor_column=2)), Paste), "the program says what one may type"
     assert looked_at(BEGUN, "rm -rf all? NO, WAIT -") == Enter(), "an earlier try of this very message"
     assert isinstance(looked_at(BEGUN, "WAIT -"), LookAtScreen), "an earlier try behind what a person has begun"
 
@@ -268,20 +274,20 @@ def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_progr
     long = "word " * 900
     program = Line("> ")
     found = typed(program, long, PLAIN)
-    assert found == NotSent("it has 4499 bytes, and a line that the kernel edits 4000 at most", fits=False)
+    assert found == NotSent("it has 4499 bytes, and a line that the kernel edits 4000 at most", can_be_typed=False)
     assert program.got == []
     assert typed(Tui(), long) == Sent(1)
 
 
 def test_a_persons_line_that_is_wrapped_is_seen_and_a_cursor_that_is_parked_below_is_not_taken_for_one() -> None:
-    wrapped = at_cursor("❯ one two three", "four", by_line=False, person=60.0, width=15)
+    wrapped = at_cursor("❯ one two three", "four", line_mode=False, seconds_since_key=60.0, width=15)
     assert isinstance(looked_at(wrapped), LookAtScreen)
     assert isinstance(looked_at(replace(wrapped, lines=("❯ try this", "? for help"))), Paste)
 
 
 def refused(screen: Screen, preset: Preset) -> NotSent:
     """How typing ends at a screen that never changes, however long it is looked at."""
-    policy, now = keyboard.typed("hello", preset), 0.0
+    policy, now = keyboard.plan_typing("hello", preset), 0.0
     next(policy)
     found = None
     while found is None:
@@ -297,20 +303,22 @@ def refused(screen: Screen, preset: Preset) -> NotSent:
 
 
 def test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there() -> None:
-    plain = at_cursor("> ", visited=True)
-    assert refused(plain, PLAIN) == NotSent(keyboard.UNSEEN, fits=False)
-    assert refused(replace(plain, visited=False, person=60.0), PLAIN) == NotSent(keyboard.UNSEEN, fits=False)
-    assert isinstance(looked_at(replace(plain, visited=False), preset=PLAIN), Paste), "nobody was ever there"
+    plain = at_cursor("> ", was_visited=True)
+    assert refused(plain, PLAIN) == NotSent(keyboard.LINE_UNKNOWN, can_be_typed=False)
+    assert refused(replace(plain, was_visited=False, seconds_since_key=60.0), PLAIN) == NotSent(
+        keyboard.LINE_UNKNOWN, can_be_typed=False
+    )
+    assert isinstance(looked_at(replace(plain, was_visited=False), preset=PLAIN), Paste), "nobody was ever there"
     # A row that says it is waited for: the program may still be coming up.
-    assert refused(at_cursor("no prompt here", visited=True, by_line=False), PROMPT) == NotSent(
-        keyboard.UNSEEN, fits=False
+    assert refused(at_cursor("no prompt here", was_visited=True, line_mode=False), PROMPT) == NotSent(
+        keyboard.LINE_UNKNOWN, can_be_typed=False
     )
 
 
 def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:
-    reads = at_cursor("❯ ", by_line=False, in_mode=True, person=3.0)
+    reads = at_cursor("❯ ", line_mode=False, in_copy_mode=True, seconds_since_key=3.0)
     assert isinstance(looked_at(reads), LookAtScreen)
-    assert looked_at(replace(reads, person=30.0)) == LeaveHistory()
+    assert looked_at(replace(reads, seconds_since_key=30.0)) == LeaveHistory()
 
 
 def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing() -> None:
@@ -321,7 +329,7 @@ def test_a_dialogs_text_in_an_answer_above_the_prompt_keeps_nobody_from_typing()
 
 def test_a_dialog_that_comes_up_after_the_paste_gets_no_enter() -> None:
     program = Tui()
-    policy = keyboard.typed("hello", PROMPT)
+    policy = keyboard.plan_typing("hello", PROMPT)
     seen = program.does(next(policy))
     act = policy.send(seen)
     assert act == Paste("hello")
@@ -334,8 +342,8 @@ def test_a_dialog_that_comes_up_after_the_paste_gets_no_enter() -> None:
 
 def test_a_text_that_is_sent_and_brings_up_a_dialog_was_sent() -> None:
     program = Tui()
-    policy = keyboard.typed("hello", PROMPT)
-    act: Act = next(policy)
+    policy = keyboard.plan_typing("hello", PROMPT)
+    act: KeyboardAction = next(policy)
     while not isinstance(act, Enter):
         act = policy.send(program.does(act))
     program.does(act)
@@ -347,8 +355,8 @@ def test_a_text_that_is_sent_and_brings_up_a_dialog_was_sent() -> None:
 
 def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() -> None:
     program = Tui()
-    program.extra["in_mode"] = True
-    policy = keyboard.typed("hello", PROMPT)
+    program.extra["in_copy_mode"] = True
+    policy = keyboard.plan_typing("hello", PROMPT)
     act = policy.send(program.does(next(policy)))
     assert act == LeaveHistory()
     assert policy.send(program.does(act)) == Paste("hello")
@@ -357,13 +365,13 @@ def test_a_terminal_in_its_history_is_fetched_back_before_anything_is_typed() ->
 @pytest.mark.parametrize(
     ("shows", "answer"),
     [
-        ({"alive": False}, NotSent("the program is dead", later=False, tried=False)),
-        ({"program": ("-bash",)}, NotSent("a shell has the terminal: -bash")),
-        ({"program": ("/bin/sh", "-i")}, NotSent("a shell has the terminal: /bin/sh -i")),
-        ({"person": 1.0}, NotSent("a person is typing into it")),
-        ({"person": 60.0}, Sent(1)),
-        ({"program": ("/bin/sh", "./agent.sh")}, Sent(1)),
-        ({"program": ("sh", "-c", "read line")}, Sent(1)),
+        ({"is_alive": False}, NotSent("the program is dead", is_retryable=False, counts_as_try=False)),
+        ({"foreground_argv": ("-bash",)}, NotSent("a shell has the terminal: -bash")),
+        ({"foreground_argv": ("/bin/sh", "-i")}, NotSent("a shell has the terminal: /bin/sh -i")),
+        ({"seconds_since_key": 1.0}, NotSent("a person is typing into it")),
+        ({"seconds_since_key": 60.0}, Sent(1)),
+        ({"foreground_argv": ("/bin/sh", "./agent.sh")}, Sent(1)),
+        ({"foreground_argv": ("sh", "-c", "read line")}, Sent(1)),
     ],
 )
 def test_the_dead_a_shell_and_a_person_at_the_keys_are_left_alone(shows: dict[str, object], answer: object) -> None:
@@ -375,7 +383,7 @@ def test_the_dead_a_shell_and_a_person_at_the_keys_are_left_alone(shows: dict[st
 
 def test_a_shell_that_a_row_names_as_its_program_is_no_shell() -> None:
     program = Tui()
-    program.extra["program"] = ("fish",)
+    program.extra["foreground_argv"] = ("fish",)
     fish = Preset(name="fish", ready_prompt="❯ ", process_names=("fish",))
     assert typed(program, "hello", fish) == Sent(1)
 
@@ -389,13 +397,13 @@ def test_a_program_without_its_prompt_on_the_screen_is_waited_for_and_not_typed_
 
 def test_an_old_prompt_far_above_is_a_memory_and_no_place_to_type() -> None:
     lines = ("❯ an earlier question", *(f"line {number}" for number in range(20)))
-    assert not screens.shows_prompt(Screen(lines), "❯ ")
-    assert screens.shows_prompt(Screen(lines[:5]), "❯ ")
+    assert not screens.has_prompt(Screen(lines), "❯ ")
+    assert screens.has_prompt(Screen(lines[:5]), "❯ ")
 
 
-def seen_twice(screen: Screen, patterns: tuple[str, ...] = ()) -> Act:
+def seen_twice(screen: Screen, patterns: tuple[str, ...] = ()) -> KeyboardAction:
     """What comes after two looks that show the same."""
-    policy = keyboard.typed("hello", PLAIN, patterns=patterns)
+    policy = keyboard.plan_typing("hello", PLAIN, patterns=patterns)
     next(policy)
     policy.send(screen)
     return policy.send(screen)
@@ -404,17 +412,17 @@ def seen_twice(screen: Screen, patterns: tuple[str, ...] = ()) -> Act:
 def test_a_question_that_was_drawn_right_before_the_program_read_its_terminal_is_seen_before_anything_is_typed() -> (
     None
 ):
-    policy = keyboard.typed("hello", PROMPT)
+    policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
-    late = Screen(("Loading...",), waiting=0.95, still=5.0, by_line=False)
+    late = Screen(("Loading...",), idle_confidence=0.95, seconds_since_change=5.0, line_mode=False)
     assert isinstance(policy.send(late), LookAtScreen)
     asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
-    assert isinstance(policy.send(replace(late, lines=asks, still=0.1)), LookAtScreen)
+    assert isinstance(policy.send(replace(late, lines=asks, seconds_since_change=0.1)), LookAtScreen)
 
 
 def test_a_program_that_has_not_drawn_anything_yet_is_not_typed_into() -> None:
     for by_line, wanted in ((False, LookAtScreen), (True, Paste)):
-        assert isinstance(seen_twice(Screen((" ", ""), by_line=by_line, waiting=0.95)), wanted)
+        assert isinstance(seen_twice(Screen((" ", ""), line_mode=by_line, idle_confidence=0.95)), wanted)
 
 
 class Line:
@@ -426,9 +434,9 @@ class Line:
         self.waiting = 0.95
         self.got: list[str] = []
 
-    def does(self, act: Act) -> Screen:
+    def does(self, act: KeyboardAction) -> Screen:
         if isinstance(act, LookAtScreen):
-            self.time += act.after
+            self.time += act.timeout
         elif isinstance(act, Paste):
             self.lines[-1] += act.text
         elif isinstance(act, Enter):
@@ -436,11 +444,11 @@ class Line:
             self.lines.append("")
         return Screen(
             tuple(self.lines),
-            row=len(self.lines) - 1,
-            column=len(self.lines[-1]),
+            cursor_row=len(self.lines) - 1,
+            cursor_column=len(self.lines[-1]),
             time=self.time,
-            by_line=True,
-            waiting=self.waiting,
+            line_mode=True,
+            idle_confidence=self.waiting,
         )
 
 
@@ -472,8 +480,8 @@ def test_a_composer_that_no_row_knows_is_empty_again_when_the_text_has_moved_up(
 
 
 def test_a_message_presses_no_keys_of_its_own() -> None:
-    assert keyboard.typable("a\x1b[201~\x03b\tc\r\nd\x9b") == "a[201~b    c\nd"
-    assert typed(Tui(), "\x1b\x1b \n") == NotSent("there is nothing in it to type", later=False)
+    assert keyboard.strip_keys("a\x1b[201~\x03b\tc\r\nd\x9b") == "a[201~b    c\nd"
+    assert typed(Tui(), "\x1b\x1b \n") == NotSent("there is nothing in it to type", is_retryable=False)
 
 
 SHELLS: list[tuple[str, bool]] = [
@@ -532,10 +540,10 @@ def test_a_shell_is_one_that_is_not_sure_to_run_a_script_or_a_command(line: str,
 
 
 def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
-    assert shells.unmasked(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
-    assert shells.unmasked(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
-    assert shells.unmasked(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
-    assert shells.unmasked(("agent",), "/usr/bin/python3") == ("agent",)
+    assert shells.reveal_shell(("python3", "-i"), "/bin/bash") == ("/bin/bash", "-i")
+    assert shells.reveal_shell(("sh", "-i"), "/bin/busybox") == ("sh", "-i")
+    assert shells.reveal_shell(("sh", "./agent.sh"), "/bin/dash") == ("sh", "./agent.sh")
+    assert shells.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
 
 
 @pytest.mark.parametrize(
@@ -551,24 +559,26 @@ def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
     ],
 )
 def test_silence_and_a_whole_sentence_are_weaker_signs(silence: float | None, text: str, sources: object) -> None:
-    found = {one.source: pytest.approx(one.confidence) for one in idle_detection.of_output(silence, text)}
+    found = {one.source: pytest.approx(one.confidence) for one in idle_detection.output_signs(silence, text)}
     assert found == sources
 
 
 def test_where_there_is_no_proc_the_output_alone_has_to_do_and_the_evidence_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idle_detection, "of_program", lambda *_: ())
+    monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
     monkeypatch.setattr(idle_detection.processes, "has_proc", lambda: False)
-    found = idle_detection.of_session(None, 60.0, "What next?")
+    found = idle_detection.session_signs(None, 60.0, "What next?")
     assert [one.source for one in found] == ["silence without /proc", "natural ending without /proc"]
-    assert idle_detection.joined(found) == pytest.approx(0.9)
+    assert idle_detection.combine_confidence(found) == pytest.approx(0.9)
 
 
 def test_one_witness_against_it_outweighs_all_others() -> None:
-    idle, busy = idle_detection.Witness("silence", 0.8), idle_detection.Witness("process", 0.95, against=True)
-    assert idle_detection.joined((idle, busy)) == 0.0
-    assert idle_detection.joined((idle, idle_detection.Witness("natural ending", 0.6))) == pytest.approx(0.9)
+    idle, busy = idle_detection.IdleSign("silence", 0.8), idle_detection.IdleSign("process", 0.95, is_busy=True)
+    assert idle_detection.combine_confidence((idle, busy)) == 0.0
+    assert idle_detection.combine_confidence((idle, idle_detection.IdleSign("natural ending", 0.6))) == pytest.approx(
+        0.9
+    )
 
 
 BOX = (
@@ -592,7 +602,7 @@ BOX = (
 def test_numbered_options_under_each_other_are_a_menu_unless_the_prompt_stands_below(
     lines: tuple[str, ...], says: str | None
 ) -> None:
-    assert screens.question(Screen(lines), "❯ ", ()) == says
+    assert screens.find_question(Screen(lines), "❯ ", ()) == says
 
 
 DRAWN: list[tuple[Callable[[], Screen], str | None]] = [
@@ -608,41 +618,43 @@ DRAWN: list[tuple[Callable[[], Screen], str | None]] = [
 def test_a_dialog_is_found_wrapped_framed_and_with_blanks_that_do_not_break(
     draw: Callable[[], Screen], says: str | None
 ) -> None:
-    found = screens.question(draw(), "❯ ", PROMPT.dialogs)
+    found = screens.find_question(draw(), "❯ ", PROMPT.dialogs)
     assert found is None if says is None else found is not None and says in found
 
 
 def test_a_question_that_flashes_by_while_a_program_comes_up_costs_no_try() -> None:
-    policy = keyboard.typed("hello", PROMPT)
+    policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
     asks = ("Do you trust the files in this folder?", "❯ 1. Yes, proceed")
-    assert isinstance(policy.send(Screen(asks, row=1, still=0.1, time=0.1, by_line=False)), LookAtScreen)
+    assert isinstance(
+        policy.send(Screen(asks, cursor_row=1, seconds_since_change=0.1, time=0.1, line_mode=False)), LookAtScreen
+    )
     assert isinstance(policy.send(Tui().screen()), Paste)
 
 
 def test_a_pattern_on_the_last_line_says_that_a_program_waits_whose_row_names_no_prompt() -> None:
     for patterns, wanted in (((), LookAtScreen), ((r"^ask me> ?$",), Paste)):
-        assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), row=1, column=8), patterns), wanted)
+        assert isinstance(seen_twice(Screen(("Welcome", "ask me> "), cursor_row=1, cursor_column=8), patterns), wanted)
 
 
 def test_the_next_look_comes_when_a_program_has_been_silent_long_enough_to_be_known_to_wait() -> None:
-    policy = keyboard.typed("hello", PLAIN)
+    policy = keyboard.plan_typing("hello", PLAIN)
     next(policy)
     for _ in range(8):
-        act = policy.send(Screen(("Welcome",), waiting=0.6, still=0.3, by_line=False))
+        act = policy.send(Screen(("Welcome",), idle_confidence=0.6, seconds_since_change=0.3, line_mode=False))
         assert isinstance(act, LookAtScreen)
-        assert act.after <= idle_detection.SILENT - 0.3 + keyboard.REST + 1e-9
+        assert act.timeout <= idle_detection.SILENT_SECONDS - 0.3 + keyboard.MIN_REST + 1e-9
 
 
 def test_a_prompt_behind_which_nobody_listens_yet_is_waited_for_a_moment_and_no_longer() -> None:
-    policy = keyboard.typed("hello", PROMPT)
+    policy = keyboard.plan_typing("hello", PROMPT)
     next(policy)
     looks = 0
     program = Tui()
-    program.extra["deaf"] = True
+    program.extra["is_busy"] = True
     while isinstance(act := policy.send(program.screen()), LookAtScreen):
-        program.time += act.after
+        program.time += act.timeout
         looks += 1
     assert isinstance(act, Paste)
-    assert program.time >= keyboard.DEAF > program.time - 2 * keyboard.FIRST_LOOK
+    assert program.time >= keyboard.PROMPT_OVERRIDE > program.time - 2 * keyboard.FIRST_INTERVAL
     assert looks > 10

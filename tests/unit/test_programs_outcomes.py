@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 
 from liza.programs.presets import command_line, session_environment
-from liza.programs.presets.preset import Dialog, Hooks, Mode, Permissions, Preset
+from liza.programs.presets.preset import Dialog, HookSettings, LaunchMode, Permissions, Preset
 from liza.programs.session import outcomes
 from liza.programs.session.outcomes import Completed, Crashed, Halted, HandedOff, NeverRan
 from liza.programs.session.run_directory import Sentinel
-from liza.programs.session.session_process import Ended, Living, Never, Vanished
+from liza.programs.session.session_process import EndedSession, NoSession, RunningSession, VanishedSession
 from liza.programs.terminal import readiness
-from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting, Witness
+from liza.programs.terminal.readiness import IdleSign, NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.programs.terminal.screens import Screen
-from liza.rules.errors import Usage
-from liza.rules.model import Identity
+from liza.rules.errors import UsageError
+from liza.rules.model import ProcessIdentity
 from tests.unit.grounds import ground
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-WHO = Identity(host="here", boot="b", pid=7, start="1")
-GONE = Vanished(shim=WHO, child=WHO)
-LIVING = Living(shim=WHO, child=WHO, time=NOW)
+WHO = ProcessIdentity(host="here", boot="b", pid=7, start="1")
+GONE = VanishedSession(shim=WHO, child=WHO)
+LIVING = RunningSession(shim=WHO, child=WHO, time=NOW)
 
 
-def code(number: int) -> Ended:
-    return Ended(time=NOW, code=number)
+def code(number: int) -> EndedSession:
+    return EndedSession(time=NOW, code=number)
 
 
 ENDS = [
@@ -38,19 +38,19 @@ ENDS = [
     (code(42), None, {}, False, None, HandedOff(idle=True)),
     (code(1), None, {}, True, None, Crashed("exit 1")),
     (code(130), None, {}, True, None, Crashed("exit 130")),
-    (Ended(time=NOW, signal=9), None, {}, True, None, Crashed("ended by SIGKILL")),
-    (Ended(time=NOW, signal=64), None, {}, True, None, Crashed("ended by SIGRTMAX")),
+    (EndedSession(time=NOW, signal=9), None, {}, True, None, Crashed("ended by SIGKILL")),
+    (EndedSession(time=NOW, signal=64), None, {}, True, None, Crashed("ended by SIGRTMAX")),
     (code(1), "0", {}, False, None, Completed(idle=False)),
     (code(0), "42", {}, False, None, HandedOff(idle=False)),
     (code(0), "1", {}, True, None, Crashed("said 1")),
-    (Ended(time=NOW, signal=15), "0", {}, False, None, Completed(idle=False)),
-    (Ended(time=NOW, signal=15), "42", {}, False, "over", HandedOff(idle=False)),
-    (Ended(time=NOW, signal=15), None, {}, False, "hung", Halted("hung")),
+    (EndedSession(time=NOW, signal=15), "0", {}, False, None, Completed(idle=False)),
+    (EndedSession(time=NOW, signal=15), "42", {}, False, "over", HandedOff(idle=False)),
+    (EndedSession(time=NOW, signal=15), None, {}, False, "hung", Halted("hung")),
     (code(0), None, {}, True, "stop", Halted("stop")),
     (code(42), None, {"42": "1"}, True, None, Crashed("exit 42")),
     (code(55), None, {"55": "0"}, True, None, Completed(idle=False)),
-    (Ended(time=NOW, error="x: No such file"), None, {}, False, None, NeverRan("x: No such file")),
-    (Ended(time=NOW, error="x: No such file"), "0", {}, False, "stop", NeverRan("x: No such file")),
+    (EndedSession(time=NOW, error="x: No such file"), None, {}, False, None, NeverRan("x: No such file")),
+    (EndedSession(time=NOW, error="x: No such file"), "0", {}, False, "stop", NeverRan("x: No such file")),
     (GONE, "0", {}, False, None, Completed(idle=False)),
     (GONE, None, {}, False, "stop", Halted("stop")),
 ]
@@ -58,11 +58,11 @@ ENDS = [
 
 @pytest.mark.parametrize(("end", "word", "codes", "moved", "stopped", "meaning"), ENDS)
 def test_the_word_outranks_the_purpose_outranks_the_code(end, word, codes, moved, stopped, meaning) -> None:
-    assert outcomes.outcome(end, word, codes, moved, stopped) == meaning
+    assert outcomes.classify_end(end, word, codes, moved, stopped) == meaning
 
 
 def test_a_session_that_vanished_is_a_crash_with_a_reason() -> None:
-    came = outcomes.outcome(GONE, None, {}, True)
+    came = outcomes.classify_end(GONE, None, {}, True)
     assert isinstance(came, Crashed)
     assert "vanished" in came.reason
 
@@ -76,9 +76,9 @@ READINESS = [
     (seen(sentinel=Sentinel(time=NOW, evidence="liza ready")), Ready("liza ready")),
     (seen(sentinel=Sentinel(time=NOW, evidence="verb"), look=code(1)), Ready("verb")),
     (seen(), StillStarting("no sign of readiness yet")),
-    (seen(look=Never()), StillStarting("no session yet")),
-    (seen(look=Never(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
-    (seen(look=Ended(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
+    (seen(look=NoSession()), StillStarting("no session yet")),
+    (seen(look=NoSession(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
+    (seen(look=EndedSession(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
     (seen(look=code(3), tail="a\nboom\n"), NotReady(NotReadyReason.DEAD, "exit 3 before it had read its brief: boom")),
     (seen(look=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end before it had read its brief")),
     (
@@ -90,15 +90,15 @@ READINESS = [
         NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (
-        seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG),
+        seen(screen=Screen(("Do you trust this?",), seconds_since_change=0.1), dialogs=DIALOG),
         StillStarting("the program shows its trust dialog: 'Do you trust'"),
     ),
     (
-        seen(screen=Screen(("Do you trust this?",), still=1.0), dialogs=DIALOG),
+        seen(screen=Screen(("Do you trust this?",), seconds_since_change=1.0), dialogs=DIALOG),
         NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (
-        seen(screen=Screen(("Do you trust this?",), still=0.1), dialogs=DIALOG, since_start=61.0),
+        seen(screen=Screen(("Do you trust this?",), seconds_since_change=0.1), dialogs=DIALOG, since_start=61.0),
         NotReady(NotReadyReason.DIALOG, "the program shows its trust dialog: 'Do you trust'"),
     ),
     (seen(tail="hello\n> \n", ready_prompt="> "), Ready("ready prompt")),
@@ -114,64 +114,68 @@ READINESS = [
         NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401') after 61 s"),
     ),
     (seen(tail="401", login_signs=("401",)), StillStarting("no sign of readiness yet")),
-    (seen(witnesses=(Witness("process", 0.95),)), Ready("waits for input (process, 95%)")),
+    (seen(witnesses=(IdleSign("process", 0.95),)), Ready("waits for input (process, 95%)")),
     (
-        seen(witnesses=(Witness("silence", 0.65), Witness("ending", 0.6))),
+        seen(witnesses=(IdleSign("silence", 0.65), IdleSign("ending", 0.6))),
         Ready("waits for input (silence, ending, 75%)"),
     ),
-    (seen(witnesses=(Witness("silence", 0.65),)), StillStarting("no sign of readiness yet")),
+    (seen(witnesses=(IdleSign("silence", 0.65),)), StillStarting("no sign of readiness yet")),
 ]
 
 
 @pytest.mark.parametrize(("facts", "verdict"), READINESS)
 def test_the_first_evidence_answers(facts: ReadinessFacts, verdict: Ready | StillStarting | NotReady) -> None:
-    assert readiness.classify(facts) == verdict
+    assert readiness.classify_readiness(facts) == verdict
 
 
 def test_no_witnesses_are_no_confidence_and_many_are_never_more_than_sure() -> None:
-    assert readiness.joined(()) == 0.0
-    assert readiness.joined((Witness("a", 1.0), Witness("b", 1.0))) == 1.0
+    assert readiness.combine_confidence(()) == 0.0
+    assert readiness.combine_confidence((IdleSign("a", 1.0), IdleSign("b", 1.0))) == 1.0
 
 
 @pytest.mark.parametrize("hooks", ["", "not-installed-by-this-release"])
 @pytest.mark.parametrize(("prompt", "beacon"), [("arg", "prompt"), ("stdin", "stdin"), ("none", "file")])
 def test_without_hooks_the_context_lies_in_the_file_and_nothing_is_typed(hooks, prompt, beacon) -> None:
-    preset = Preset(name="x", headless=Mode(prompt=prompt), hooks=Hooks(provider=hooks))
-    plan = command_line.plan(preset, interactive=False)
+    preset = Preset(name="x", headless=LaunchMode(prompt=prompt), hooks=HookSettings(provider=hooks))
+    plan = command_line.choose_carriers(preset, interactive=False)
     assert (plan.beacon, plan.context) == (beacon, "file")
 
 
 def test_the_table_of_startup_is_whole_and_the_file_or_a_hook_carries_the_context() -> None:
-    assert set(command_line.TABLE) == {
+    assert set(command_line.CARRIER_PLANS) == {
         (hooks, prompt) for hooks in (True, False) for prompt in ("arg", "stdin", "none")
     }
-    assert all(plan.context in ("file", "hook") for plan in command_line.TABLE.values())
+    assert all(plan.context in ("file", "hook") for plan in command_line.CARRIER_PLANS.values())
 
 
 def test_a_command_line_has_options_before_directories_before_the_prompt() -> None:
     preset = Preset(name="x", command="x", args=("--a",), add_dirs=("--add", "{dir}"))
-    how = Mode(args=("run",), before_prompt=("--",))
-    made = command_line.command(preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")]))
+    how = LaunchMode(args=("run",), before_prompt=("--",))
+    made = command_line.build_command(
+        preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")])
+    )
     assert made.argv == ("x", "--a", "run", "--add", "/r/.liza", "--add", "/r/.git", "--", "-p rompt")
     assert made.stdin_text is None
 
 
 def test_a_prompt_by_stdin_is_no_argument_and_no_prompt_is_nowhere() -> None:
     for prompt, stdin in (("stdin", "hello"), ("none", None)):
-        made = command_line.command(Preset(name="x", command="x"), Mode(prompt=prompt), "hello", ground("bypass"))
+        made = command_line.build_command(
+            Preset(name="x", command="x"), LaunchMode(prompt=prompt), "hello", ground("bypass")
+        )
         assert (made.argv, made.stdin_text) == (("x",), stdin)
 
 
 def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> None:
     preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
-        how = Mode(prompt="none")
-        assert command_line.command(preset, how, "p", ground("confined", tests=tests)).argv == argv
+        how = LaunchMode(prompt="none")
+        assert command_line.build_command(preset, how, "p", ground("confined", tests=tests)).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:
-    with pytest.raises(Usage, match="wanted confined or bypass"):
-        command_line.command(Preset(name="x", command="x"), Mode(), "p", ground("yolo"))
+    with pytest.raises(UsageError, match="wanted confined or bypass"):
+        command_line.build_command(Preset(name="x", command="x"), LaunchMode(), "p", ground("yolo"))
 
 
 OUTSIDE = {
@@ -184,7 +188,7 @@ OUTSIDE = {
 
 def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run_is() -> None:
     preset = Preset(name="x", env={"MODE": "quiet"}, env_allow=("VENDOR_*", "LIZA_*"))
-    env = session_environment.compose(
+    env = session_environment.compose_environment(
         preset, OUTSIDE, run="coder-1.7", task="task-3", root=Path("/r"), liza=Path("/opt/b/liza")
     )
     assert env["PATH"] == "/opt/b:/usr/bin"
@@ -197,14 +201,14 @@ def test_an_environment_holds_what_is_allowed_what_the_row_names_and_who_the_run
 
 def test_a_program_that_hides_gits_configuration_from_its_tools_still_knows_who_commits() -> None:
     who = {"GIT_AUTHOR_NAME": "Configured", "GIT_COMMITTER_NAME": "Configured"}
-    env = session_environment.compose(
+    env = session_environment.compose_environment(
         Preset(name="x"), OUTSIDE, run="coder-1.1", task=None, root=Path("/r"), liza=Path("/b/liza"), identity=who
     )
     assert (env["GIT_AUTHOR_NAME"], env["GIT_COMMITTER_NAME"]) == ("P", "Configured")
 
 
 def test_a_planner_has_no_task_in_its_environment() -> None:
-    env = session_environment.compose(
+    env = session_environment.compose_environment(
         Preset(name="x"), OUTSIDE, run="planner-1.1", task=None, root=Path("/r"), liza=Path("/b/liza")
     )
     assert "LIZA_TASK" not in env

@@ -15,16 +15,16 @@ import pytest
 
 from liza.cli.render import render_crew
 from liza.programs.presets import command_line, preset_table
-from liza.programs.presets.abilities import abilities
-from liza.programs.presets.preset_table import Presets, choose
+from liza.programs.presets.abilities import list_abilities
+from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns
 from liza.rules import toml_text
-from liza.rules.errors import Missing, Usage
+from liza.rules.errors import Missing, UsageError
 from liza.rules.model import Config
 from liza.rules.paths import Paths
-from liza.up.start import asked_programs
-from liza.verbs import trial
-from liza.verbs.programs import checked
+from liza.up.start import parse_programs
+from liza.verbs import program_trial
+from liza.verbs.programs import check_programs
 from tests.unit.grounds import ground
 
 NAMES = {
@@ -51,10 +51,10 @@ class Project:
         (self.root / ".liza" / "programs.toml").write_text(text)
 
     def load(self) -> Presets:
-        return preset_table.load(Paths(self.root), self.home)
+        return preset_table.load_presets(Paths(self.root), self.home)
 
     def trust(self) -> None:
-        preset_table.trust(Paths(self.root), self.home)
+        preset_table.trust_project(Paths(self.root), self.home)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_what_is_built_in_loads_and_every_row_can_be_driven_without_a_terminal(p
     assert table.notices == ()
     for name, row in table.rows.items():
         assert row.name == name
-        assert row.created_file in row.instructions
+        assert row.new_instructions_file in row.instructions
         assert row.ready_timeout > 0
         assert row.verified
         allowed = row.permissions
@@ -97,9 +97,9 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
     for row in project.load().rows.values():
         for interactive, permissions in itertools.product((True, False), ("confined", "bypass")):
             row = msgspec.structs.replace(row, command=row.command or "x")
-            made = command_line.command(
+            made = command_line.build_command(
                 row,
-                command_line.mode(row, interactive),
+                command_line.select_launch_mode(row, interactive),
                 "the prompt",
                 ground(permissions, tests='run "all" tests'),
             )
@@ -107,23 +107,23 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
                 assert not re.search(r"\{[a-z]+\}", word), f"{row.name}: {word}"
             for value in made.env.values():
                 assert not value.startswith("{") or json.loads(value)
-            if command_line.mode(row, interactive).prompt == "arg":
+            if command_line.select_launch_mode(row, interactive).prompt == "arg":
                 assert made.argv[-1] == "the prompt"
 
 
 def test_a_conversation_is_gone_on_with_by_the_words_of_the_row_in_front_of_the_prompt(project: Project) -> None:
     table = project.load()
-    codex, claude = table.named("codex"), table.named("claude")
-    assert command_line.resumed(codex, "7") == ("resume", "7")
-    assert command_line.resumed(codex) == ("resume", "--last")
-    assert command_line.resumed(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
-    again = command_line.resumed(codex, "7")
-    made = command_line.command(codex, codex.headless, "more", ground("bypass"), again)
+    codex, claude = table.resolve("codex"), table.resolve("claude")
+    assert command_line.build_resume_args(codex, "7") == ("resume", "7")
+    assert command_line.build_resume_args(codex) == ("resume", "--last")
+    assert command_line.build_resume_args(claude, "7", fork=True) == ("--resume", "7", "--fork-session")
+    again = command_line.build_resume_args(codex, "7")
+    made = command_line.build_command(codex, codex.headless, "more", ground("bypass"), again)
     assert made.argv[-4:] == ("resume", "7", "--", "more")
-    with pytest.raises(Usage, match="cannot go on"):
-        command_line.resumed(table.named("script:./agent.sh"), "7")
-    with pytest.raises(Usage, match="cannot go on"):
-        command_line.resumed(table.named("gemini"), "7", fork=True)
+    with pytest.raises(UsageError, match="cannot go on"):
+        command_line.build_resume_args(table.resolve("script:./agent.sh"), "7")
+    with pytest.raises(UsageError, match="cannot go on"):
+        command_line.build_resume_args(table.resolve("gemini"), "7", fork=True)
 
 
 def test_no_module_names_a_vendors_program(project: Project) -> None:
@@ -140,14 +140,14 @@ def test_no_module_names_a_vendors_program(project: Project) -> None:
 def test_a_later_files_keys_lie_over_an_earlier_ones_and_leave_the_rest(project: Project) -> None:
     project.user('[programs.codex]\nready_timeout = 5\nargs = ["--user"]\n[programs.codex.headless]\nargs = ["u"]')
     project.own("[programs.codex]\nready_timeout = 7")
-    row = project.load().named("codex")
+    row = project.load().resolve("codex")
     assert (row.ready_timeout, row.args, row.headless.args) == (7, ("--user",), ("u",))
     assert row.headless.output == "json-lines"
 
 
 def test_a_row_may_be_like_another(project: Project) -> None:
     project.own('[programs.mine]\nlike = "codex"\ncommand = "./my-codex"')
-    row = project.load().named("mine")
+    row = project.load().resolve("mine")
     assert row.command == str(project.root / "my-codex")
     assert row.instructions == ("AGENTS.override.md", "AGENTS.md")
 
@@ -155,7 +155,7 @@ def test_a_row_may_be_like_another(project: Project) -> None:
 @pytest.mark.parametrize("like", ['"mine"', '"nobody"', "7", "[]"])
 def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> None:
     project.own(f"[programs.mine]\nlike = {like}\ncommand = 'x'")
-    with pytest.raises(Usage, match="no row of its own"):
+    with pytest.raises(UsageError, match="no row of its own"):
         project.load()
 
 
@@ -192,7 +192,7 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
 )
 def test_what_is_wrong_in_a_file_is_named_with_the_file(project: Project, text: str, says: str) -> None:
     project.own(text)
-    with pytest.raises(Usage) as caught:
+    with pytest.raises(UsageError) as caught:
         project.load()
     assert says in caught.value.message
     assert "programs.toml" in caught.value.message
@@ -201,7 +201,7 @@ def test_what_is_wrong_in_a_file_is_named_with_the_file(project: Project, text: 
 
 def test_a_file_that_is_no_text_is_named(project: Project) -> None:
     (project.root / ".liza" / "programs.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(Usage, match=r"programs\.toml"):
+    with pytest.raises(UsageError, match=r"programs\.toml"):
         project.load()
 
 
@@ -233,10 +233,10 @@ command = "./evil.sh"
 
 
 def test_a_clones_own_table_changes_nothing_of_what_runs_and_says_so(project: Project) -> None:
-    before = project.load().named("codex")
+    before = project.load().resolve("codex")
     project.tracked(EVIL)
     table = project.load()
-    after = table.named("codex")
+    after = table.resolve("codex")
     assert after.ready_timeout == 9
     for name in ("command", "args", "env", "env_allow", "instructions", "headless", "permissions"):
         assert getattr(after, name) == getattr(before, name)
@@ -249,7 +249,7 @@ def test_a_clones_own_table_changes_nothing_of_what_runs_and_says_so(project: Pr
     for words in ("programs.codex.command", "programs.own.command", "roles.coder", "tiers.cheap.coder", "program)"):
         assert words in notice
     assert "liza programs trust" in notice
-    chosen = {role: choose(None, {}, role, Config(), table).spec for role in ("planner", "coder")}
+    chosen = {role: choose_program(None, {}, role, Config(), table).spec for role in ("planner", "coder")}
     assert chosen == {"planner": "codex", "coder": "claude"}
 
 
@@ -259,10 +259,10 @@ def test_a_trusted_table_counts_until_a_byte_of_it_changes(project: Project) -> 
     project.trust()
     table = project.load()
     assert table.notices == ()
-    assert table.named("codex").command == str(project.root / "evil.sh")
-    assert choose(None, {}, "coder", Config(), table).spec == "own"
+    assert table.resolve("codex").command == str(project.root / "evil.sh")
+    assert choose_program(None, {}, "coder", Config(), table).spec == "own"
     project.tracked(EVIL + "# more\n")
-    assert project.load().named("codex").command == "codex"
+    assert project.load().resolve("codex").command == "codex"
 
 
 def test_trust_is_in_this_file_at_this_place_and_not_in_a_copy_of_it(project: Project, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_trust_is_in_this_file_at_this_place_and_not_in_a_copy_of_it(project: Pr
     other = Project(tmp_path / "elsewhere")
     other.home = project.home
     other.tracked(EVIL)
-    assert other.load().named("codex").command == "codex"
+    assert other.load().resolve("codex").command == "codex"
 
 
 def test_trusting_nothing_is_refused(project: Project) -> None:
@@ -311,23 +311,26 @@ def test_the_nearest_word_chooses(project: Project, said: dict, program: str, be
         if layer in said:
             getattr(project, layer)(said[layer])
     env = {"LIZA_AGENT_TIER": said["tier"]} if "tier" in said else {}
-    made = choose(said.get("option"), env, "coder", Config(programs=said.get("board", {})), project.load())
-    assert (made.preset.name, made.because) == (program, because)
+    made = choose_program(said.get("option"), env, "coder", Config(programs=said.get("board", {})), project.load())
+    assert (made.preset.name, made.source) == (program, because)
 
 
 def test_a_script_is_given_its_command_and_runs_from_the_root(project: Project) -> None:
     table = project.load()
-    row = table.named('script:./agent.sh --flag "two words"')
+    row = table.resolve('script:./agent.sh --flag "two words"')
     assert (row.name, row.command, row.args) == ("script", str(project.root / "agent.sh"), ("--flag", "two words"))
-    assert table.named("script:python3 x.py").command == "python3"
-    assert table.named("script:/abs/agent").command == "/abs/agent"
+    assert table.resolve("script:python3 x.py").command == "python3"
+    assert table.resolve("script:/abs/agent").command == "/abs/agent"
 
 
 def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_given_another(project: Project) -> None:
     project.own('[programs.script]\ncommand = "./agent.sh"\nargs = ["-x"]')
     table = project.load()
-    assert (table.named("script").command, table.named("script").args) == (str(project.root / "agent.sh"), ("-x",))
-    assert (table.named("script:./b.sh").command, table.named("script:./b.sh").args) == (str(project.root / "b.sh"), ())
+    assert (table.resolve("script").command, table.resolve("script").args) == (str(project.root / "agent.sh"), ("-x",))
+    assert (table.resolve("script:./b.sh").command, table.resolve("script:./b.sh").args) == (
+        str(project.root / "b.sh"),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -342,23 +345,23 @@ def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_give
     ],
 )
 def test_a_program_that_cannot_be_is_refused_with_the_reason(project: Project, spec: str, says: str) -> None:
-    with pytest.raises(Usage, match=says):
-        project.load().named(spec)
+    with pytest.raises(UsageError, match=says):
+        project.load().resolve(spec)
 
 
 def test_installed_is_what_the_program_itself_says(project: Project) -> None:
     program = project.root / "fake"
     program.write_text('#!/bin/sh\nread x && exit 1\necho "fake 1.2 ($1)"\n')
     project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]\ninstall = "make fake"')
-    row = project.load().named("fake")
-    assert preset_table.installed(row) is None
+    row = project.load().resolve("fake")
+    assert preset_table.read_version(row) is None
     with pytest.raises(Missing, match="not executable") as caught:
-        preset_table.need(row)
+        preset_table.require_executable(row)
     assert caught.value.hint == "make fake, or: liza up --program script:./agent.sh"
     program.chmod(0o755)
-    assert preset_table.installed(row) == "fake 1.2 (--version)"
-    assert preset_table.need(row) == program
-    assert preset_table.installed(project.load().named("script:./fake")) == "present"
+    assert preset_table.read_version(row) == "fake 1.2 (--version)"
+    assert preset_table.require_executable(row) == program
+    assert preset_table.read_version(project.load().resolve("script:./fake")) == "present"
 
 
 def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) -> None:
@@ -366,14 +369,16 @@ def test_a_version_that_is_no_text_is_shown_as_far_as_it_is(project: Project) ->
     program.write_bytes(b"#!/bin/sh\nprintf 'fake \\377 2.0\\n'\n")
     program.chmod(0o755)
     project.own('[programs.fake]\ncommand = "./fake"\nversion = ["--version"]')
-    assert preset_table.installed(project.load().named("fake")) == "fake \ufffd 2.0"
+    assert preset_table.read_version(project.load().resolve("fake")) == "fake \ufffd 2.0"
 
 
 def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) -> None:
     table = project.load()
-    able = {name: {one.what: one.by for one in abilities(table.rows[name])} for name in ("script", "copilot", "pi")}
+    able = {
+        name: {one.what: one.by for one in list_abilities(table.rows[name])} for name in ("script", "copilot", "pi")
+    }
     script = able["script"]
-    assert all(one.by for one in abilities(table.rows["script"]) if one.tier == 1)
+    assert all(one.by for one in list_abilities(table.rows["script"]) if one.tier == 1)
     assert (script["context"], script["go on with a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
     assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
     assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
@@ -381,21 +386,21 @@ def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) 
 
 def test_a_row_goes_with_its_program_into_another_project(project: Project) -> None:
     for name, row in project.load().rows.items():
-        project.own(trial.row(row))
-        again = project.load().rows[trial.ROW]
+        project.own(program_trial.format_preset(row))
+        again = project.load().rows[program_trial.TRIAL_PROGRAM]
         assert msgspec.structs.replace(again, name=name) == row
 
 
 def test_a_row_goes_into_another_project_with_characters_that_json_and_toml_write_differently(project: Project) -> None:
     row = msgspec.structs.replace(project.load().rows["script"], ready_prompt='🤖 é"\\\x7f\x1b\n', env={"🤖": "ä"})
-    project.own(trial.row(row))
-    assert msgspec.structs.replace(project.load().rows[trial.ROW], name="script") == row
+    project.own(program_trial.format_preset(row))
+    assert msgspec.structs.replace(project.load().rows[program_trial.TRIAL_PROGRAM], name="script") == row
 
 
 def test_the_last_word_of_a_supervisor_that_failed_is_its_error_and_not_the_next_command() -> None:
     log = "coder-1  started\nliza-agent: programs.toml: no table\n  next: ${EDITOR:-vi} programs.toml\n\n"
-    assert trial._last_said(log) == "programs.toml: no table"
-    assert trial._last_said("") == ""
+    assert program_trial._last_output_line(log) == "programs.toml: no table"
+    assert program_trial._last_output_line("") == ""
 
 
 SAID = [
@@ -507,25 +512,27 @@ def test_what_a_program_prints_of_a_model_that_refuses_it_is_known_and_what_its_
 ) -> None:
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = project.load().rows[program]
-    found = failure_patterns.trouble(failure_patterns.Signs(row.failures, row.answers), f"before\n{said}\nafter\n", now)
+    found = failure_patterns.find_failure(
+        failure_patterns.ModelSigns(row.failures, row.answers), f"before\n{said}\nafter\n", now
+    )
     if means is None:
         assert found is None
         return
     assert found is not None
     seconds = (found.until - now).total_seconds() if found.until else None
-    assert (found.kind, found.words, seconds, found.retried) == means
+    assert (found.kind, found.message, seconds, found.retried) == means
 
 
 def test_a_row_without_words_for_permissions_and_one_that_says_none_confine_nothing(project: Project) -> None:
     project.own("[programs.mine]\ncommand = 'x'\n[programs.tied]\ncommand = 'x'\npermissions.confined = ['--tied']")
     rows = project.load().rows
-    assert {name for name, row in rows.items() if not row.confines} == {"mine", "script", "pi"}
+    assert {name for name, row in rows.items() if not row.has_confinement} == {"mine", "script", "pi"}
 
 
 def test_a_value_of_the_wrong_kind_names_the_file_in_which_it_stands_and_how_to_mend_it(project: Project) -> None:
     project.user("[programs.mine]\ncommand = 'x'\nusage.input = 'tokens'")
     project.own("[programs.mine]\nready_timeout = 7")
-    with pytest.raises(Usage, match=r"usage\.input") as caught:
+    with pytest.raises(UsageError, match=r"usage\.input") as caught:
         project.load()
     file = project.home / ".config" / "liza" / "programs.toml"
     assert (str(file) in caught.value.message, caught.value.hint) == (True, f"${{EDITOR:-vi}} {file}")
@@ -536,29 +543,29 @@ def test_a_reviewer_may_be_called_so_in_a_table_and_on_the_board_as_with_the_opt
 ) -> None:
     project.own('[roles]\nreviewer = "codex"\n[tiers.cheap]\nreviewer = "pi"')
     table = project.load()
-    assert choose(None, {}, "code-reviewer", Config(), table).spec == "codex"
-    assert choose(None, {"LIZA_AGENT_TIER": "cheap"}, "code-reviewer", Config(), table).spec == "pi"
-    assert choose(None, {}, "code-reviewer", Config(programs={"reviewer": "qwen"}), table).spec == "qwen"
+    assert choose_program(None, {}, "code-reviewer", Config(), table).spec == "codex"
+    assert choose_program(None, {"LIZA_AGENT_TIER": "cheap"}, "code-reviewer", Config(), table).spec == "pi"
+    assert choose_program(None, {}, "code-reviewer", Config(programs={"reviewer": "qwen"}), table).spec == "qwen"
     project.own('[roles]\nreviewer = "codex"\ncode-reviewer = "pi"')
-    with pytest.raises(Usage, match="said twice"):
+    with pytest.raises(UsageError, match="said twice"):
         project.load()
 
 
 def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_commands(project: Project) -> None:
     for wrong in ("[programs.mine]\ncomand = 'x'", "[programs.mine]\nargs = 'x'", "[programs.mine"):
         project.tracked(wrong)
-        with pytest.raises(Usage, match=r"liza\.toml"):
+        with pytest.raises(UsageError, match=r"liza\.toml"):
             project.trust()
         assert not (project.home / ".config" / "liza" / "trusted").exists()
     project.tracked(EVIL)
-    _, commands = preset_table.trust(Paths(project.root), project.home)
+    _, commands = preset_table.trust_project(Paths(project.root), project.home)
     assert set(commands) == {"./evil.sh --x ./evil.sh", "./evil.sh", "script:./evil.sh"}
 
 
 def test_a_row_that_stands_only_in_a_table_that_is_not_trusted_is_named_with_it(project: Project) -> None:
     project.tracked(EVIL)
-    with pytest.raises(Usage, match=r"stands only in .*liza\.toml, which is not trusted") as caught:
-        project.load().named("own")
+    with pytest.raises(UsageError, match=r"stands only in .*liza\.toml, which is not trusted") as caught:
+        project.load().resolve("own")
     assert caught.value.hint == "liza programs trust"
 
 
@@ -571,11 +578,11 @@ def test_a_row_that_stands_only_in_a_table_that_is_not_trusted_is_named_with_it(
     ],
 )
 def test_a_command_that_is_given_without_its_row_is_hinted_at_with_it(project: Project, spec: str, hint: str) -> None:
-    with pytest.raises(Usage) as caught:
-        project.load().named(spec)
+    with pytest.raises(UsageError) as caught:
+        project.load().resolve(spec)
     assert caught.value.hint == hint
-    with pytest.raises(Usage) as caught:
-        project.load().named(spec, "liza programs check")
+    with pytest.raises(UsageError) as caught:
+        project.load().resolve(spec, "liza programs check")
     assert caught.value.hint == hint.replace("up --program", "programs check")
 
 
@@ -588,7 +595,7 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
     told = {}
     for name in ("./nothing", "./plain", "./.liza", "no-such-command", "plain"):
         with pytest.raises(Missing) as caught:
-            preset_table.need(table.named(f"script:{name}"))
+            preset_table.require_executable(table.resolve(f"script:{name}"))
         told[name] = (caught.value.message.rpartition("' is ")[2], caught.value.hint.partition(" ")[0])
     assert told == {
         "./nothing": ("not there", "liza"),
@@ -602,7 +609,9 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
 def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Project) -> None:
     for name, row in project.load().rows.items():
         fields = msgspec.to_builtins(row)
-        said = "\n".join(toml_text.lines(f"programs.{name}", {key: fields[key] for key in fields if key != "name"}))
+        said = "\n".join(
+            toml_text.format_table(f"programs.{name}", {key: fields[key] for key in fields if key != "name"})
+        )
         project.own(said)
         assert project.load().rows[name] == row
         assert tomllib.loads(said)["programs"][name].get("args", []) == list(row.args)
@@ -610,16 +619,16 @@ def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Pro
 
 @pytest.mark.parametrize("word", ["nobody=codex", "coders=codex", "=codex", "A=1 ./agent.sh"])
 def test_a_program_for_somebody_who_cannot_be_says_that_it_is_about_who(word: str) -> None:
-    with pytest.raises(Usage, match="is no role or agent"):
-        asked_programs([word])
+    with pytest.raises(UsageError, match="is no role or agent"):
+        parse_programs([word])
 
 
 def test_a_command_with_a_variable_in_front_of_it_is_for_nobody_in_particular() -> None:
-    assert asked_programs(["script:A=1 ./agent.sh", "reviewer=./x=y"]) == (
+    assert parse_programs(["script:A=1 ./agent.sh", "reviewer=./x=y"]) == (
         "script:A=1 ./agent.sh",
         {"code-reviewer": "./x=y"},
     )
-    assert asked_programs(["./agent.sh --x=1"])[0] == "./agent.sh --x=1"
+    assert parse_programs(["./agent.sh --x=1"])[0] == "./agent.sh --x=1"
 
 
 def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_have_one(
@@ -632,6 +641,6 @@ def test_a_check_where_no_program_is_installed_is_no_success_and_says_how_to_hav
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    found = checked()
+    found = check_programs()
     assert (found["ok"], found["programs"]) == (False, [])
-    assert "liza programs check script:./agent.sh" in render_crew.programs(found)
+    assert "liza programs check script:./agent.sh" in render_crew.format_programs(found)

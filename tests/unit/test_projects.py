@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.project.project_kinds import ProjectFiles, missing_module, missing_runner, understood
+from liza.rules.project.project_kinds import ProjectFiles, detect_project, missing_module, missing_runner
 
 PYTEST = {"tool": {"pytest": {"ini_options": {}}}, "build-system": {"requires": ["setuptools"]}}
 EXTRA = {**PYTEST, "project": {"name": "invo", "optional-dependencies": {"docs": ["x"], "dev": ["pytest>=8"]}}}
@@ -44,7 +44,7 @@ NODE = {"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}
 def test_the_set_up_and_the_test_command_go_together(
     files: str, facts: dict[str, object], setup: str | None, test: str | None
 ) -> None:
-    project = understood(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
+    project = detect_project(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
     assert (project.setup and project.setup.text, project.test and project.test.text) == (setup, test)
 
 
@@ -76,40 +76,42 @@ def test_the_set_up_and_the_test_command_go_together(
 def test_a_python_project_without_a_lock_can_have_an_environment_in_each_worktree(
     files: str, facts: dict[str, object], setup: str, test: str
 ) -> None:
-    project = understood(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
+    project = detect_project(ProjectFiles(files=frozenset(files.split()), **facts))  # type: ignore[arg-type]
     assert project.setup is None
-    assert project.own is not None
-    assert project.own.text == f"python3 -m venv .venv && .venv/bin/pip install -q {setup}"
-    assert project.own_test is not None
-    assert project.own_test.text == test
+    assert project.worktree_setup is not None
+    assert project.worktree_setup.text == f"python3 -m venv .venv && .venv/bin/pip install -q {setup}"
+    assert project.worktree_test is not None
+    assert project.worktree_test.text == test
 
 
 def test_an_environment_that_git_does_not_ignore_hides_itself() -> None:
-    project = understood(ProjectFiles(files=frozenset(["pyproject.toml"]), pyproject=EXTRA, ignored_venv=False))
-    assert project.own is not None
-    assert project.own.text.startswith("python3 -m venv .venv && echo '*' > .venv/.gitignore && .venv/bin/pip")
+    project = detect_project(ProjectFiles(files=frozenset(["pyproject.toml"]), pyproject=EXTRA, ignored_venv=False))
+    assert project.worktree_setup is not None
+    assert project.worktree_setup.text.startswith(
+        "python3 -m venv .venv && echo '*' > .venv/.gitignore && .venv/bin/pip"
+    )
 
 
 def test_submodules_are_fetched_first_and_fetched_again_when_one_moves() -> None:
     facts = ProjectFiles(files=frozenset(["uv.lock"]), pyproject=PYTEST, submodules=("vendor/sub",))
-    setup = understood(facts).setup
+    setup = detect_project(facts).setup
     assert setup is not None
     assert setup.text == "git submodule update --init --recursive && uv sync"
-    assert setup.because == (".gitmodules", "vendor/sub", "uv.lock")
+    assert setup.source_files == (".gitmodules", "vendor/sub", "uv.lock")
 
 
 def test_a_monorepo_without_a_command_at_its_top_runs_those_of_its_parts() -> None:
     parts = {
         "api": ProjectFiles(files=frozenset(["uv.lock"]), pyproject=PYTEST),
         "docs": ProjectFiles(),
-        "my web": ProjectFiles(files=frozenset(["package.json", "package-lock.json"]), package=NODE),
+        "my web": ProjectFiles(files=frozenset(["package.json", "package-lock.json"]), package_json=NODE),
     }
-    project = understood(ProjectFiles(), parts)
+    project = detect_project(ProjectFiles(), parts)
     assert project.test is not None
     assert project.test.text == "(cd api && uv run pytest -q) && (cd 'my web' && npm test)"
     assert project.setup is not None
     assert project.setup.text == "(cd api && uv sync) && (cd 'my web' && npm ci)"
-    assert project.setup.because == ("api/uv.lock", "my web/package.json", "my web/package-lock.json")
+    assert project.setup.source_files == ("api/uv.lock", "my web/package.json", "my web/package-lock.json")
 
 
 @pytest.mark.parametrize(
@@ -146,10 +148,10 @@ def test_extras_and_groups_that_are_no_lists_name_no_tests(odd: object) -> None:
         "project": {"optional-dependencies": {"x": odd, "dev": ["pytest"]}},
         "dependency-groups": {"x": odd, "y": ["pytest"]},
     }
-    own = understood(ProjectFiles(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).own
+    own = detect_project(ProjectFiles(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).worktree_setup
     assert own is not None
     assert own.text.endswith("-e '.[dev]'")
     del pyproject["project"]
-    own = understood(ProjectFiles(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).own
+    own = detect_project(ProjectFiles(files=frozenset({"pyproject.toml"}), pyproject=pyproject)).worktree_setup
     assert own is not None
     assert own.text.endswith("install -q pytest")

@@ -7,11 +7,20 @@ from msgspec.structs import replace
 
 from liza.rules.model import Config, TestProof
 from liza.rules.project import test_proof
-from liza.rules.project.breakage import MARK, failing
-from liza.rules.project.test_proof import NotProved, Observed, Outcome, Proved, doubt, due, judge, noted
+from liza.rules.project.breakage import BREAKAGE_MARK, broken_source
+from liza.rules.project.test_proof import (
+    NotProved,
+    ProofObservation,
+    ProofOutcome,
+    Proved,
+    is_proof_due,
+    judge_proof,
+    to_test_proof,
+    unproved_reason,
+)
 
 SOURCES = ("src/invo/__init__.py", "src/invo/sums.py")
-SEEN = Observed(code=0, broken=SOURCES)
+SEEN = ProofObservation(exit_status=0, broken=SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +37,7 @@ SEEN = Observed(code=0, broken=SOURCES)
     ],
 )
 def test_a_source_is_replaced_by_one_that_fails(name: str) -> None:
-    assert MARK in str(failing(name, ""))
+    assert BREAKAGE_MARK in str(broken_source(name, ""))
 
 
 @pytest.mark.parametrize(
@@ -39,84 +48,90 @@ def test_a_source_is_replaced_by_one_that_fails(name: str) -> None:
     ],
 )  # fmt: skip
 def test_tests_settings_of_tools_and_texts_stay_as_they_are(name: str) -> None:
-    assert failing(name, "") is None
+    assert broken_source(name, "") is None
 
 
 def test_a_script_is_known_by_its_first_line_and_keeps_it() -> None:
-    assert failing("bin/tool", "#!/usr/bin/env -S python3.11 -u") == (
-        f'#!/usr/bin/env -S python3.11 -u\nraise RuntimeError("{MARK}")\n'
+    assert broken_source("bin/tool", "#!/usr/bin/env -S python3.11 -u") == (
+        f'#!/usr/bin/env -S python3.11 -u\nraise RuntimeError("{BREAKAGE_MARK}")\n'
     )
-    assert str(failing("bin/tool", "#! /bin/sh")).endswith("exit 97\n")
-    assert failing("bin/tool", "ELF") is None
+    assert str(broken_source("bin/tool", "#! /bin/sh")).endswith("exit 97\n")
+    assert broken_source("bin/tool", "ELF") is None
 
 
 def test_a_script_that_starts_the_tests_is_a_part_of_them_and_a_compiled_source_is_not() -> None:
-    assert failing("check.sh", "#!/bin/sh", "./check.sh --all") is None
-    assert failing("ci/check.sh", "#!/bin/sh", "sh check.sh") is not None
-    assert failing("main.c", "", "cc main.c && ./a.out") is not None
+    assert broken_source("check.sh", "#!/bin/sh", "./check.sh --all") is None
+    assert broken_source("ci/check.sh", "#!/bin/sh", "sh check.sh") is not None
+    assert broken_source("main.c", "", "cc main.c && ./a.out") is not None
 
 
 @pytest.mark.parametrize(
     ("seen", "outcome"),
     [
-        (Observed(code=1, broken=SOURCES), Proved()),
-        (Observed(code=1, broken=SOURCES, naming=("Makefile:3",)), Proved()),
+        (ProofObservation(exit_status=1, broken=SOURCES), Proved()),
+        (ProofObservation(exit_status=1, broken=SOURCES, lines_with_path=("Makefile:3",)), Proved()),
         (
-            Observed(code=1, broken=SOURCES, copies=("/site/invo/__init__.py",)),
+            ProofObservation(exit_status=1, broken=SOURCES, copies=("/site/invo/__init__.py",)),
             test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
         ),
         (
-            Observed(code=1, broken=SOURCES, unnoted=("loads of Python were not noted, and x.pth leads to /me/invo",)),
+            ProofObservation(
+                exit_status=1, broken=SOURCES, untraced=("loads of Python were not noted, and x.pth leads to /me/invo",)
+            ),
             NotProved("loads of Python were not noted, and x.pth leads to /me/invo"),
         ),
-        (Observed(code=0), NotProved("the repository has no source of a kind that can be made to fail")),
+        (ProofObservation(exit_status=0), NotProved("the repository has no source of a kind that can be made to fail")),
         (
             SEEN,
             NotProved("2 source files were made to fail and the tests stayed green: they do not run them"),
         ),
         (
-            Observed(code=None, broken=SOURCES),
+            ProofObservation(exit_status=None, broken=SOURCES),
             NotProved("the tests did not end in time when the sources were made to fail"),
         ),
         (
-            Observed(code=1, broken=SOURCES, checkout=SOURCES[:1], programs=("/v/bin/python",)),
+            ProofObservation(exit_status=1, broken=SOURCES, checkout=SOURCES[:1], programs=("/v/bin/python",)),
             test_proof.TestsAnotherCheckout(
                 ("src/invo/__init__.py in your checkout /me/invo (by /v/bin/python)",), "cure"
             ),
         ),
         (
-            Observed(code=0, broken=SOURCES, copies=("/site/invo/__init__.py",)),
+            ProofObservation(exit_status=0, broken=SOURCES, copies=("/site/invo/__init__.py",)),
             test_proof.TestsAnotherCheckout(("the installed /site/invo/__init__.py",), "cure"),
         ),
         (
-            Observed(code=0, broken=SOURCES, naming=("Makefile:3",)),
+            ProofObservation(exit_status=0, broken=SOURCES, lines_with_path=("Makefile:3",)),
             test_proof.TestsAnotherCheckout(("/me/invo, which is named in Makefile:3",), "cure"),
         ),
     ],
 )
-def test_only_positive_evidence_says_that_another_checkout_is_tested(seen: Observed, outcome: Outcome) -> None:
-    assert judge(seen, "/me/invo", "cure") == outcome
+def test_only_positive_evidence_says_that_another_checkout_is_tested(
+    seen: ProofObservation, outcome: ProofOutcome
+) -> None:
+    assert judge_proof(seen, "/me/invo", "cure") == outcome
 
 
 def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is_not_asked_again() -> None:
     config = Config(integration_command="pytest", sandbox_setup="uv sync")
-    assert due(config)
-    assert doubt(config) == "the proof has not run for this command"
-    proved = replace(config, proof=noted(Proved(), "pytest", "uv sync"))
-    assert (due(proved), doubt(proved), test_proof.elsewhere(proved)) == (False, None, None)
-    assert due(replace(proved, integration_command="tox"))
-    assert due(replace(proved, sandbox_setup=None))
+    assert is_proof_due(config)
+    assert unproved_reason(config) == "the proof has not run for this command"
+    proved = replace(config, proof=to_test_proof(Proved(), "pytest", "uv sync"))
+    assert (is_proof_due(proved), unproved_reason(proved), test_proof.tested_instead(proved)) == (False, None, None)
+    assert is_proof_due(replace(proved, integration_command="tox"))
+    assert is_proof_due(replace(proved, sandbox_setup=None))
     skipped = replace(config, proof=TestProof(outcome="skipped"))
-    assert (due(skipped), doubt(skipped)) == (False, "no proof was wanted (--no-proof)")
-    wrong = replace(config, proof=noted(test_proof.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync"))
-    assert (due(wrong), test_proof.elsewhere(wrong)) == (False, "/me/invo")
-    assert test_proof.elsewhere(replace(wrong, integration_command="uv run pytest")) is None
-    assert (due(Config()), doubt(Config())) == (False, None)
+    assert (is_proof_due(skipped), unproved_reason(skipped)) == (False, "no proof was wanted (--no-proof)")
+    wrong = replace(
+        config, proof=to_test_proof(test_proof.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync")
+    )
+    assert (is_proof_due(wrong), test_proof.tested_instead(wrong)) == (False, "/me/invo")
+    assert test_proof.tested_instead(replace(wrong, integration_command="uv run pytest")) is None
+    assert (is_proof_due(Config()), unproved_reason(Config())) == (False, None)
 
 
 def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None:
     sources = ("src/invo/a.py", "top/b.py", "one.py", "api/src/app/c.py", "web/d.py", "vendor/six/e.py")
-    assert test_proof.installed_as(sources, (*sources, "api/pyproject.toml")) == {
+    assert test_proof.installed_suffixes(sources, (*sources, "api/pyproject.toml")) == {
         "invo/a.py", "top/b.py", "app/c.py", "web/d.py", "api/src/app/c.py",
     }  # fmt: skip
 
@@ -130,7 +145,7 @@ def test_a_package_is_known_by_how_its_files_end_where_it_is_installed() -> None
     ],
 )  # fmt: skip
 def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> None:
-    assert test_proof.names_path(line, "/me/invo") is named
+    assert test_proof.contains_path(line, "/me/invo") is named
 
 
 @pytest.mark.parametrize(
@@ -142,7 +157,7 @@ def test_a_path_is_named_by_whole_components_only(line: str, named: bool) -> Non
     ],
 )  # fmt: skip
 def test_python_that_is_isolated_notes_nothing(command: str, nothing: bool) -> None:
-    assert test_proof.notes_nothing(command) is nothing
+    assert test_proof.is_untraced_command(command) is nothing
 
 
 def test_documentation_is_read_by_no_test() -> None:
@@ -157,4 +172,4 @@ def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
         "b/setup.py": "setup(name='b-c', version='1')\n",
         "c/pyproject.toml": "[tool.x]\nname = 1\n",
     }
-    assert test_proof.project_names(files) == {"my-invo-x", "other", "api", "b-c"}
+    assert test_proof.distribution_names(files) == {"my-invo-x", "other", "api", "b-c"}

@@ -13,15 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from liza.cli.command_table import HEADINGS, MODULES, QUICK
-from liza.cli.declare import details, duration, listed
-from liza.cli.reference import text as reference
-from liza.cli.render import render_crew, render_patch, render_task, tell
-from liza.cli.render.columns import coloured, escaped, harmless, paint, table, width, wrapped
-from liza.cli.render.phrases import local
-from liza.cli.render.render_metrics import metrics
-from liza.rules.durations import spelled
-from liza.rules.errors import Usage
+from liza.cli.command_table import COMMAND_MODULES, FAST_COMMANDS, HEADINGS
+from liza.cli.declare import parse_details, parse_duration, split_names
+from liza.cli.reference import build_reference as reference
+from liza.cli.render import printing, render_crew, render_patch, render_task
+from liza.cli.render.columns import (
+    align_columns,
+    cell_width,
+    escape_json,
+    paint,
+    strip_controls,
+    strip_controls_but_colours,
+    wrap_text,
+)
+from liza.cli.render.render_metrics import format_metrics
+from liza.cli.render.text_formats import format_local_time
+from liza.rules.durations import format_duration
+from liza.rules.errors import UsageError
 from liza.rules.model import Answer, Event, Goal, Status, Task
 from liza.rules.project import test_proof
 
@@ -52,7 +60,7 @@ def summary(**fields: Any) -> dict[str, Any]:
 
 def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost() -> None:
     tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
-    first = render_crew.status(summary(tasks=tasks), False).splitlines()[0]
+    first = render_crew.format_status(summary(tasks=tasks), False).splitlines()[0]
     assert (
         first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    nothing spent yet, no limit"
     )
@@ -95,7 +103,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         },
         "warnings": ["look"],
     }
-    assert metrics(found).splitlines() == [
+    assert format_metrics(found).splitlines() == [
         "sprint-1: 3 of 6 tasks merged (1 claimed · 3 merged · 2 ready for review)",
         "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
         "verdicts: 3 approved, 1 rejected (75% approved)",
@@ -130,23 +138,23 @@ def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_
         row("b", Status.CLAIMED, assigned_to="coder-2"),
         {**row("c", Status.DRAFT, history=(added,)), "missing": ("spec x.md is not committed on integration",)},
     ]
-    text = render_crew.status(summary(tasks=tasks, agents=[agent]), False)
+    text = render_crew.format_status(summary(tasks=tasks, agents=[agent]), False)
     assert "   1 working · 1 stopped · 1 waits for you    " in text.splitlines()[0]
     assert "draft: spec x.md is not committed on integration" in text
 
 
 def test_every_status_is_counted_somewhere() -> None:
-    text = render_crew.status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
+    text = render_crew.format_status(summary(tasks=[row(f"t{n}", status) for n, status in enumerate(Status)]), False)
     counted = sum(int(number) for number in re.findall(r"(\d+) [a-z]", text.splitlines()[0].partition("   ")[2]))
     assert counted == len(Status)
 
 
 def test_an_empty_crew_is_told_what_to_do_first() -> None:
-    assert "liza up" in render_crew.status(summary(), False)
+    assert "liza up" in render_crew.format_status(summary(), False)
 
 
 def test_a_blocked_task_shows_its_question_and_a_rejected_one_its_reason() -> None:
-    text = render_crew.task_list(
+    text = render_crew.format_task_list(
         [
             row("a", Status.BLOCKED, blocked_questions=("Which address?",)),
             row("b", Status.REJECTED, rejection_reason="rounds down"),
@@ -168,7 +176,7 @@ def test_an_idle_agent_shows_its_one_reason_and_an_alert_its_command() -> None:
     }
     waiting = [{**blocked, "seconds": 750}]
     found = summary(tasks=[row("t", Status.BLOCKED)], agents=[agent], waiting=waiting, alerts=[blocked, untested])
-    assert render_crew.status(found, False).splitlines()[1:] == [
+    assert render_crew.format_status(found, False).splitlines()[1:] == [
         "",
         "! t is blocked (for 12 min)",
         '    liza task unblock t --answer "…"',
@@ -196,42 +204,42 @@ def test_an_agent_at_work_shows_what_it_does_and_for_how_long() -> None:
         {**base, "id": "coder-4", "doing": None, "seconds": None},
     ]
     assert [
-        line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.agents(rows, False).splitlines()
+        line.split("  t  ")[0].split("  ", 1)[1].strip() for line in render_crew.format_agents(rows, False).splitlines()
     ] == [
         "working 4 min",
         "set-up 40 s",
         "waits for you 12 min",
         "WORKING",
     ]
-    assert "  script:…/agent.sh -x" in render_crew.agents(rows, False)
+    assert "  script:…/agent.sh -x" in render_crew.format_agents(rows, False)
 
 
 def test_the_end_says_how_far_integration_is_ahead_and_the_next_command() -> None:
     goal = asdict(Goal(id="goal", description="g", status="COMPLETED"))
     ahead = {"integration": "integration", "branch": "main", "commits": 3}
-    lines = render_crew.status(summary(goal=goal, ahead=ahead), False).splitlines()
+    lines = render_crew.format_status(summary(goal=goal, ahead=ahead), False).splitlines()
     assert lines[1] == "the goal is COMPLETED; integration is 3 commits ahead of main: git merge integration"
-    assert "integration is 1 commit ahead" in render_crew.status(
+    assert "integration is 1 commit ahead" in render_crew.format_status(
         summary(goal=goal, ahead={**ahead, "commits": 1}), False
     )
 
 
 def test_lines_are_broken_between_words_and_go_on_below_their_column_and_commands_stay_whole() -> None:
     line = "coder-1  IDLE  its supervisor left because of a long and very sad story"
-    assert wrapped(line, 40).splitlines() == [
+    assert wrap_text(line, 40).splitlines() == [
         "coder-1  IDLE  its supervisor left",
         "               because of a long and",
         "               very sad story",
     ]
     command = '    liza task unblock invoice-mail --answer "billing@shop.example"'
-    assert wrapped(command, 40) == command
+    assert wrap_text(command, 40) == command
     told = "all stopped; work is in .worktrees/ and on task/*. Go on: liza up --coders 2 --program script:./a.sh"
-    assert wrapped(told, 40, 10).splitlines() == [
+    assert wrap_text(told, 40, 10).splitlines() == [
         "all stopped; work is in .worktrees/ and",
         "          on task/*. Go on:",
         "          liza up --coders 2 --program script:./a.sh",
     ]
-    assert ESCAPE.sub("", wrapped(paint(line, "red", True), 40)) == wrapped(line, 40)
+    assert ESCAPE.sub("", wrap_text(paint(line, "red", True), 40)) == wrap_text(line, 40)
 
 
 @pytest.mark.parametrize(
@@ -247,15 +255,15 @@ def test_lines_are_broken_between_words_and_go_on_below_their_column_and_command
     ],
 )
 def test_spans_of_time_have_units(seconds: int, told: str) -> None:
-    assert spelled(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     try:
-        assert local(NOW) == local("2026-01-01T12:00:00Z") == "2026-01-01 17:30:00"
-        assert tell.clock(NOW) == "17:30:00"
+        assert format_local_time(NOW) == format_local_time("2026-01-01T12:00:00Z") == "2026-01-01 17:30:00"
+        assert printing.time_of_day(NOW) == "17:30:00"
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -263,7 +271,7 @@ def test_times_are_of_the_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 def test_colours_come_only_when_asked_for_and_do_not_move_the_columns() -> None:
     found = summary(tasks=[row("a", Status.MERGED), row("long-name", Status.CLAIMED, assigned_to="coder-1")])
-    plain, coloured = render_crew.status(found, False), render_crew.status(found, True)
+    plain, coloured = render_crew.format_status(found, False), render_crew.format_status(found, True)
     assert "\x1b" not in plain
     assert "\x1b" in coloured
     assert ESCAPE.sub("", coloured) == plain
@@ -277,7 +285,7 @@ def test_a_task_shows_what_was_asked_answered_and_done() -> None:
         answers=(Answer(question="Which?", answer="this"),),
         history=(Event(time=NOW, event="claim", run="coder-1.1", commit="a" * 40),),
     )
-    text = render_task.task(
+    text = render_task.format_task(
         {**found, "branch": "task/t", "directory": None, "waits_for": (), "handoff": None, "notes": ["n"]}, False
     )
     assert "done when   pytest passes" in text
@@ -288,84 +296,89 @@ def test_a_task_shows_what_was_asked_answered_and_done() -> None:
 
 def test_a_patch_is_shown_as_it_is_and_untracked_files_are_named() -> None:
     found = {"task": "t", "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "untracked": ["new.txt"]}
-    assert render_patch.diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
-    assert ESCAPE.sub("", render_patch.diff(found, True)) == render_patch.diff(found, False)
-    assert render_patch.diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
+    assert render_patch.format_diff(found, False) == f"{found['diff']}\nuntracked: new.txt"
+    assert ESCAPE.sub("", render_patch.format_diff(found, True)) == render_patch.format_diff(found, False)
+    assert render_patch.format_diff({"task": "t", "diff": "", "untracked": []}, False) == "t changes nothing yet"
 
 
 def test_validation_names_entry_field_value_and_what_is_wanted() -> None:
     broken = {"entry": "t", "field": "priority", "found": "12", "wanted": "1 to 9"}
     found = {"path": "p", "valid": False, "tasks": 1, "violations": [broken], "warnings": [], "next": "liza edit"}
-    assert render_crew.validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
-    assert "no violation" in render_crew.validation({**found, "valid": True, "violations": []})
+    assert render_crew.format_validation(found) == "t: priority is 12, wanted 1 to 9\nnext: liza edit"
+    assert "no violation" in render_crew.format_validation({**found, "valid": True, "violations": []})
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=6))
 def test_columns_stand_under_each_other_whatever_is_in_them(rows: list[list[str]]) -> None:
     rows = [[cell.replace("\n", " ").replace("\r", " ") for cell in cells] for cells in rows]
-    lines = table([[*cells, "|"] for cells in rows])
-    ends = {width(line) for line in lines.split("\n")} if rows else set()
+    lines = align_columns([[*cells, "|"] for cells in rows])
+    ends = {cell_width(line) for line in lines.split("\n")} if rows else set()
     assert len(ends) <= 1
 
 
 def test_wide_letters_take_two_cells_and_escapes_none() -> None:
-    assert (width("abc"), width("日本"), width(paint("abc", "red", True)), width("e\u0301")) == (3, 4, 3, 1)
+    assert (cell_width("abc"), cell_width("日本"), cell_width(paint("abc", "red", True)), cell_width("e\u0301")) == (
+        3,
+        4,
+        3,
+        1,
+    )
 
 
 @given(st.text())
 def test_nothing_that_is_shown_can_steer_a_terminal(text: str) -> None:
     steering = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-    assert not re.search(steering, harmless(text))
-    assert not re.search(steering, re.sub(r"\x1b\[(0|1|2|3[1-6])m", "", coloured(text)))
-    assert json.loads(escaped(json.dumps(text, ensure_ascii=False))) == text
+    assert not re.search(steering, strip_controls(text))
+    assert not re.search(steering, re.sub(r"\x1b\[(0|1|2|3[1-6])m", "", strip_controls_but_colours(text)))
+    assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
     order = "\x1b]52;c;ZXZpbA==\x07 \x1b[2J \x1b[31mred\x1b[0m \x1b[8mhidden \u202eabc \x9b2J"
-    assert harmless(order) == "  red hidden �abc �2J"
-    assert coloured(order) == "  \x1b[31mred\x1b[0m hidden �abc �2J"
+    assert strip_controls(order) == "  red hidden �abc �2J"
+    assert strip_controls_but_colours(order) == "  \x1b[31mred\x1b[0m hidden �abc �2J"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400)])
 def test_durations_are_read_with_their_unit(text: str, seconds: int) -> None:
-    assert duration(text, "liza logs --since 15m") == seconds
+    assert parse_duration(text, "liza logs --since 15m") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5h", "-3m", "15 m", "15x", "9" * 20])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(Usage) as refused:
-        duration(text, "liza logs --since 15m")
+    with pytest.raises(UsageError) as refused:
+        parse_duration(text, "liza logs --since 15m")
     assert refused.value.hint == "liza logs --since 15m"
 
 
 def test_what_waits_for_other_tasks_says_so_and_what_no_command_can_prove_is_not_asked_for() -> None:
     tasks = [{**row("b", Status.UNCLAIMED), "waits_for": ("mail",)}]
-    assert "needs mail: what b is" in render_crew.status(summary(tasks=tasks), False)
+    assert "needs mail: what b is" in render_crew.format_status(summary(tasks=tasks), False)
     for why, told in ((test_proof.NO_SOURCE, False), ("no proof was wanted (--no-proof)", True)):
         tests = {"command": "make test", "not_proved": why}
-        assert ("tests not proved" in render_crew.status(summary(tests=tests), False)) is told
+        assert ("tests not proved" in render_crew.format_status(summary(tests=tests), False)) is told
 
 
 def test_a_merge_that_failed_and_whose_coder_is_offline_is_told_once() -> None:
     lost = {"kind": "orphaned_integration_failed", "about": "t", "message": "t does not merge", "next": "liza up"}
     said = {"kind": "integration_failed", "about": "t", "message": "t does not merge", "next": "liza task show t"}
-    shown = render_crew.status(summary(waiting=[lost], alerts=[lost, said]), False)
+    shown = render_crew.format_status(summary(waiting=[lost], alerts=[lost, said]), False)
     assert shown.count("t does not merge") == 1
-    assert render_crew.status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
+    assert render_crew.format_status(summary(waiting=[], alerts=[said]), False).count("t does not merge") == 1
 
 
 def test_lists_and_details_are_read_and_a_detail_without_a_key_is_refused() -> None:
-    assert listed(None) is None
-    assert listed("") == ()
-    assert listed(" a, b,,c ") == ("a", "b", "c")
-    assert details(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    assert split_names(None) is None
+    assert split_names("") == ()
+    assert split_names(" a, b,,c ") == ("a", "b", "c")
+    assert parse_details(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
     for wrong in ("a", "=1"):
-        with pytest.raises(Usage):
-            details([wrong])
+        with pytest.raises(UsageError):
+            parse_details([wrong])
 
 
 def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
     paths = [path for _, group in HEADINGS for path in group]
     assert len(paths) == len(set(paths))
-    assert {path.partition(" ")[0] for path in paths} == set(MODULES)
-    assert set(MODULES) >= QUICK
+    assert {path.partition(" ")[0] for path in paths} == set(COMMAND_MODULES)
+    assert set(COMMAND_MODULES) >= FAST_COMMANDS
     text = reference()
     for path in paths:
         section = text.partition(f"### liza {path}\n")[2].partition("\n### ")[0]
@@ -374,7 +387,11 @@ def test_every_command_stands_under_one_heading_and_says_an_example() -> None:
 
 def test_a_program_that_was_tried_is_not_called_confined_where_nothing_confines_it() -> None:
     row = {"name": "mine", "command": "x", "version": "1", "installed": True, "install": "", "seconds": 3.5}
-    told = render_crew.programs({"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []})
+    told = render_crew.format_programs(
+        {"programs": [{**row, "permissions": "confined", "confines": False}], "notices": []}
+    )
     assert "works, nothing confines it, in 3.5 s" in told
-    told = render_crew.programs({"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []})
+    told = render_crew.format_programs(
+        {"programs": [{**row, "permissions": "confined", "confines": True}], "notices": []}
+    )
     assert "works, confined, in 3.5 s" in told

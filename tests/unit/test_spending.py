@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from liza.programs.presets.preset import Failure, UsageFormat
+from liza.programs.presets.preset import FailurePattern, UsageFormat
 from liza.programs.session import outcomes, transcript
-from liza.programs.session.failure_patterns import ModelTrouble, Signs, trouble
-from liza.programs.session.session_process import Ended, Vanished
+from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
+from liza.programs.session.session_process import EndedSession, VanishedSession
 from liza.programs.usage import usage_report
-from liza.rules.model import Budget, Identity
-from liza.rules.sessions.decide import IDLE
-from liza.rules.sessions.spending import Spent, Used, over, seconds_left, total
+from liza.rules.model import Budget, ProcessIdentity
+from liza.rules.sessions.decide import IDLE_REASON
+from liza.rules.sessions.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event
@@ -34,13 +34,13 @@ def printed(tmp_path: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("combine", "wanted"),
     [
-        ("sum", Used(input=35, cached=24, output=10)),
-        ("last", Used(input=25, cached=20, output=7)),
-        ("most", Used(input=25, cached=20, output=7)),
+        ("sum", TokenUsage(input=35, cached=24, output=10)),
+        ("last", TokenUsage(input=25, cached=20, output=7)),
+        ("most", TokenUsage(input=25, cached=20, output=7)),
     ],
 )
 def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_largest_is_taken(
-    tmp_path: Path, combine: str, wanted: Used
+    tmp_path: Path, combine: str, wanted: TokenUsage
 ) -> None:
     form = UsageFormat(
         when={"type": "turn.completed"},
@@ -50,20 +50,22 @@ def test_figures_of_the_events_that_count_are_added_up_or_the_last_or_the_larges
         output=("usage.output_tokens",),
         session=("thread_id",),
     )
-    assert usage_report.used(form, printed(tmp_path, TURNS)) == wanted
-    assert usage_report.session_id(form, tmp_path / "output.log") == "t-1"
+    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) == wanted
+    assert usage_report.read_session_id(form, tmp_path / "output.log") == "t-1"
 
 
 def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("stats.models.*.tokens.prompt",), output=("stats.models.*.tokens.out",))
     document = '{"stats": {"models": {"a": {"tokens": {"prompt": 5, "out": 1}}, "b": {"tokens": {"prompt": 7}}}}}'
-    assert usage_report.used(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == Used(input=12, output=1)
+    assert usage_report.read_usage(form, printed(tmp_path, f"hello\n{document}\nbye\n")) == TokenUsage(
+        input=12, output=1
+    )
     text = UsageFormat(
         form="text",
         pattern=r"Tokens: (?P<input>[\d.,k]+) sent, (?P<output>[\d.,k]+) received. Cost: \$(?P<cost>[\d.]+)",
     )
     said = "Tokens: 1.2k sent, 300 received. Cost: $0.01\nTokens: 2k sent, 1,000 received. Cost: $0.02\n"
-    found = usage_report.used(text, printed(tmp_path, said))
+    found = usage_report.read_usage(text, printed(tmp_path, said))
     assert found is not None
     assert (found.input, found.output, round(found.cost or 0, 2)) == (3200, 1300, 0.03)
 
@@ -71,31 +73,33 @@ def test_a_document_among_other_words_and_a_text_are_read_as_well(tmp_path: Path
 def test_what_stands_inside_of_a_document_is_no_document_of_its_own(tmp_path: Path) -> None:
     form = UsageFormat(form="json", input=("used",), combine="sum")
     whole = '{"used": 5, "last":\n{"used": 3}\n}\n'
-    assert usage_report.used(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == Used(input=10)
+    assert usage_report.read_usage(form, printed(tmp_path, f"{whole}[ cut off\n{whole}")) == TokenUsage(input=10)
 
 
 def test_what_was_not_told_is_none_and_no_zero(tmp_path: Path) -> None:
     form = UsageFormat(when={"type": "result"}, input=("usage.input_tokens",))
-    assert usage_report.used(form, printed(tmp_path, TURNS)) is None
-    assert usage_report.used(form, tmp_path / "nowhere") is None
-    assert usage_report.used(UsageFormat(), printed(tmp_path, TURNS)) is None
+    assert usage_report.read_usage(form, printed(tmp_path, TURNS)) is None
+    assert usage_report.read_usage(form, tmp_path / "nowhere") is None
+    assert usage_report.read_usage(UsageFormat(), printed(tmp_path, TURNS)) is None
 
 
 def test_a_program_that_tells_it_in_a_file_of_the_run_is_read_there(tmp_path: Path) -> None:
     form = UsageFormat(file="export/export.json", form="json", input=("usage.in",), output=("usage.out",), cost="cost")
     output = printed(tmp_path, "nothing of that\n")
-    assert usage_report.used(form, output) is None
+    assert usage_report.read_usage(form, output) is None
     (output.parent / "export").mkdir()
     (output.parent / "export" / "export.json").write_text('{\n "usage": {"in": 7, "out": 2}, "cost": 0.5\n}\n')
-    assert usage_report.used(form, output) == Used(input=7, output=2, cost=0.5)
-    silent = Spent(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
-    assert (total([silent]).silent, total([silent]).unpriced) == (1, 1)
-    found = total([silent, spent("coder-1.2", "a", Used(input=5)), spent("coder-1.3", "a", Used(cost=0.0))])
+    assert usage_report.read_usage(form, output) == TokenUsage(input=7, output=2, cost=0.5)
+    silent = LedgerEntry(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=3)
+    assert (sum_usage([silent]).silent, sum_usage([silent]).unpriced) == (1, 1)
+    found = sum_usage(
+        [silent, spent("coder-1.2", "a", TokenUsage(input=5)), spent("coder-1.3", "a", TokenUsage(cost=0.0))]
+    )
     assert (found.sessions, found.silent, found.unpriced) == (3, 1, 2)
 
 
-def spent(run: str, task: str, used: Used | None, seconds: float = 10) -> Spent:
-    return Spent(
+def spent(run: str, task: str, used: TokenUsage | None, seconds: float = 10) -> LedgerEntry:
+    return LedgerEntry(
         run=run,
         time=NOW,
         kind="work",
@@ -123,12 +127,12 @@ def spent(run: str, task: str, used: Used | None, seconds: float = 10) -> Spent:
 )
 def test_a_budget_is_reached_by_what_was_told_and_by_time(budget: Budget, wanted: str | None) -> None:
     found = [
-        spent("coder-1.1", "a", Used(input=10, output=10, cost=2.0)),
+        spent("coder-1.1", "a", TokenUsage(input=10, output=10, cost=2.0)),
         spent("coder-1.2", "a", None),
-        spent("coder-2.1", "b", Used(input=10, output=10, cost=1.0)),
+        spent("coder-2.1", "b", TokenUsage(input=10, output=10, cost=1.0)),
     ]
-    assert over(budget, found, "a", "s") == wanted
-    assert over(budget, found, "a", "another") in (None, wanted)
+    assert over_budget_reason(budget, found, "a", "s") == wanted
+    assert over_budget_reason(budget, found, "a", "another") in (None, wanted)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_no_frame_of_a_stack_and_no_half_of_an_event_is_a_reason() -> None:
         "event: response.created",
         "}",
     ]
-    assert list(transcript.lines("\n".join(printed))) == ["SyntaxError: no JSON"]
+    assert list(transcript.extract_lines("\n".join(printed))) == ["SyntaxError: no JSON"]
 
 
 def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_are() -> None:
@@ -171,18 +175,18 @@ def test_of_events_a_person_reads_what_was_said_in_them_and_other_lines_as_they_
         "plain words",
         "{ not json",
     ]
-    said_lines = list(transcript.lines("\n".join(printed)))
+    said_lines = list(transcript.extract_lines("\n".join(printed)))
     assert said_lines == ["I may not write here.", "Sorry.", "Done", "plain words", "{ not json"]
 
 
-QUOTA = Failure(
+QUOTA = FailurePattern(
     kind="quota",
     match=r'^\{"type":"failed".*limit'
     r"(?:.*?again in (?P<minutes>\d+)m|.*?resets (?P<time>\d+(?::\d+)?[ap]m)|.*?\|(?P<epoch>\d{10}))?",
 )
-AGAIN = Failure(kind="server", match=r'^\{"type":"error","message":"Reconnecting', retried=True)
-LOGIN = Failure(kind="login", match=r'^\{"type":"failed".*401')
-ROW = Signs((QUOTA, AGAIN, LOGIN))
+AGAIN = FailurePattern(kind="server", match=r'^\{"type":"error","message":"Reconnecting', retried=True)
+LOGIN = FailurePattern(kind="login", match=r'^\{"type":"failed".*401')
+ROW = ModelSigns((QUOTA, AGAIN, LOGIN))
 
 
 @pytest.mark.parametrize(
@@ -209,32 +213,32 @@ ROW = Signs((QUOTA, AGAIN, LOGIN))
 def test_the_last_words_of_a_program_say_what_its_model_did_not_answer_for(
     said: str, kind: str | None, until: datetime | None
 ) -> None:
-    found = trouble(ROW, f"words before\n{said}\n", NOW)
+    found = find_failure(ROW, f"words before\n{said}\n", NOW)
     assert (found and found.kind) == kind
     assert (found and found.until) == until
 
 
 def test_a_time_of_day_is_one_of_the_zone_that_the_person_lives_in() -> None:
     here = NOW.astimezone(timezone(timedelta(hours=-8)))
-    found = trouble(ROW, '{"type":"failed","m":"limit, resets 3pm"}', here)
+    found = find_failure(ROW, '{"type":"failed","m":"limit, resets 3pm"}', here)
     assert found is not None
     assert found.until == datetime(2026, 1, 1, 23, tzinfo=UTC)
 
 
-def ended(code: int) -> Ended:
-    return Ended(time=NOW, code=code)
+def ended(code: int) -> EndedSession:
+    return EndedSession(time=NOW, code=code)
 
 
-GONE = Identity(host="h", boot="b", pid=1, start="1")
-BROKEN = ModelTrouble("broken", "cut")
-SERVER, REFUSED, LIMIT = ModelTrouble("server", "500"), ModelTrouble("login", "401"), ModelTrouble("quota", "429", NOW)
+GONE = ProcessIdentity(host="h", boot="b", pid=1, start="1")
+BROKEN = ModelFailure("broken", "cut")
+SERVER, REFUSED, LIMIT = ModelFailure("server", "500"), ModelFailure("login", "401"), ModelFailure("quota", "429", NOW)
 
 
 @pytest.mark.parametrize(
     ("code", "word", "moved", "stopped", "said", "wanted"),
     [
         (0, None, False, None, REFUSED, outcomes.ModelRefused("the model refuses the program's login: 401")),
-        (1, None, False, None, LIMIT, outcomes.Limited("a limit of use is reached: 429", NOW)),
+        (1, None, False, None, LIMIT, outcomes.UsageLimited("a limit of use is reached: 429", NOW)),
         (0, None, False, None, SERVER, outcomes.NoModelAnswer("its model answers with errors: 500")),
         (1, None, True, None, BROKEN, outcomes.NoModelAnswer("its model's answers break off: cut")),
         (0, None, True, None, BROKEN, outcomes.Completed(idle=False)),
@@ -247,21 +251,24 @@ SERVER, REFUSED, LIMIT = ModelTrouble("server", "500"), ModelTrouble("login", "4
             False,
             "no answer from its model for 300 s",
             LIMIT,
-            outcomes.Limited("a limit of use is reached: 429", NOW),
+            outcomes.UsageLimited("a limit of use is reached: 429", NOW),
         ),
         (143, None, False, "hung", None, outcomes.Halted("hung")),
-        (143, None, False, IDLE, LIMIT, outcomes.Completed(idle=True)),
+        (143, None, False, IDLE_REASON, LIMIT, outcomes.Completed(idle=True)),
         (0, None, False, None, None, outcomes.Completed(idle=True)),
     ],
 )
 def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_code(
-    code: int, word: str | None, moved: bool, stopped: str | None, said: ModelTrouble | None, wanted: outcomes.Outcome
+    code: int, word: str | None, moved: bool, stopped: str | None, said: ModelFailure | None, wanted: outcomes.Outcome
 ) -> None:
-    assert outcomes.outcome(ended(code), word, {}, moved, stopped, said) == wanted
+    assert outcomes.classify_end(ended(code), word, {}, moved, stopped, said) == wanted
 
 
 def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
-    assert isinstance(outcomes.outcome(Vanished(shim=GONE, child=GONE), None, {}, False, None, LIMIT), outcomes.Limited)
+    assert isinstance(
+        outcomes.classify_end(VanishedSession(shim=GONE, child=GONE), None, {}, False, None, LIMIT),
+        outcomes.UsageLimited,
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,12 +282,12 @@ def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> Non
 )
 def test_nothing_that_a_program_prints_keeps_its_end_from_being_settled(tmp_path: Path, line: str) -> None:
     form = UsageFormat(when={"type": "turn.completed"}, input=("usage.input_tokens",), output=("usage.output_tokens",))
-    found = usage_report.used(form, printed(tmp_path, line))
+    found = usage_report.read_usage(form, printed(tmp_path, line))
     assert found is None or found.tokens >= 0
-    assert isinstance("".join(transcript.lines(line)).encode(), bytes)
-    assert trouble(ROW, f"{line}\n", NOW) is None
+    assert isinstance("".join(transcript.extract_lines(line)).encode(), bytes)
+    assert find_failure(ROW, f"{line}\n", NOW) is None
 
 
 def test_a_figure_that_is_none_is_none_in_text_as_well(tmp_path: Path) -> None:
     form = UsageFormat(form="text", pattern=r"(?P<input>\S+) in, (?P<output>\S+) out, \$(?P<cost>\S+)")
-    assert usage_report.used(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == Used(output=5)
+    assert usage_report.read_usage(form, printed(tmp_path, "1.2.3k in, 5 out, $x")) == TokenUsage(output=5)

@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 from liza.rules.model import Agent, Goal, State
-from liza.rules.reports.up_command import command, starting
-from liza.up.start import UpOptions, asked_programs
+from liza.rules.reports.up_command import format_up_command, up_command_for
+from liza.up.start import UpOptions, parse_programs
 
 MINE, OTHER = "script:./agent.sh --fast", "codex"
 
@@ -44,14 +44,14 @@ def board(**programs: str | None) -> State:
 def test_a_supervisor_that_is_started_as_a_remedy_says_runs_what_the_agent_ran_and_no_other_program(
     programs: dict[str, str | None], agent: str, words: str
 ) -> None:
-    assert starting(board(**programs), agent).endswith(words)
+    assert up_command_for(board(**programs), agent).endswith(words)
 
 
 def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_into_a_shell() -> None:
     ran = {"planner_1": OTHER, "coder_1": MINE, "coder_2": "script:A=1 ./b.sh 'two words'", "code_reviewer_1": MINE}
-    words = shlex.split(starting(board(**ran), "coder-2"))
+    words = shlex.split(up_command_for(board(**ran), "coder-2"))
     said = [words[at + 1] for at, word in enumerate(words) if word == "--program"]
-    of_all, named = asked_programs(said)
+    of_all, named = parse_programs(said)
     options = UpOptions(coders=2, program=of_all, programs=named)
     assert {agent: options.program_of(agent) for agent in options.agents()} == {
         name.replace("_", "-"): program for name, program in ran.items()
@@ -60,5 +60,8 @@ def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_
 
 def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:
     options = UpOptions(planners=0, coders=2, program=MINE, programs={"coder-2": OTHER}, terminal=True)
-    assert options.again() == f"liza up --planners 0 --coders 2 --program '{MINE}' --program coder-2=codex --tmux"
-    assert UpOptions().again() == command({}, {}) == "liza up"
+    assert (
+        options.restart_command()
+        == f"liza up --planners 0 --coders 2 --program '{MINE}' --program coder-2=codex --tmux"
+    )
+    assert UpOptions().restart_command() == format_up_command({}, {}) == "liza up"

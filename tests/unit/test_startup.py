@@ -9,7 +9,7 @@ from pathlib import Path
 import liza
 from liza.programs.presets import command_line
 from liza.programs.presets.command_line import TextCarrier
-from liza.programs.presets.preset import Hooks, Mode, Preset
+from liza.programs.presets.preset import HookSettings, LaunchMode, Preset
 
 LIZA = Path(liza.__file__).parent
 HERE = Path(__file__).parents[2]
@@ -43,20 +43,23 @@ def test_the_start_path_waits_for_nothing() -> None:
 
 
 def test_at_a_terminal_a_program_that_nobody_tells_to_begin_is_told_by_typing() -> None:
-    for provider in ("", next(iter(sorted(command_line.providers())))):
+    for provider in ("", next(iter(sorted(command_line.list_providers())))):
         row = Preset(
-            name="x", interactive=Mode(prompt="none"), headless=Mode(prompt="none"), hooks=Hooks(provider=provider)
+            name="x",
+            interactive=LaunchMode(prompt="none"),
+            headless=LaunchMode(prompt="none"),
+            hooks=HookSettings(provider=provider),
         )
-        assert command_line.plan(row, interactive=True).work is TextCarrier.TERMINAL
-        assert command_line.plan(row, interactive=False).work is not TextCarrier.TERMINAL
-        told = Preset(name="x", interactive=Mode(prompt="arg"), hooks=Hooks(provider=provider))
-        assert command_line.plan(told, interactive=True).work is TextCarrier.PROMPT
+        assert command_line.choose_carriers(row, interactive=True).work is TextCarrier.TERMINAL
+        assert command_line.choose_carriers(row, interactive=False).work is not TextCarrier.TERMINAL
+        told = Preset(name="x", interactive=LaunchMode(prompt="arg"), hooks=HookSettings(provider=provider))
+        assert command_line.choose_carriers(told, interactive=True).work is TextCarrier.PROMPT
 
 
 def test_informational_hooks_count_as_none() -> None:
-    provider = next(iter(sorted(command_line.providers())))
-    assert command_line.has_hooks(Preset(name="x", hooks=Hooks(provider=provider)))
-    assert not command_line.has_hooks(Preset(name="x", hooks=Hooks(provider=provider, informational=True)))
+    provider = next(iter(sorted(command_line.list_providers())))
+    assert command_line.has_hooks(Preset(name="x", hooks=HookSettings(provider=provider)))
+    assert not command_line.has_hooks(Preset(name="x", hooks=HookSettings(provider=provider, informational=True)))
 
 
 def test_every_test_that_the_page_about_starting_names_is_there() -> None:

@@ -13,8 +13,8 @@ from liza.programs.presets import preset, preset_table
 from liza.programs.session import failure_patterns
 from liza.rules.model import Config, Status
 from liza.rules.paths import Paths
-from liza.rules.tasks.coding import ANOMALIES
-from liza.rules.transitions import ARROWS, OPEN
+from liza.rules.tasks.coding import ANOMALY_TYPES
+from liza.rules.transitions import OPEN_STATUSES, TRANSITIONS
 
 ROOT = Path(__file__).parent.parent.parent
 STATES = ROOT / "specs" / "architecture" / "state-machines.md"
@@ -34,10 +34,10 @@ def test_the_table_of_arrows_in_the_specs_has_every_arrow_and_no_other() -> None
     for event, sources, target in rows:
         if event in ("event", "add"):
             continue
-        start = OPEN if sources == "any open" else {Status(word) for word in sources.split(", ")}
+        start = OPEN_STATUSES if sources == "any open" else {Status(word) for word in sources.split(", ")}
         for source in start:
             told[event, source] = source if target == "same" else Status(target)
-    real = {(arrow.verb, source): arrow.target for arrow in ARROWS for source in arrow.sources}
+    real = {(arrow.verb, source): arrow.target for arrow in TRANSITIONS for source in arrow.sources}
     assert told == real
 
 
@@ -48,7 +48,7 @@ def test_the_diagram_in_the_specs_draws_every_arrow_that_leads_to_another_task_s
         assert label
     wanted = {
         (source, arrow.target)
-        for arrow in ARROWS
+        for arrow in TRANSITIONS
         if arrow.verb not in ("supersede", "drop", "edit")
         for source in arrow.sources
     }
@@ -57,7 +57,7 @@ def test_the_diagram_in_the_specs_draws_every_arrow_that_leads_to_another_task_s
 
 def test_the_contract_names_every_kind_of_report() -> None:
     text = (ROOT / "contracts" / "MULTI_AGENT_MODE.md").read_text()
-    assert [kind for kind in ANOMALIES if kind not in text] == []
+    assert [kind for kind in ANOMALY_TYPES if kind not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -102,16 +102,16 @@ def _section_about_rows() -> str:
 
 def test_the_page_about_programs_names_every_key_that_a_row_may_have_and_no_other() -> None:
     inner = {
-        "headless": preset.Mode,
-        "interactive": preset.Mode,
+        "headless": preset.LaunchMode,
+        "interactive": preset.LaunchMode,
         "permissions": preset.Permissions,
         "resume": preset.ResumeStyle,
-        "hooks": preset.Hooks,
+        "hooks": preset.HookSettings,
         "usage": preset.UsageFormat,
-        "journal": preset.Journal,
-        "calls": preset.Calls,
+        "journal": preset.ConversationLogFormat,
+        "calls": preset.ToolCallFormat,
         "dialogs": preset.Dialog,
-        "failures": preset.Failure,
+        "failures": preset.FailurePattern,
     }
     plain = {field.encode_name for field in msgspec.structs.fields(preset.Preset)} - {"name", *inner}
     nested = {f"{name}.{field.encode_name}" for name, kind in inner.items() for field in msgspec.structs.fields(kind)}
@@ -125,13 +125,13 @@ def test_the_row_that_the_page_about_programs_gives_as_an_example_is_one(tmp_pat
     example = _section_about_rows().partition("```toml\n")[2].partition("```")[0]
     (tmp_path / ".liza").mkdir()
     (tmp_path / ".liza" / "programs.toml").write_text(example)
-    table = preset_table.load(Paths(tmp_path), tmp_path)
-    row = preset_table.choose(None, {}, "coder", Config(), table).preset
-    assert (row.name, row.command, row.confines) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
-    assert preset_table.choose(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
+    table = preset_table.load_presets(Paths(tmp_path), tmp_path)
+    row = preset_table.choose_program(None, {}, "coder", Config(), table).preset
+    assert (row.name, row.command, row.has_confinement) == ("mybot", str(tmp_path / "tools" / "mybot"), True)
+    assert preset_table.choose_program(None, {}, "code-reviewer", Config(), table).spec == "script:./review.sh --strict"
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    found = failure_patterns.trouble(
-        failure_patterns.Signs(row.failures), '{"error":"limit reached, try again in 7 min"}', now
+    found = failure_patterns.find_failure(
+        failure_patterns.ModelSigns(row.failures), '{"error":"limit reached, try again in 7 min"}', now
     )
     assert found is not None
     assert (found.kind, found.until) == ("quota", now + timedelta(minutes=7))

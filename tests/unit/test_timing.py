@@ -24,22 +24,22 @@ def task(name: str, status: Status, *history: tuple[int, str], detail: str | Non
 
 def test_a_task_takes_from_its_first_claim_to_its_end_and_waits_from_each_question_to_its_answer() -> None:
     steps = ((0, "add"), (2, "claim"), (5, "block"), (9, "unblock"), (10, "claim"), (20, "merge"))
-    assert timings.of_task(task("a", Status.MERGED, *steps), at(60)) == timings.Times(18 * 60, 4 * 60, 2)
-    assert timings.of_task(task("b", Status.BLOCKED, *steps[:3]), at(60)) == timings.Times(58 * 60, 55 * 60, 1)
-    assert timings.of_task(task("c", Status.UNCLAIMED, *steps[:1]), at(60)) == timings.Times(None, 0, 0)
+    assert timings.task_times(task("a", Status.MERGED, *steps), at(60)) == timings.TaskTimes(18 * 60, 4 * 60, 2)
+    assert timings.task_times(task("b", Status.BLOCKED, *steps[:3]), at(60)) == timings.TaskTimes(58 * 60, 55 * 60, 1)
+    assert timings.task_times(task("c", Status.UNCLAIMED, *steps[:1]), at(60)) == timings.TaskTimes(None, 0, 0)
 
 
 def test_a_draft_that_lacks_something_waits_until_it_is_ready() -> None:
     ready = task("a", Status.UNCLAIMED, (0, "add"), (7, "ready"), detail="spec p is not committed")
-    assert timings.of_task(ready, at(60)).waiting == 7 * 60
+    assert timings.task_times(ready, at(60)).waiting == 7 * 60
     asked = task("b", Status.DRAFT, (0, "add"))
-    assert timings.of_task(asked, at(60)).waiting == 0
+    assert timings.task_times(asked, at(60)).waiting == 0
 
 
 def test_what_waits_at_the_same_time_is_counted_once_and_the_goal_ends_when_it_was_reached() -> None:
     one = task("a", Status.UNCLAIMED, (0, "add"), (1, "claim"), (2, "block"), (10, "unblock"))
     other = task("b", Status.UNCLAIMED, (0, "add"), (1, "claim"), (6, "block"), (12, "unblock"))
     state = board(one, other)
-    assert timings.waiting(state, at(60)) == 10 * 60
+    assert timings.waiting_seconds(state, at(60)) == 10 * 60
     goal = Goal(id="goal", description="g", status="IN_PROGRESS", created=at(0))
-    assert timings.of_goal(replace(state, goal=goal), at(60)) == 3600
+    assert timings.goal_seconds(replace(state, goal=goal), at(60)) == 3600

@@ -6,20 +6,28 @@ import pytest
 
 from liza.repo import ref_names
 from liza.rules.model import Goal, State
-from liza.rules.reports import intrusions
-from liza.rules.reports.ref_moves import HEAD, ReflogEntry, Trespass, entries, judge, marked, remembered
+from liza.rules.reports import drift_alarms
+from liza.rules.reports.ref_moves import (
+    HEAD,
+    ReflogEntry,
+    SessionRefMove,
+    find_session_moves,
+    parse_reflog,
+    remembered,
+    session_author,
+)
 
 NONE, A, B, C = "0" * 40, "a" * 40, "b" * 40, "c" * 40
 HISTORY = {A: {A}, B: {A, B}, C: {A, B, C}}
-ALICE, SESSION = "Alice", marked("Alice", "coder-1.3")
+ALICE, SESSION = "Alice", session_author("Alice", "coder-1.3")
 
 
 def contains(commit: str, other: str) -> bool:
     return other in HISTORY.get(commit, set())
 
 
-def judged(ref: str, log: list[ReflogEntry], tip: str, reviewed: int = 0) -> tuple[Trespass, ...]:
-    return judge({ref: log}, {ref: reviewed}, {ref: tip}, contains, {"main": "/here", "": "/here"})
+def judged(ref: str, log: list[ReflogEntry], tip: str, reviewed: int = 0) -> tuple[SessionRefMove, ...]:
+    return find_session_moves({ref: log}, {ref: reviewed}, {ref: tip}, contains, {"main": "/here", "": "/here"})
 
 
 BORN = ReflogEntry(NONE, A, ALICE, 1, "commit (initial): first")
@@ -76,10 +84,10 @@ RENAMED = ReflogEntry(B, B, SESSION, 5, "Branch: renamed refs/heads/main to refs
 def test_a_renamed_branch_is_told_of_with_its_former_name_until_there_is_one_of_that_name() -> None:
     log = {"refs/heads/moved": [BORN, RENAMED]}
     tips = {"refs/heads/moved": B}
-    (told,) = judge(log, {}, tips, contains, {"moved": "/here", "": "/here"})
+    (told,) = find_session_moves(log, {}, tips, contains, {"moved": "/here", "": "/here"})
     assert told.way == "git branch -m moved main"
     assert told.message == "the session coder-1.3 renamed the branch main; its name is moved now"
-    assert judge(log, {}, {**tips, "refs/heads/main": B}, contains, {}) == ()
+    assert find_session_moves(log, {}, {**tips, "refs/heads/main": B}, contains, {}) == ()
     assert (
         judged("refs/heads/main", [*log["refs/heads/moved"], ReflogEntry(B, B, ALICE, 6, "Branch: renamed")], B) == ()
     )
@@ -95,7 +103,7 @@ def test_a_branch_that_a_session_made_under_the_name_of_a_persons_is_told_of_wit
     assert remembered(known, {ref: [born]}) == {ref: A}, "neither without it nor with the new one is it forgotten"
 
     def told(log: list[ReflogEntry], known: dict[str, str], tip: str, reviewed: int = 0) -> list[str]:
-        return [one.way for one in judge({ref: log}, {ref: reviewed}, {ref: tip}, contains, {}, known)]
+        return [one.way for one in find_session_moves({ref: log}, {ref: reviewed}, {ref: tip}, contains, {}, known)]
 
     assert told([born], known, C) == [f"git branch -f side {A[:12]}"]
     assert told([born], {}, C) == []
@@ -124,22 +132,22 @@ def test_a_push_is_told_and_a_fetch_is_not() -> None:
 
 def test_a_checkout_is_told_of_while_it_stands_where_a_session_switched_it() -> None:
     log = [ReflogEntry(A, A, SESSION, 5, "checkout: moving from main to side")]
-    (there,) = judge({HEAD: log}, {}, {HEAD: A}, contains, {"side": "/here", "": "/here"})
+    (there,) = find_session_moves({HEAD: log}, {}, {HEAD: A}, contains, {"side": "/here", "": "/here"})
     assert there.way == "git -C /here switch main"
-    assert judge({HEAD: log}, {}, {HEAD: A}, contains, {"main": "/here", "": "/here"}) == ()
+    assert find_session_moves({HEAD: log}, {}, {HEAD: A}, contains, {"main": "/here", "": "/here"}) == ()
 
 
 def test_a_checkout_is_told_of_that_a_session_took_off_its_branch() -> None:
     log = [ReflogEntry(A, B, SESSION, 5, f"checkout: moving from main to {B}")]
     elsewhere = {"side": "/there", "": "/here"}
-    (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, elsewhere)
+    (there,) = find_session_moves({HEAD: log}, {}, {HEAD: B}, contains, elsewhere)
     assert there.way == "git -C /here switch main"
-    assert judge({HEAD: log}, {}, {HEAD: C}, contains, elsewhere) == ()
+    assert find_session_moves({HEAD: log}, {}, {HEAD: C}, contains, elsewhere) == ()
 
 
 def test_a_checkout_that_was_on_no_branch_goes_back_to_its_commit() -> None:
     log = [ReflogEntry(A, B, SESSION, 5, f"checkout: moving from {A} to side")]
-    (there,) = judge({HEAD: log}, {}, {HEAD: B}, contains, {"side": "/here", "": "/here"})
+    (there,) = find_session_moves({HEAD: log}, {}, {HEAD: B}, contains, {"side": "/here", "": "/here"})
     assert there.way == f"git -C /here switch --detach {A}"
 
 
@@ -147,13 +155,16 @@ def test_no_name_that_a_session_chose_is_more_than_a_word_of_a_command() -> None
     ref = "refs/remotes/origin/$(evil)"
     (push,) = judged(ref, [ReflogEntry(NONE, B, SESSION, 5, "update by push")], B)
     state = State(version=1, revision=1, goal=Goal(id="g", status="IN_PROGRESS"))
-    (alarm,) = intrusions.alarms(state, intrusions.Repository(trespasses=(push,)), ())
+    (alarm,) = drift_alarms.repository_alarms(state, drift_alarms.RepositoryDrift(trespasses=(push,)), ())
     assert alarm.message.endswith("To keep it: liza doctor --accept 'origin/$(evil)'")
-    assert ref_names.blocked("task/a/$(evil)", "task/a").hint == "git branch -m 'task/a/$(evil)' 'task-a-$(evil)-old'"
+    assert (
+        ref_names.ref_conflict_error("task/a/$(evil)", "task/a").hint
+        == "git branch -m 'task/a/$(evil)' 'task-a-$(evil)-old'"
+    )
 
 
 def test_a_log_is_read_as_git_writes_it_and_nonsense_in_it_is_passed_over() -> None:
     line = f"{A} {B} Alice (the (coder-1.3) one) (coder-12.40) <a@b> 1700000000 +0100\tcommit: a\ttab"
-    (one,) = entries(f"{line}\nnonsense\n\n")
+    (one,) = parse_reflog(f"{line}\nnonsense\n\n")
     assert (one.run, one.time, one.message) == ("coder-12.40", 1700000000, "commit: a\ttab")
     assert ReflogEntry(A, B, "Alice (coder-1)", 1, "").run is None

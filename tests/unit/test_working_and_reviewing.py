@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.merging import merge_rules
-from liza.rules.model import Anomaly, Handoff, Merging, State, Status
+from liza.rules.model import Anomaly, Handoff, MergeInProgress, State, Status
 from liza.rules.tasks import backlog, claims, coding, reviews
-from liza.rules.tasks.backlog import TaskRequest, Wanted
-from liza.rules.tasks.coding import Work
-from liza.rules.tasks.drafts import Lack, ripen
+from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.tasks.coding import SubmittedWork
+from liza.rules.tasks.drafts import MissingParts, release_complete_drafts
 from liza.rules.tasks.picking import Evidence
-from liza.rules.transitions import Said
+from liza.rules.transitions import Invocation
 from tests.unit.boards import (
     BASE,
     HEAD,
@@ -27,26 +27,26 @@ from tests.unit.boards import (
 )
 
 S = Status
-GOOD = Work(head=HEAD, ahead=True, branch="task/task-1")
+GOOD = SubmittedWork(head=HEAD, ahead=True, branch="task/task-1")
 NOTE = Handoff(agent="coder-1", summary="half", next_action="the other half")
-ME = Said(now=NOW, by="human:ann")
+ME = Invocation(now=NOW, by="human:ann")
 
 
 @pytest.mark.parametrize(
     ("work", "why", "hint"),
     [
-        (Work(head=HEAD, ahead=True, branch="other"), "HEAD is on other", "git switch task/task-1"),
-        (Work(head=HEAD, ahead=True), "HEAD is on no branch", "git switch task/task-1"),
-        (Work(head=HEAD, ahead=True, branch="task/task-1", dirty=("a.py",)), "not committed: a.py", "git add"),
-        (Work(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "liza block"),
+        (SubmittedWork(head=HEAD, ahead=True, branch="other"), "HEAD is on other", "git switch task/task-1"),
+        (SubmittedWork(head=HEAD, ahead=True), "HEAD is on no branch", "git switch task/task-1"),
+        (SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", dirty=("a.py",)), "not committed: a.py", "git add"),
+        (SubmittedWork(head=BASE, ahead=False, branch="task/task-1"), "no commit beyond the base", "liza block"),
         (
-            Work(head=HEAD, ahead=True, branch="task/task-1", stray=("AGENTS.md",)),
+            SubmittedWork(head=HEAD, ahead=True, branch="task/task-1", hidden=("AGENTS.md",)),
             "holds text of yours beside the brief",
             "git add -f AGENTS.md",
         ),
     ],
 )
-def test_unfinished_work_cannot_be_submitted(work: Work, why: str, hint: str) -> None:
+def test_unfinished_work_cannot_be_submitted(work: SubmittedWork, why: str, hint: str) -> None:
     state, run = claimed(board(task()))
     with pytest.raises(Refused, match=why) as refusal:
         coding.submit(state, "task-1", run, work, NOW)
@@ -67,7 +67,7 @@ def test_an_old_run_cannot_submit_block_or_hand_off_after_a_resume() -> None:
         lambda: coding.block(state, "task-1", old, "why", ("what?",), NOW),
         lambda: coding.handoff(state, "task-1", old, NOTE, NOW),
     ):
-        with pytest.raises(NotYours, match="You no longer own this task"):
+        with pytest.raises(NotOwner, match="You no longer own this task"):
             said()
 
 
@@ -83,11 +83,11 @@ def test_a_verb_said_twice_by_the_same_run_changes_nothing_the_second_time() -> 
 
 def test_a_later_commit_may_be_submitted_until_a_review_is_under_way() -> None:
     state, run = submitted(board(task()))
-    again = coding.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
+    again = coding.submit(state, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
     assert again.tasks[0].review_commit == OTHER
     seen, _ = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
     with pytest.raises(Refused, match="code-reviewer-1 is reviewing"):
-        coding.submit(seen, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW)
+        coding.submit(seen, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
 
 
 def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
@@ -97,7 +97,9 @@ def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
     with pytest.raises(Refused, match="the very commit that came back"):
         coding.submit(state, "task-1", run, GOOD, NOW)
     assert (
-        coding.submit(state, "task-1", run, Work(head=OTHER, ahead=True, branch="task/task-1"), NOW).tasks[0].status
+        coding.submit(state, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
+        .tasks[0]
+        .status
         is S.READY_FOR_REVIEW
     )
 
@@ -129,7 +131,7 @@ def test_a_verdict_binds_the_commit_that_was_reviewed() -> None:
 def test_an_old_review_run_has_no_verdict() -> None:
     state, _, review = under_review(board(task()))
     state = reviews.release_review(state, "task-1", review, NOW)
-    with pytest.raises(NotYours, match="You no longer own this review"):
+    with pytest.raises(NotOwner, match="You no longer own this review"):
         reviews.reject(state, "task-1", review, HEAD, NOW, "no")
 
 
@@ -146,16 +148,16 @@ def test_the_last_rejection_blocks_as_a_deadlock_and_counts_the_coder_as_failed(
 
 def test_the_second_review_without_a_verdict_blocks() -> None:
     state, run, review = under_review(board(task()))
-    state = reviews.review_without_verdict(state, "task-1", review, NOW, "ended")
+    state = reviews.end_review_without_verdict(state, "task-1", review, NOW, "ended")
     assert (state.tasks[0].status, state.tasks[0].reviews_without_verdict) == (S.READY_FOR_REVIEW, 1)
     state, review = reviews.claim_review(state, "task-1", "code-reviewer-1", NOW, Evidence(dead=frozenset({run})))
-    assert reviews.review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
+    assert reviews.end_review_without_verdict(state, "task-1", review, NOW, "ended").tasks[0].status is S.BLOCKED
 
 
 @pytest.mark.parametrize(("reason", "questions"), [("", ("q",)), ("r", ()), ("r", ("a", "b", "c", "d")), ("r", (" ",))])
 def test_a_block_needs_a_reason_and_one_to_three_questions(reason: str, questions: tuple[str, ...]) -> None:
     state, run = claimed(board(task()))
-    with pytest.raises(Usage):
+    with pytest.raises(UsageError):
         coding.block(state, "task-1", run, reason, questions, NOW)
 
 
@@ -178,7 +180,7 @@ def test_two_failed_coders_want_another_plan_and_not_another_answer() -> None:
 
 
 def _session(state: State, run: str, event: str, moved: bool = False) -> State:
-    return coding.session_over(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
+    return coding.record_session_end(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
 
 
 def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
@@ -203,13 +205,13 @@ def test_five_crashes_on_one_task_block_it() -> None:
 
 def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
-    for _ in range(coding.MOST_CRASHES + 1):
+    for _ in range(coding.MAX_CRASHES + 1):
         state = _session(state, run, "held up")
         assert _session(state, run, "held up") is state
         state, run = claims.resume(state, "task-1", run, NOW)
     found = state.tasks[0]
     assert (found.status, found.iteration, found.idle_sessions, found.failed_by) == (S.CLAIMED, 1, 0, ())
-    assert [event.event for event in found.history].count("held up") == coding.MOST_CRASHES + 1
+    assert [event.event for event in found.history].count("held up") == coding.MAX_CRASHES + 1
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_furthe
 def test_a_session_whose_verb_could_not_be_carried_out_is_held_up_unless_it_or_somebody_meant_its_end(
     kind: str, word: str | None, on_purpose: bool, held_up: bool
 ) -> None:
-    assert coding.is_held_up(kind, word, on_purpose) is held_up
+    assert coding.is_end_postponed(kind, word, on_purpose) is held_up
 
 
 def test_a_session_of_an_old_run_settles_nothing() -> None:
@@ -242,18 +244,18 @@ def test_a_session_of_an_old_run_settles_nothing() -> None:
 def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:
     state, _, review = under_review(board(task()))
     with pytest.raises(Refused, match="only an APPROVED task"):
-        merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
+        merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
-    state = merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
-    done = merge_rules.merged(state, "task-1", Said(now=NOW, by="coder-1", commit=OTHER), True)
+    state = merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
+    done = merge_rules.record_merge(state, "task-1", Invocation(now=NOW, by="coder-1", commit=OTHER), True)
     assert (done.tasks[0].status, done.tasks[0].merge_commit, done.tasks[0].worktree) == (S.MERGED, OTHER, None)
-    assert merge_rules.merged(done, "task-1", Said(now=NOW, by="coder-2", commit=OTHER), True) is done
+    assert merge_rules.record_merge(done, "task-1", Invocation(now=NOW, by="coder-2", commit=OTHER), True) is done
 
 
 def test_a_failed_merge_goes_back_to_its_coder_as_an_integration_fix() -> None:
     state, _, review = under_review(board(task()))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
-    state = merge_rules.failed(state, "task-1", Said(now=NOW, by="coder-1", detail="conflict in a.py"))
+    state = merge_rules.fail_merge(state, "task-1", Invocation(now=NOW, by="coder-1", detail="conflict in a.py"))
     assert state.tasks[0].status is S.INTEGRATION_FAILED
     state, _ = claimed(state)
     assert state.tasks[0].integration_fix
@@ -264,14 +266,14 @@ def test_a_candidate_that_waits_for_files_is_not_next_and_blocks_nobody() -> Non
     state, _, review = under_review(board(task(), task("task-2")))
     state = reviews.approve(state, "task-1", review, HEAD, NOW)
     assert merge_rules.next_to_merge(state, NOW) is not None
-    state = merge_rules.begin(state, "task-1", Merging(candidate=OTHER, expected=BASE))
-    state = merge_rules.waiting(state, "task-1", ("a.py",))
+    state = merge_rules.begin_merge(state, "task-1", MergeInProgress(candidate=OTHER, expected=BASE))
+    state = merge_rules.wait_for_files(state, "task-1", ("a.py",))
     assert merge_rules.next_to_merge(state, NOW) is None
-    backlog.supersede(state, "task-1", (), ("task-2",), TaskRequest(replace_said("cause"), frozenset()))
+    backlog.supersede(state, "task-1", (), ("task-2",), RequestContext(replace_said("cause"), frozenset()))
 
 
-def replace_said(detail: str) -> Said:
-    return Said(now=NOW, by="human:ann", detail=detail)
+def replace_said(detail: str) -> Invocation:
+    return Invocation(now=NOW, by="human:ann", detail=detail)
 
 
 SPECS = frozenset({"spec.md"})
@@ -280,58 +282,66 @@ FULL = {"description": "d", "done_when": "w", "scope": "s", "spec_ref": "spec.md
 
 def test_a_complete_task_is_claimable_and_an_incomplete_one_a_draft() -> None:
     state = backlog.add(
-        board(), [Wanted("a", **FULL), Wanted("b"), Wanted("c", **FULL, draft=True)], TaskRequest(ME, SPECS)
+        board(),
+        [TaskFields("a", **FULL), TaskFields("b"), TaskFields("c", **FULL, draft=True)],
+        RequestContext(ME, SPECS),
     )
     assert [one.status for one in state.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
-    ripe = backlog.edit(state, Wanted("b", **FULL), TaskRequest(ME, SPECS))
+    ripe = backlog.edit(state, TaskFields("b", **FULL), RequestContext(ME, SPECS))
     assert ripe.tasks[1].status is S.UNCLAIMED
-    assert backlog.edit(ripe, Wanted("b", **FULL), TaskRequest(ME, SPECS)) is ripe
+    assert backlog.edit(ripe, TaskFields("b", **FULL), RequestContext(ME, SPECS)) is ripe
 
 
 def test_a_spec_that_is_not_there_keeps_a_task_a_draft() -> None:
-    state = backlog.add(board(), [Wanted("a", **FULL)], TaskRequest(ME, frozenset()))
+    state = backlog.add(board(), [TaskFields("a", **FULL)], RequestContext(ME, frozenset()))
     assert state.tasks[0].status is S.DRAFT
     assert state.tasks[0].history[0].detail == "spec spec.md is not committed on integration"
-    own = backlog.add(board(), [Wanted("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], TaskRequest(ME, frozenset()))
+    own = backlog.add(
+        board(), [TaskFields("a", **{**FULL, "spec_ref": ".liza/specs/x.md"})], RequestContext(ME, frozenset())
+    )
     assert own.tasks[0].history[0].detail == "spec .liza/specs/x.md is not there"
 
 
 def test_a_draft_that_lacks_nothing_any_more_is_freed_unless_somebody_asked_for_a_draft() -> None:
-    wanted = [Wanted("a", **FULL), Wanted("asked", **FULL, draft=True), Wanted("b", **{**FULL, "scope": None})]
-    state = backlog.add(board(), wanted, TaskRequest(ME, frozenset()))
-    nothing, scope = Lack((), ""), Lack(("scope is missing (--scope)",), "")
-    freed = ripen(state, state, {"a": nothing, "asked": nothing, "b": scope}, ME)
+    wanted = [
+        TaskFields("a", **FULL),
+        TaskFields("asked", **FULL, draft=True),
+        TaskFields("b", **{**FULL, "scope": None}),
+    ]
+    state = backlog.add(board(), wanted, RequestContext(ME, frozenset()))
+    nothing, scope = MissingParts((), ""), MissingParts(("scope is missing (--scope)",), "")
+    freed = release_complete_drafts(state, state, {"a": nothing, "asked": nothing, "b": scope}, ME)
     assert [one.status for one in freed.tasks] == [S.UNCLAIMED, S.DRAFT, S.DRAFT]
     assert freed.tasks[0].history[-1].event == "ready"
-    assert ripen(state, state, {}, ME) is state
+    assert release_complete_drafts(state, state, {}, ME) is state
 
 
 def test_a_draft_that_was_edited_since_somebody_looked_at_it_is_not_freed() -> None:
-    seen = backlog.add(board(), [Wanted("a", **FULL)], TaskRequest(ME, frozenset()))
-    edited = backlog.edit(seen, Wanted("a", spec_ref="other.md"), TaskRequest(ME, frozenset()))
-    assert ripen(edited, seen, {"a": Lack((), "")}, ME) is edited
+    seen = backlog.add(board(), [TaskFields("a", **FULL)], RequestContext(ME, frozenset()))
+    edited = backlog.edit(seen, TaskFields("a", spec_ref="other.md"), RequestContext(ME, frozenset()))
+    assert release_complete_drafts(edited, seen, {"a": MissingParts((), "")}, ME) is edited
 
 
 def test_an_edit_that_leaves_a_draft_a_draft_says_what_is_still_missing() -> None:
-    state = backlog.add(board(), [Wanted("a")], TaskRequest(ME, SPECS))
-    state = backlog.edit(state, Wanted("a", **{**FULL, "scope": None}), TaskRequest(ME, SPECS))
+    state = backlog.add(board(), [TaskFields("a")], RequestContext(ME, SPECS))
+    state = backlog.edit(state, TaskFields("a", **{**FULL, "scope": None}), RequestContext(ME, SPECS))
     assert state.tasks[0].history[-1].detail == "scope is missing (--scope)"
 
 
 @pytest.mark.parametrize(
     "wanted",
     [
-        [Wanted("a", **FULL), Wanted("a", **FULL)],
-        [Wanted("a", **FULL, depends_on=("nowhere",))],
-        [Wanted("a", **FULL, depends_on=("b",)), Wanted("b", **FULL, depends_on=("a",))],
-        [Wanted("a", **FULL, depends_on=("a",))],
-        [Wanted("../a", **FULL)],
-        [Wanted("a", **FULL, priority=0)],
+        [TaskFields("a", **FULL), TaskFields("a", **FULL)],
+        [TaskFields("a", **FULL, depends_on=("nowhere",))],
+        [TaskFields("a", **FULL, depends_on=("b",)), TaskFields("b", **FULL, depends_on=("a",))],
+        [TaskFields("a", **FULL, depends_on=("a",))],
+        [TaskFields("../a", **FULL)],
+        [TaskFields("a", **FULL, priority=0)],
     ],
 )
-def test_tasks_are_added_all_or_none(wanted: list[Wanted]) -> None:
-    with pytest.raises((Refused, Usage)):
-        backlog.add(board(), wanted, TaskRequest(ME, SPECS))
+def test_tasks_are_added_all_or_none(wanted: list[TaskFields]) -> None:
+    with pytest.raises((Refused, UsageError)):
+        backlog.add(board(), wanted, RequestContext(ME, SPECS))
 
 
 def test_dropping_a_task_that_others_need_asks_what_becomes_of_them() -> None:
@@ -345,20 +355,20 @@ def test_dropping_a_task_that_others_need_asks_what_becomes_of_them() -> None:
 
 def test_superseding_needs_successors_and_a_root_cause() -> None:
     state = board(task("a"))
-    with pytest.raises(Usage):
-        backlog.supersede(state, "a", (), (), TaskRequest(replace_said("cause"), SPECS))
-    with pytest.raises(Usage):
-        backlog.supersede(state, "a", [Wanted("b", **FULL)], (), TaskRequest(ME, SPECS))
-    done = backlog.supersede(state, "a", [Wanted("b", **FULL)], (), TaskRequest(replace_said("cause"), SPECS))
+    with pytest.raises(UsageError):
+        backlog.supersede(state, "a", (), (), RequestContext(replace_said("cause"), SPECS))
+    with pytest.raises(UsageError):
+        backlog.supersede(state, "a", [TaskFields("b", **FULL)], (), RequestContext(ME, SPECS))
+    done = backlog.supersede(state, "a", [TaskFields("b", **FULL)], (), RequestContext(replace_said("cause"), SPECS))
     assert (done.tasks[0].status, done.tasks[0].superseded_by, done.tasks[1].supersedes) == (S.SUPERSEDED, ("b",), "a")
 
 
 def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
-    with pytest.raises(Usage, match="no kind of report"):
-        coding.report(board(), Anomaly(timestamp=NOW, type="mood"))
-    with pytest.raises(Usage, match="blocker_service"):
-        coding.report(board(), Anomaly(timestamp=NOW, type="external_blocker"))
-    assert len(coding.report(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
+    with pytest.raises(UsageError, match="no kind of report"):
+        coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="mood"))
+    with pytest.raises(UsageError, match="blocker_service"):
+        coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="external_blocker"))
+    assert len(coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="workaround")).anomalies) == 1
 
 
 def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
@@ -366,7 +376,7 @@ def test_a_task_that_is_added_to_a_completed_goal_opens_it_again() -> None:
     done = replace(
         start, goal=replace(start.goal, status="COMPLETED"), sprint=replace(start.sprint, status="COMPLETED")
     )
-    again = backlog.add(done, [Wanted("a", **FULL)], TaskRequest(ME, SPECS))
+    again = backlog.add(done, [TaskFields("a", **FULL)], RequestContext(ME, SPECS))
     assert (again.goal.status, again.sprint.status) == ("IN_PROGRESS", "IN_PROGRESS")
 
 
@@ -375,10 +385,10 @@ def test_a_task_that_the_board_calls_approved_and_no_verdict_does_is_not_merged(
     forged = state.with_task(replace(state.tasks[0], status=S.APPROVED, approved_by="code-reviewer-1"))
     assert merge_rules.next_to_merge(forged, NOW) is None
     with pytest.raises(Refused, match="its history has no verdict on"):
-        merge_rules.approved(forged, "task-1")
+        merge_rules.get_approved_task(forged, "task-1")
     unsaid = state.with_task(replace(state.tasks[0], status=S.APPROVED))
     with pytest.raises(Refused, match="approved_by is missing"):
-        merge_rules.approved(unsaid, "task-1")
+        merge_rules.get_approved_task(unsaid, "task-1")
 
 
 def test_a_verdict_on_another_commit_lets_nothing_be_merged() -> None:
@@ -391,14 +401,14 @@ def test_a_verdict_on_another_commit_lets_nothing_be_merged() -> None:
 
 def test_a_successor_that_waits_for_what_it_supersedes_is_refused() -> None:
     state = board(task("a"))
-    cause = TaskRequest(replace_said("cause"), SPECS)
+    cause = RequestContext(replace_said("cause"), SPECS)
     with pytest.raises(Refused, match="would wait for itself: a → b → a"):
-        backlog.supersede(state, "a", [Wanted("b", **FULL, depends_on=("a",))], (), cause)
+        backlog.supersede(state, "a", [TaskFields("b", **FULL, depends_on=("a",))], (), cause)
 
 
 @pytest.mark.parametrize(
     "fields", [{"priority": 0}, {"priority": 10}, {"max_iterations": 0}, {"max_iterations": 10**20}]
 )
 def test_a_number_that_no_task_can_have_is_a_usage_error_when_edited_too(fields: dict[str, int]) -> None:
-    with pytest.raises(Usage):
-        backlog.edit(board(task("a")), Wanted("a", **fields), TaskRequest(ME, SPECS))
+    with pytest.raises(UsageError):
+        backlog.edit(board(task("a")), TaskFields("a", **fields), RequestContext(ME, SPECS))

@@ -19,11 +19,11 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from liza.board.text.values import OPEN, understood
+from liza.board.text.values import FREE_FORM_KEYS, normalize_scalar
 
 _INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_WORDS: Final[dict[str, Any]] = {
+_CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -33,15 +33,15 @@ _WORDS: Final[dict[str, Any]] = {
 }
 NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
-_LONGEST_NUMBER: Final = 300
-_DEEPEST: Final = 48
+_MAX_NUMBER_LENGTH: Final = 300
+_MAX_DEPTH: Final = 48
 """Collections inside each other, at most: whoever walks a value does so on Python's stack."""
-_PURE_LARGEST: Final = 1 << 20
+_MAX_PURE_TEXT: Final = 1 << 20
 """Letters of a text that the pure parser is asked about, at most: it takes some seconds for as many."""
-_REPEATED: Final = 100_000
+_MAX_ALIASED_VALUES: Final = 100_000
 """Values that aliases may stand for in one text, all together."""
 
-Next = Callable[[], Any]
+NextEvent = Callable[[], Any]
 T = TypeVar("T")
 
 
@@ -53,19 +53,19 @@ class Unparsable(Exception):
         self.reason, self.line, self.column = reason, line, column
 
 
-class Doubt(Exception):
+class NeedsSlowPath(Exception):
     """The quick way cannot be sure of this text; a slower one must be taken."""
 
 
-def _broken(event: Any, reason: str) -> Unparsable:
+def _error_at(event: Any, reason: str) -> Unparsable:
     return Unparsable(reason, event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def core(text: str) -> Any:
+def parse_plain_scalar(text: str) -> Any:
     """A plain scalar by the core schema of YAML 1.2."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if len(text) > _LONGEST_NUMBER:
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
@@ -78,25 +78,25 @@ def _scalar(event: Any, key: str, free: bool) -> Any:
         if text in NULLS:
             return None
         if free:
-            return core(text)
-    return text if free else understood(key, text)
+            return parse_plain_scalar(text)
+    return text if free else normalize_scalar(key, text)
 
 
-class _Plain:
+class _PlainBuilder:
     """One pass over events that makes plain values; mappings leave out keys whose value is null."""
 
-    def __init__(self, following: Next, alone: bool) -> None:
+    def __init__(self, following: NextEvent, alone: bool) -> None:
         self._next = following
-        self._alone = alone
+        self._is_part = alone
         self._anchors: dict[str, tuple[Any, int]] = {}
-        self._depth = self._size = self._repeated = 0
+        self._depth = self._size = self._aliased = 0
 
     def value(self, event: Any, key: str, free: bool) -> Any:
         kind = type(event)
         if kind is ScalarEvent and event.anchor is None:
             return _scalar(event, key, free)
-        if self._alone and (kind is AliasEvent or event.anchor is not None):
-            raise Doubt("anchors and aliases reach beyond an entry")
+        if self._is_part and (kind is AliasEvent or event.anchor is not None):
+            raise NeedsSlowPath("anchors and aliases reach beyond an entry")
         if kind is AliasEvent:
             return self._alias(event)
         before = self._size
@@ -109,17 +109,17 @@ class _Plain:
     def _alias(self, event: Any) -> Any:
         """What an alias stands for; a few lines of aliases of aliases stand for more than any memory holds."""
         if event.anchor not in self._anchors:
-            raise _broken(event, f"unknown anchor {event.anchor}")
+            raise _error_at(event, f"unknown anchor {event.anchor}")
         made, size = self._anchors[event.anchor]
         self._size += size
-        self._repeated += size
-        if self._repeated > _REPEATED:
-            raise _broken(event, "aliases that stand for too much")
+        self._aliased += size
+        if self._aliased > _MAX_ALIASED_VALUES:
+            raise _error_at(event, "aliases that stand for too much")
         return made
 
     def _collection(self, event: Any, key: str, free: bool) -> Any:
-        if self._depth == _DEEPEST:
-            raise _broken(event, "nested too deeply")
+        if self._depth == _MAX_DEPTH:
+            raise _error_at(event, "nested too deeply")
         self._depth += 1
         made = self._mapping(key, free) if type(event) is MappingStartEvent else self._sequence(key, free)
         self._depth -= 1
@@ -129,17 +129,17 @@ class _Plain:
         found: dict[str, Any] = {}
         seen = set()
         following = self._next
-        free = free or key in OPEN
+        free = free or key in FREE_FORM_KEYS
         while type(event := following()) is not MappingEndEvent:
             if type(event) is not ScalarEvent:
-                raise _broken(event, "a key that is not a word")
+                raise _error_at(event, "a key that is not a word")
             name = event.value
             if name in seen:
-                raise _broken(event, f"the key {name!r} stands twice")
+                raise _error_at(event, f"the key {name!r} stands twice")
             seen.add(name)
             made = self.value(following(), name, free)
             if name == "<<" and not event.style:
-                _merge(found, made)
+                _merge_keys(found, made)
             elif made is not None or free:
                 found[name] = made
         return found
@@ -152,14 +152,14 @@ class _Plain:
         return found
 
 
-def _merge(found: dict[str, Any], made: Any) -> None:
+def _merge_keys(found: dict[str, Any], made: Any) -> None:
     for source in made if isinstance(made, list) else [made]:
         if isinstance(source, dict):
             for key, value in source.items():
                 found.setdefault(key, value)
 
 
-def _pure(text: str) -> Next:
+def _pure_parser(text: str) -> NextEvent:
     from ruamel.yaml import YAML  # slow to import, and asked only about what the C parser refused
 
     events = YAML(typ="safe", pure=True).parse(text)
@@ -174,33 +174,33 @@ def _pure(text: str) -> Next:
     return following
 
 
-def _document(following: Next, alone: bool) -> Any:
+def _first_event(following: NextEvent, alone: bool) -> Any:
     """The first event of the only document, or None where the text is empty of values."""
     following()
     event = following()
     if type(event) is StreamEndEvent:
         return None
     if alone and type(event) is DocumentStartEvent and event.explicit:
-        raise Doubt("a document marker inside an entry")
+        raise NeedsSlowPath("a document marker inside an entry")
     return following()
 
 
-def _end(following: Next, alone: bool) -> None:
+def _expect_end(following: NextEvent, alone: bool) -> None:
     following()
     event = following()
     if type(event) is not StreamEndEvent:
         if alone:
-            raise Doubt("more than one document")
-        raise _broken(event, "more than one document")
+            raise NeedsSlowPath("more than one document")
+        raise _error_at(event, "more than one document")
 
 
-def _asked(text: str, ask: Callable[[Next], T]) -> T:
+def _parse_with_fallback(text: str, ask: Callable[[NextEvent], T]) -> T:
     """The answer over the C parser's events, or over the pure one's where C refuses. Raises Unparsable."""
     try:
         return ask(CParser(text).get_event)
     except YAMLError as refused:
-        if len(text) > _PURE_LARGEST:
-            raise _unparsable(refused) from None
+        if len(text) > _MAX_PURE_TEXT:
+            raise _to_unparsable(refused) from None
     except RecursionError:
         raise Unparsable("nested too deeply", 1, 1) from None
     except UnicodeEncodeError as error:
@@ -208,15 +208,15 @@ def _asked(text: str, ask: Callable[[Next], T]) -> T:
         column = error.start - text.rfind("\n", 0, error.start)
         raise Unparsable("half of a letter, which UTF-8 does not have", line + 1, column) from None
     try:
-        return ask(_pure(text))
+        return ask(_pure_parser(text))
     except YAMLError as error:
-        raise _unparsable(error) from None
+        raise _to_unparsable(error) from None
     except (RecursionError, ValueError, ArithmeticError) as error:
         # The pure parser goes down with the text's own depth, and trips over numbers that it takes for letters.
         raise Unparsable(f"not YAML: {type(error).__name__}", 1, 1) from None
 
 
-def _unparsable(error: YAMLError) -> Unparsable:
+def _to_unparsable(error: YAMLError) -> Unparsable:
     if not isinstance(error, MarkedYAMLError):
         return Unparsable(" ".join(str(error).split()), 1, 1)
     mark = error.problem_mark or error.context_mark
@@ -224,32 +224,32 @@ def _unparsable(error: YAMLError) -> Unparsable:
     return Unparsable(error.problem or error.context or "not YAML", line, column)
 
 
-def whole(text: str) -> Any:
+def parse_text(text: str) -> Any:
     """The plain value of a whole file: strings as written, nulls left out. Raises Unparsable."""
 
-    def ask(following: Next) -> Any:
-        event = _document(following, alone=False)
+    def ask(following: NextEvent) -> Any:
+        event = _first_event(following, alone=False)
         if event is None:
             return None
-        made = _Plain(following, alone=False).value(event, "", False)
-        _end(following, alone=False)
+        made = _PlainBuilder(following, alone=False).value(event, "", False)
+        _expect_end(following, alone=False)
         return made
 
-    return _asked(text, ask)
+    return _parse_with_fallback(text, ask)
 
 
-def part(text: str, key: str) -> Any:
+def parse_part(text: str, key: str) -> Any:
     """The plain value of one part of a file below ``key``. Raises Unparsable; Doubt where it needs the rest."""
 
-    def ask(following: Next) -> Any:
-        event = _document(following, alone=True)
+    def ask(following: NextEvent) -> Any:
+        event = _first_event(following, alone=True)
         if event is None:
             return None
-        made = _Plain(following, alone=True).value(event, key, False)
-        _end(following, alone=True)
+        made = _PlainBuilder(following, alone=True).value(event, key, False)
+        _expect_end(following, alone=True)
         return made
 
-    return _asked(text, ask)
+    return _parse_with_fallback(text, ask)
 
 
 @dataclass(slots=True)
@@ -269,21 +269,21 @@ class Node:
     anchored: bool = False
 
 
-def outline(text: str) -> Node:
+def parse_outline(text: str) -> Node:
     """Where every value of the text stands. Raises Unparsable, or Doubt for what has no plain outline."""
 
-    def ask(following: Next) -> Node:
-        event = _document(following, alone=False)
+    def ask(following: NextEvent) -> Node:
+        event = _first_event(following, alone=False)
         if event is None:
-            raise Doubt("empty")
+            raise NeedsSlowPath("empty")
         return _node(event, following, 0)
 
-    return _asked(text, ask)
+    return _parse_with_fallback(text, ask)
 
 
-def _node(event: Any, following: Next, depth: int) -> Node:
-    if depth > _DEEPEST:
-        raise _broken(event, "nested too deeply")
+def _node(event: Any, following: NextEvent, depth: int) -> Node:
+    if depth > _MAX_DEPTH:
+        raise _error_at(event, "nested too deeply")
     start, end = event.start_mark, event.end_mark
     anchored = getattr(event, "anchor", None) is not None
     kind = type(event)
@@ -301,17 +301,17 @@ def _node(event: Any, following: Next, depth: int) -> Node:
         while type(event := following()) is not MappingEndEvent:
             key = _node(event, following, depth + 1)
             if key.kind != "scalar" or key.value in made.pairs:
-                raise Doubt("a key that is not a plain word")
+                raise NeedsSlowPath("a key that is not a plain word")
             value = _node(following(), following, depth + 1)
             made.pairs[key.value] = (key, value)
-        return _ended(made, [node for pair in made.pairs.values() for node in pair], event)
+        return _set_end(made, [node for pair in made.pairs.values() for node in pair], event)
     made = Node("seq", start.line, start.column, start.line, start.column, flow, anchored=anchored)
     while type(event := following()) is not SequenceEndEvent:
         made.items.append(_node(event, following, depth + 1))
-    return _ended(made, made.items, event)
+    return _set_end(made, made.items, event)
 
 
-def _ended(made: Node, inside: list[Node], event: Any) -> Node:
+def _set_end(made: Node, inside: list[Node], event: Any) -> Node:
     """A flow collection ends at its bracket, a block one with the last value in it."""
     if made.flow:
         made.end_line, made.end_column = event.end_mark.line, event.end_mark.column
@@ -321,12 +321,12 @@ def _ended(made: Node, inside: list[Node], event: Any) -> Node:
     return made
 
 
-def place_of(text: str, said: str) -> str:
+def locate_error(text: str, said: str) -> str:
     """``line:column:`` of what a validation error speaks of, as far as its path can be followed."""
     path = said.rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in said else ""
     try:
-        node = outline(text)
-    except (Doubt, Unparsable):
+        node = parse_outline(text)
+    except (NeedsSlowPath, Unparsable):
         return "1:1:"
     for word in re.findall(r"\w[\w-]*|\[(?:\d+|\.\.\.)\]", path):
         if word.startswith("[") and word[1:-1].isdecimal() and int(word[1:-1]) < len(node.items):

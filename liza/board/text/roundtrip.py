@@ -6,23 +6,23 @@ import io
 from typing import Any
 
 from liza.board.text import parse, yaml_lines
-from liza.board.text.parse import Doubt
-from liza.board.text.splice import offset_of
-from liza.board.text.values import ABSENT, fields, struct_in
+from liza.board.text.parse import NeedsSlowPath
+from liza.board.text.splice import find_item_offset
+from liza.board.text.values import ABSENT, find_struct, struct_fields
 
 
-def changed(text: str, old: Any, new: Any) -> str:
+def round_trip(text: str, old: Any, new: Any) -> str:
     """The text with the plain value ``old`` turned into ``new`` in ruamel's own tree. Raises Doubt."""
     from ruamel.yaml import YAML  # slow to import, and seldom needed
     from ruamel.yaml.error import YAMLError
 
     yaml = YAML(typ="rt", pure=True)
-    yaml.Resolver = _words()
+    yaml.Resolver = _resolver_class()
     yaml.preserve_quotes = True
     yaml.width = 1 << 20
     yaml.allow_duplicate_keys = False
     yaml.explicit_start = text.lstrip("\ufeff").startswith("---")
-    offset = offset_of(parse.outline(text))
+    offset = find_item_offset(parse.parse_outline(text))
     offset = 2 if offset is None else offset
     yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
     try:
@@ -31,12 +31,12 @@ def changed(text: str, old: Any, new: Any) -> str:
         out = io.StringIO(newline="")
         yaml.dump(data, out)
     except (YAMLError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise Doubt(f"the round trip failed: {error}") from None
+        raise NeedsSlowPath(f"the round trip failed: {error}") from None
     made = out.getvalue() if text.endswith("\n") else out.getvalue().removesuffix("\n")
     return made.replace("\n", "\r\n") if "\r\n" in text else made
 
 
-def _words() -> Any:
+def _resolver_class() -> Any:
     """A resolver that leaves plain scalars as they were typed: 12e4567 would come back as infinity."""
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
@@ -58,11 +58,11 @@ def _apply(data: Any, old: Any, new: Any) -> Any:
             if now is ABSENT:
                 data.pop(key, None)
             elif was is ABSENT or was != now or type(was) is not type(now):
-                data[key] = _apply(data[key], was, now) if was is not ABSENT and key in data else _typed(now)
+                data[key] = _apply(data[key], was, now) if was is not ABSENT and key in data else _to_ruamel(now)
         return data
     if isinstance(data, list) and isinstance(new, list) and isinstance(old, list) and len(data) == len(old):
         return _apply_list(data, old, new)
-    return _typed(new)
+    return _to_ruamel(new)
 
 
 def _apply_list(data: list[Any], old: list[Any], new: list[Any]) -> list[Any]:
@@ -72,40 +72,42 @@ def _apply_list(data: list[Any], old: list[Any], new: list[Any]) -> list[Any]:
     for _ in range(len(old) - len(new)):
         data.pop()
     for item in new[len(old) :]:
-        data.append(_typed(item))
+        data.append(_to_ruamel(item))
     return data
 
 
-def _typed(value: Any) -> Any:
+def _to_ruamel(value: Any) -> Any:
     """A plain value as ruamel should write it: strings quoted, several lines as a block."""
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
 
     if isinstance(value, str):
         return DoubleQuotedScalarString(value)
     if isinstance(value, int | float):
-        return PlainScalarString(yaml_lines.scalar(value))
+        return PlainScalarString(yaml_lines.format_scalar(value))
     if isinstance(value, dict):
-        return {key: _typed(item) for key, item in value.items()}
+        return {key: _to_ruamel(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_typed(item) for item in value]
+        return [_to_ruamel(item) for item in value]
     return value
 
 
-def foreign(text: str, kind: Any) -> Any:
+def find_unknown_keys(text: str, kind: Any) -> Any:
     """What stands in a text under keys that the model does not name, with the way to it."""
-    return _foreign(parse.whole(text), kind)
+    return _unknown_below(parse.parse_text(text), kind)
 
 
-def _foreign(plain: Any, kind: Any) -> Any:
+def _unknown_below(plain: Any, kind: Any) -> Any:
     if isinstance(plain, list):
-        return [found for item in plain if (found := _foreign(item, kind))]
+        return [found for item in plain if (found := _unknown_below(item, kind))]
     if not isinstance(plain, dict):
         return None
-    struct = struct_in(kind)
+    struct = find_struct(kind)
     if struct is None:
         return None
     if getattr(kind, "__origin__", None) is dict:
-        return {key: found for key, item in plain.items() if (found := _foreign(item, struct))}
-    known = fields(struct)
+        return {key: found for key, item in plain.items() if (found := _unknown_below(item, struct))}
+    known = struct_fields(struct)
     found = {key: item for key, item in plain.items() if key not in known}
-    return found | {key: inner for key, item in plain.items() if key in known and (inner := _foreign(item, known[key]))}
+    return found | {
+        key: inner for key, item in plain.items() if key in known and (inner := _unknown_below(item, known[key]))
+    }

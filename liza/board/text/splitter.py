@@ -12,18 +12,18 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-from liza.board.text.parse import Doubt
+from liza.board.text.parse import NeedsSlowPath
 
-LISTS: Final = frozenset(("tasks", "discovered", "anomalies", "human_notes", "spec_changes"))
-TABLES: Final = frozenset(("agents", "handoff"))
+LIST_SECTIONS: Final = frozenset(("tasks", "discovered", "anomalies", "human_notes", "spec_changes"))
+TABLE_SECTIONS: Final = frozenset(("agents", "handoff"))
 
 _COLUMN_0: Final = re.compile(r"^[^\s#].*", re.MULTILINE)
 _KEY: Final = re.compile(r"(?:\"([\w-]+)\"|'([\w-]+)'|([A-Za-z_][\w-]*))[ \t]*:(?=\s|$)")
 _MARKER: Final = re.compile(r"---[ \t]*(?:#.*)?\r?")
 _CONTENT: Final = re.compile(r"^[ \t]+[^\s#]", re.MULTILINE)
 _ODD_BREAK: Final = re.compile(r"[\x85\u2028\u2029]|\r(?!\n)")
-_NOTHING: Final = re.compile(r"[ \t]*(?:#.*)?\r?")
-_FIRST: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
+_EMPTY_REST: Final = re.compile(r"[ \t]*(?:#.*)?\r?")
+_FIRST_CONTENT: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Piece:
 
 
 @cache
-def _boundaries(kind: str, indent: int) -> re.Pattern[str]:
+def _entry_start(kind: str, indent: int) -> re.Pattern[str]:
     start = "-(?=[ \\r\\n]|$)" if kind == "item" else "[^\\s#]"
     return re.compile(f"^ {{{indent}}}{start}", re.MULTILINE)
 
 
-def split(text: str) -> list[Piece]:
+def split_board(text: str) -> list[Piece]:
     """The pieces of a whole board; joined they are the text. Raises Doubt."""
     _check_breaks(text)
     starts: list[tuple[int, str, int]] = []
@@ -50,23 +50,23 @@ def split(text: str) -> list[Piece]:
         if key:
             starts.append((found.start(), key[1] or key[2] or key[3], key.end()))
         elif not (_is_item(found.group()) if starts else _is_head(found.group())):
-            raise Doubt("a line at the margin that is no section")
+            raise NeedsSlowPath("a line at the margin that is no section")
     names = [name for _, name, _ in starts]
     if not starts or len(set(names)) != len(names):
-        raise Doubt("no sections, or one twice")
-    edges = [leading(text, start, 0) for start, _, _ in starts] + [len(text)]
+        raise NeedsSlowPath("no sections, or one twice")
+    edges = [find_comment_start(text, start, 0) for start, _, _ in starts] + [len(text)]
     if _CONTENT.search(text, 0, edges[0]):
-        raise Doubt("something above the first section that is no comment")
+        raise NeedsSlowPath("something above the first section that is no comment")
     pieces = [Piece("text", "", text[: edges[0]])] if edges[0] else []
     for (start, name, value), edge, end in zip(starts, edges, edges[1:], strict=False):
-        pieces += _section(name, text[edge:end], start - edge, value - edge)
+        pieces += _split_section(name, text[edge:end], start - edge, value - edge)
     return pieces
 
 
 def _check_breaks(text: str) -> None:
     """The parsers end lines where nothing here does, and not all of them at the same places."""
     if (not text.isascii() or "\r" in text) and _ODD_BREAK.search(text):
-        raise Doubt("a line that ends in another way than others")
+        raise NeedsSlowPath("a line that ends in another way than others")
 
 
 def _is_item(line: str) -> bool:
@@ -77,7 +77,7 @@ def _is_head(line: str) -> bool:
     return bool(_MARKER.fullmatch(line)) or line == "\ufeff"
 
 
-def leading(text: str, start: int, indent: int) -> int:
+def find_comment_start(text: str, start: int, indent: int) -> int:
     """Where the comments directly above a line begin: from the first that is not indented further than it."""
     edge = start
     while start > 0:
@@ -92,47 +92,47 @@ def leading(text: str, start: int, indent: int) -> int:
     return edge
 
 
-def _section(name: str, text: str, start: int, value: int) -> list[Piece]:
+def _split_section(name: str, text: str, start: int, value: int) -> list[Piece]:
     """A section in one piece, or its head and its entries."""
-    kind = "item" if name in LISTS else "pair" if name in TABLES else "single"
+    kind = "item" if name in LIST_SECTIONS else "pair" if name in TABLE_SECTIONS else "single"
     end_of_line = text.find("\n", value)
-    if kind == "single" or end_of_line < 0 or not _NOTHING.fullmatch(text, value, end_of_line):
+    if kind == "single" or end_of_line < 0 or not _EMPTY_REST.fullmatch(text, value, end_of_line):
         return [Piece("single", name, text)]
-    first = _FIRST.search(text, end_of_line + 1)
+    first = _FIRST_CONTENT.search(text, end_of_line + 1)
     if first is None:
         return [Piece("single", name, text)]
     indent = len(first[1])
     fits = _is_item(first[2]) if kind == "item" else indent > 0 and not _is_item(first[2])
     if not fits:
         return [Piece("single", name, text)]
-    return [Piece("text", name, text[: first.start()]), *entries(kind, name, text[first.start() :], indent)]
+    return [Piece("text", name, text[: first.start()]), *split_entries(kind, name, text[first.start() :], indent)]
 
 
-def entries(kind: str, section: str, text: str, indent: int) -> list[Piece]:
+def split_entries(kind: str, section: str, text: str, indent: int) -> list[Piece]:
     """The entries of a stretch of a section that begins with one. Raises Doubt."""
     _check_breaks(text)
-    starts = [found.start() for found in _boundaries(kind, indent).finditer(text)]
-    edges = [0, *(leading(text, start, indent) for start in starts[1:]), len(text)]
+    starts = [found.start() for found in _entry_start(kind, indent).finditer(text)]
+    edges = [0, *(find_comment_start(text, start, indent) for start in starts[1:]), len(text)]
     return [Piece(kind, section, text[a:b]) for a, b in pairwise(edges)]
 
 
-def indent_of(text: str) -> int:
+def entry_indent(text: str) -> int:
     """How far an entry stands from the margin."""
-    first = _FIRST.search(text)
+    first = _FIRST_CONTENT.search(text)
     return len(first[1]) if first else 0
 
 
-def opens(kind: str, text: str, indent: int) -> bool:
+def starts_with_entry(kind: str, text: str, indent: int) -> bool:
     """Whether the text begins with an entry, or with comments that stand directly above one."""
     for line in text.split("\n", 64):
         bare = line.lstrip(" ")
         if not bare.startswith("#"):
-            return bool(_boundaries(kind, indent).match(line))
+            return bool(_entry_start(kind, indent).match(line))
         if len(line) - len(bare) > indent:
             return False
     return False
 
 
-def closes(text: str, indent: int) -> bool:
+def is_closed(text: str, indent: int) -> bool:
     """Whether nothing at the end of the text would belong to an entry that follows it."""
-    return leading(text, len(text), indent) == len(text)
+    return find_comment_start(text, len(text), indent) == len(text)

@@ -28,9 +28,9 @@ _PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", 
     "why",
 }
 _ONE_LINE_KEYS: Final = frozenset(("history", "reservation", "merging", "metrics"))
-_WIDEST: Final = 240
-_NOT_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
-_SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_MAX_WIDTH: Final = 240
+_RESERVED_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
+_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +41,40 @@ class Style:
     offset: int = 2
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """``text`` in double quotes."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(_escaped(letter) for letter in text) + '"'
+    return '"' + "".join(_escape(letter) for letter in text) + '"'
 
 
-def _escaped(letter: str) -> str:
-    if letter in _SHORT:
-        return _SHORT[letter]
+def _escape(letter: str) -> str:
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
     if letter.isprintable():
         return letter
     number = ord(letter)
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def scalar(value: Any, key: str = "") -> str:
+def format_scalar(value: Any, key: str = "") -> str:
     """A scalar on one line. Strings are quoted, but for words and prose under keys that hold such."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _float(value)
+        return _format_float(value)
     if not isinstance(value, str):
         return str(value)
-    if key in _WORD_KEYS and _WORD.fullmatch(value) and value.lower() not in _NOT_WORDS:
+    if key in _WORD_KEYS and _WORD.fullmatch(value) and value.lower() not in _RESERVED_WORDS:
         return value
     if key in _PROSE_KEYS and _PROSE.fullmatch(value):
         return value
-    return quoted(value)
+    return quote(value)
 
 
-def _float(value: float) -> str:
+def _format_float(value: float) -> str:
     if value != value:
         return ".nan"
     if value in (float("inf"), float("-inf")):
@@ -99,71 +99,77 @@ def is_inline(value: Any) -> bool:
     return not value if isinstance(value, dict | list) else not (isinstance(value, str) and _is_block(value))
 
 
-def flow(value: list[Any], key: str) -> str:
+def format_flow_list(value: list[Any], key: str) -> str:
     """A list of scalars between brackets; words that a bracket or comma could split are quoted."""
-    return "[" + ", ".join(quoted(item) if isinstance(item, str) else scalar(item, key) for item in value) + "]"
+    return "[" + ", ".join(quote(item) if isinstance(item, str) else format_scalar(item, key) for item in value) + "]"
 
 
-def one_line(value: dict[str, Any], key: str) -> str | None:
+def format_flow_mapping(value: dict[str, Any], key: str) -> str | None:
     """Between braces what changes often and is read at a glance, so that a change of it is a line; None where it is
     too wide for that."""
     if key not in _ONE_LINE_KEYS or any(isinstance(part, dict | list) for part in value.values()):
         return None
-    text = "{" + ", ".join(f"{name}: {_between_braces(part, name)}" for name, part in value.items()) + "}"
-    fits = len(text) <= _WIDEST and all(_WORD.fullmatch(name) and name.lower() not in _NOT_WORDS for name in value)
+    text = "{" + ", ".join(f"{name}: {_flow_scalar(part, name)}" for name, part in value.items()) + "}"
+    fits = len(text) <= _MAX_WIDTH and all(
+        _WORD.fullmatch(name) and name.lower() not in _RESERVED_WORDS for name in value
+    )
     return text if fits else None
 
 
-def _between_braces(value: Any, key: str) -> str:
-    return quoted(value) if isinstance(value, str) and key not in _WORD_KEYS else scalar(value, key)
+def _flow_scalar(value: Any, key: str) -> str:
+    return quote(value) if isinstance(value, str) and key not in _WORD_KEYS else format_scalar(value, key)
 
 
-def after_colon(value: Any, key: str, column: int, style: Style) -> list[str]:
+def value_lines(value: Any, key: str, column: int, style: Style) -> list[str]:
     """The lines of a value whose key stands at ``column``: first what follows the colon, then whole lines."""
-    if isinstance(value, dict) and value and (line := one_line(value, key)) is not None:
+    if isinstance(value, dict) and value and (line := format_flow_mapping(value, key)) is not None:
         return [f" {line}"]
     if isinstance(value, dict):
-        return ["", *mapping(value, column + 2, style)] if value else [" {}"]
+        return ["", *mapping_lines(value, column + 2, style)] if value else [" {}"]
     if isinstance(value, list):
-        return ["", *sequence(value, key, column + style.offset, style)] if value else [" []"]
+        return ["", *sequence_lines(value, key, column + style.offset, style)] if value else [" []"]
     if is_inline(value):
-        return [f" {scalar(value, key)}"]
+        return [f" {format_scalar(value, key)}"]
     mark = "|" if value.endswith("\n") else "|-"
     return [f" {mark}", *(" " * (column + 2) * bool(line) + line for line in value.removesuffix("\n").split("\n"))]
 
 
-def pair(key: str, value: Any, column: int, style: Style) -> list[str]:
+def pair_lines(key: str, value: Any, column: int, style: Style) -> list[str]:
     """The lines of a key and its value, without line endings."""
-    first, *rest = after_colon(value, key, column, style)
-    name = key if _WORD.fullmatch(key) and key.lower() not in _NOT_WORDS else quoted(key)
+    first, *rest = value_lines(value, key, column, style)
+    name = key if _WORD.fullmatch(key) and key.lower() not in _RESERVED_WORDS else quote(key)
     return [f"{' ' * column}{name}:{first}", *rest]
 
 
-def mapping(value: dict[str, Any], column: int, style: Style) -> list[str]:
+def mapping_lines(value: dict[str, Any], column: int, style: Style) -> list[str]:
     """The lines of a mapping that is not empty."""
-    return [line for key, item in value.items() for line in pair(key, item, column, style)]
+    return [line for key, item in value.items() for line in pair_lines(key, item, column, style)]
 
 
-def sequence(value: list[Any], key: str, column: int, style: Style) -> list[str]:
+def sequence_lines(value: list[Any], key: str, column: int, style: Style) -> list[str]:
     """The lines of a sequence that is not empty, its dashes at ``column``."""
-    return [line for item_ in value for line in item(item_, key, column, style)]
+    return [line for item_ in value for line in item_lines(item_, key, column, style)]
 
 
-def item(value: Any, key: str, column: int, style: Style) -> list[str]:
+def item_lines(value: Any, key: str, column: int, style: Style) -> list[str]:
     """The lines of one item of a sequence."""
     dash = " " * column + "-"
-    if isinstance(value, dict) and value and (line := one_line(value, key)) is not None:
+    if isinstance(value, dict) and value and (line := format_flow_mapping(value, key)) is not None:
         return [f"{dash} {line}"]
     if isinstance(value, dict) and value:
-        first, *rest = mapping(value, column + 2, style)
+        first, *rest = mapping_lines(value, column + 2, style)
         return [f"{dash} {first.lstrip(' ')}", *rest]
     if isinstance(value, list) and value:
-        return [f"{dash} {flow(value, key)}"] if all(is_inline(part) for part in value) else _nested(value, dash, style)
-    first, *rest = after_colon(value, key, column, style)
+        return (
+            [f"{dash} {format_flow_list(value, key)}"]
+            if all(is_inline(part) for part in value)
+            else _nested_lines(value, dash, style)
+        )
+    first, *rest = value_lines(value, key, column, style)
     return [f"{dash}{first}", *rest]
 
 
-def _nested(value: list[Any], dash: str, style: Style) -> list[str]:
+def _nested_lines(value: list[Any], dash: str, style: Style) -> list[str]:
     column = len(dash) + 1
-    first, *rest = sequence(value, "", column, style)
+    first, *rest = sequence_lines(value, "", column, style)
     return [f"{dash} {first.lstrip(' ')}", *rest]

@@ -1,1 +1,7 @@
-"""Package."""
+"""The declarations of all commands: options, help text, the call of one verb, the output.
+
+A command is declared with `declare.declare_command` and imports its verb when it runs, to keep start-up short.
+`fast_commands.py` and `hook_command.py` run without the option parser.
+To add a command: add a verb to `liza.verbs`, declare it here, list it in `command_table.py`.
+Read `steer_commands.py` first.
+"""

@@ -1,1 +1,6 @@
-"""Package."""
+"""Text for people: the results of verbs as lines and tables, and the functions that print them.
+
+The `render_*` modules, `columns.py` and `text_formats.py` are pure: values in, text out. `printing.py` writes to stdout
+and stderr, and removes control sequences; `pager.py` runs the pager.
+Read `printing.py` first, then `render_crew.py`.
+"""

@@ -7,77 +7,77 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_COLOUR_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
-_OWN: Final = "|".join(("0", *_CODES.values()))
-_STEERING: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-_ORDER: Final = r"(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\))"
-_SEQUENCES: Final = re.compile(rf"\x1b{_ORDER}")
-_FOREIGN: Final = re.compile(rf"\x1b(?!\[(?:{_OWN})m){_ORDER}")
-_ANY: Final = re.compile(rf"[{_STEERING}\x1b]")
-_CONTROLS: Final = re.compile(rf"[{_STEERING}]|\x1b(?!\[(?:{_OWN})m)")
+_PAINT_CODES: Final = "|".join(("0", *_COLOUR_CODES.values()))
+_CONTROL_CHARACTERS: Final = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_ESCAPE_BODY: Final = r"(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\))"
+_SEQUENCES: Final = re.compile(rf"\x1b{_ESCAPE_BODY}")
+_FOREIGN_SEQUENCES: Final = re.compile(rf"\x1b(?!\[(?:{_PAINT_CODES})m){_ESCAPE_BODY}")
+_ANY_CONTROL: Final = re.compile(rf"[{_CONTROL_CHARACTERS}\x1b]")
+_CONTROLS: Final = re.compile(rf"[{_CONTROL_CHARACTERS}]|\x1b(?!\[(?:{_PAINT_CODES})m)")
 """Orders to a terminal, and marks that have it show letters in another order; but for the colours of ``paint``."""
 
 
 def paint(text: str, colour: str, wanted: bool) -> str:
     """The text in a colour; as it is where none is wanted."""
-    code = _CODES.get(colour)
+    code = _COLOUR_CODES.get(colour)
     return f"\x1b[{code}m{text}\x1b[0m" if wanted and code and text else text
 
 
-def width(text: str) -> int:
+def cell_width(text: str) -> int:
     """How many cells a terminal needs for a text: escapes none, wide letters two."""
     plain = _ESCAPES.sub("", text)
     if plain.isascii():
         return len(plain)
-    return sum(_cells(letter) for letter in plain)
+    return sum(_letter_width(letter) for letter in plain)
 
 
-def _cells(letter: str) -> int:
+def _letter_width(letter: str) -> int:
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows as columns, two spaces between; a column that is empty everywhere is left out."""
     if not rows:
         return ""
     kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
-    widths = [max(width(row[place]) for row in rows) for place in kept]
+    widths = [max(cell_width(row[place]) for row in rows) for place in kept]
     lines = []
     for row in rows:
-        cells = [row[place] + " " * (most - width(row[place])) for place, most in zip(kept, widths, strict=True)]
+        cells = [row[place] + " " * (most - cell_width(row[place])) for place, most in zip(kept, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
-def wrapped(text: str, most: int, hang: int | None = None) -> str:
+def wrap_text(text: str, most: int, hang: int | None = None) -> str:
     """The text in lines of at most ``most`` cells, broken between words only, the rest indented by ``hang`` or to
     where the last column in the left half begins.
 
     Commands stay whole, for they are there to be copied: lines that begin with four blanks or ``next:``, and what
     follows the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
     """
-    return "\n".join(part for line in text.split("\n") for part in _wrapped(line, most, hang))
+    return "\n".join(part for line in text.split("\n") for part in _wrap_line(line, most, hang))
 
 
-_COMMAND: Final = re.compile(r" {4}\S|\s*next: ")
-_LAST_COMMAND: Final = re.compile(r".*: ((?:liza|git) .+)$")
-_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
+_COMMAND_LINE: Final = re.compile(r" {4}\S|\s*next: ")
+_TRAILING_COMMAND: Final = re.compile(r".*: ((?:liza|git) .+)$")
+_COLUMN_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
-def _wrapped(line: str, most: int, hang: int | None) -> list[str]:
+def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:
     plain = _ESCAPES.sub("", line)
-    if width(line) <= most or _COMMAND.match(plain):
+    if cell_width(line) <= most or _COMMAND_LINE.match(plain):
         return [line]
-    columns = [gap.end() for gap in _GAP.finditer(plain) if gap.end() <= most // 2]
+    columns = [gap.end() for gap in _COLUMN_GAP.finditer(plain) if gap.end() <= most // 2]
     usual = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
     indent = " " * min(usual if hang is None else hang, most // 2)
-    command = _LAST_COMMAND.search(line)
+    command = _TRAILING_COMMAND.search(line)
     lines, row = [], ""
     for word in re.findall(r" *[^ ]+", line[: command.start(1)] if command else line):
-        if row and width(row + word) > most and _ESCAPES.sub("", row).strip():
+        if row and cell_width(row + word) > most and _ESCAPES.sub("", row).strip():
             lines.append(row)
             row = indent + word.lstrip()
         else:
@@ -85,16 +85,16 @@ def _wrapped(line: str, most: int, hang: int | None) -> list[str]:
     return [*lines, row.rstrip() if command else row, *([indent + command[1]] if command else [])]
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """JSON whose strings hold no letter that would steer a terminal, and mean what they meant."""
-    return _ANY.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ANY_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def harmless(text: str) -> str:
+def strip_controls(text: str) -> str:
     """The text without what would steer a terminal: what agents write is shown, and must not act."""
-    return _ANY.sub("�", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
 
 
-def coloured(text: str) -> str:
+def strip_controls_but_colours(text: str) -> str:
     """As ``harmless``, but for the colours of ``paint``."""
-    return _CONTROLS.sub("�", _FOREIGN.sub("", text.replace("\r\n", "\n")))
+    return _CONTROLS.sub("�", _FOREIGN_SEQUENCES.sub("", text.replace("\r\n", "\n")))

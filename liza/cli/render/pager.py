@@ -10,8 +10,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from liza.cli.render import tell
-from liza.cli.render.columns import coloured, harmless
+from liza.cli.render import printing
+from liza.cli.render.columns import strip_controls, strip_controls_but_colours
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 
@@ -19,50 +19,50 @@ _NO_PAGER = ("", "cat")
 _NOT_FOUND = 127
 
 
-def paged(text: str, git: Git) -> None:
+def page_text(text: str, git: Git) -> None:
     """Write a text to stdout; at a terminal through the pager that git would use, with LESS=FRX unless LESS is set.
 
     ``git`` has what may be executed pinned: a ``core.pager`` that came after `liza init` is not heeded.
     """
-    pager = _pager(git) if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else None
-    if not text or pager is None or not _shown(pager, text):
-        tell.out(text)
+    pager = _find_pager(git) if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else None
+    if not text or pager is None or not _run_pager(pager, text):
+        printing.print_text(text)
 
 
-def _pager(git: Git) -> str | None:
+def _find_pager(git: Git) -> str | None:
     """The command: GIT_PAGER, core.pager as it was pinned, PAGER, less; None for none."""
     named = os.environ.get("GIT_PAGER")
     if named is None:
-        named = _configured(git)
+        named = _pinned_pager(git)
     if named is None:
         named = os.environ.get("PAGER")
     if named is None:
-        return _less()
+        return _find_less()
     return None if named.strip() in _NO_PAGER else named
 
 
-def _configured(git: Git) -> str | None:
+def _pinned_pager(git: Git) -> str | None:
     """core.pager as it was on the day of `liza init`; one that came later may be an agent's."""
     values = git.pins.config.get("core.pager", ()) if isinstance(git.pins, Pins) else ()
     return values[-1] if values else None
 
 
-def _less() -> str | None:
+def _find_less() -> str | None:
     """less in a directory of PATH that is no relative one: an agent may have put a file into this one."""
     ways = os.pathsep.join(way for way in os.get_exec_path() if Path(way).is_absolute())
     return shutil.which("less", path=ways)
 
 
-def _shown(pager: str, text: str) -> bool:
+def _run_pager(pager: str, text: str) -> bool:
     """Run the pager; False where there is no such program, and nothing was shown."""
-    shown = coloured(text) if tell.colours() else harmless(text)
+    shown = strip_controls_but_colours(text) if printing.wants_colours() else strip_controls(text)
     environ = {"LESS": "FRX", "LV": "-c", **os.environ}
     sys.stdout.flush()
     # Ctrl+C is for the pager: it ends what it shows, or a search, and this waits for it.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         words = ["/bin/sh", "-c", pager]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, env=environ, preexec_fn=_hear_ctrl_c) as child:
+        with subprocess.Popen(words, stdin=subprocess.PIPE, env=environ, preexec_fn=_restore_sigint) as child:
             assert child.stdin is not None
             with suppress(BrokenPipeError):
                 child.stdin.write((shown if shown.endswith("\n") else shown + "\n").encode("utf-8", "replace"))
@@ -73,5 +73,5 @@ def _shown(pager: str, text: str) -> bool:
         signal.signal(signal.SIGINT, before)
 
 
-def _hear_ctrl_c() -> None:
+def _restore_sigint() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)

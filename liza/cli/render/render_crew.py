@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from liza.cli.render.columns import paint, table
-from liza.cli.render.phrases import one_line
-from liza.cli.render.phrases import program as program_of
-from liza.crew.ahead import Ahead
+from liza.cli.render.columns import align_columns, paint
+from liza.cli.render.text_formats import shorten_line
+from liza.cli.render.text_formats import shorten_program as program_of
+from liza.crew.commits_ahead import CommitsAhead
 from liza.rules import toml_text
-from liza.rules.durations import spelled
+from liza.rules.durations import format_duration
 from liza.rules.project.test_proof import NO_SOURCE
 
 Row = Mapping[str, Any]
@@ -29,16 +29,16 @@ STATUS_COLOURS: Final = {
     "SUPERSEDED": "dim",
     "ABANDONED": "dim",
 }
-_STOPPED: Final = "CLAIMED, and its agent offline"
-_FOR_YOU: Final = "wait for you"
-_GROUPS: Final = (
+_CLAIMED_OFFLINE: Final = "CLAIMED, and its agent offline"
+_WAITING_LABEL: Final = "wait for you"
+_STATUS_GROUPS: Final = (
     ("merged", ("MERGED",)),
     ("working", ("CLAIMED",)),
     ("in review", ("READY_FOR_REVIEW", "APPROVED")),
     ("to mend", ("REJECTED", "INTEGRATION_FAILED")),
     ("to do", ("UNCLAIMED",)),
-    ("stopped", (_STOPPED,)),
-    (_FOR_YOU, ("BLOCKED", "DRAFT")),
+    ("stopped", (_CLAIMED_OFFLINE,)),
+    (_WAITING_LABEL, ("BLOCKED", "DRAFT")),
     ("given up", ("SUPERSEDED", "ABANDONED")),
 )
 
@@ -46,68 +46,68 @@ _GROUPS: Final = (
 _AGENT_COLOURS: Final = ("cyan", "green", "yellow", "blue")
 
 
-def colour_of(agent: str) -> str:
+def agent_colour(agent: str) -> str:
     """A colour for an agent, always the same."""
     return _AGENT_COLOURS[sum(agent.encode()) % len(_AGENT_COLOURS)]
 
 
-def status(found: Row, colour: bool) -> str:
+def format_status(found: Row, colour: bool) -> str:
     """The board at a glance: goal, counts and cost in one line; what waits for a person, each with its one command;
     tasks, agents, and what a person should know of."""
-    goal = paint(one_line(found["goal"]["description"], 70), "bold", colour)
-    parts = [f"{goal}   {_counts(found)}    {_cost(found['cost'])}"]
-    parts += _ended(found)
+    goal = paint(shorten_line(found["goal"]["description"], 70), "bold", colour)
+    parts = [f"{goal}   {_group_counts(found)}    {_cost(found['cost'])}"]
+    parts += _goal_end_lines(found)
     doubt = found["tests"]["not_proved"]
     told = doubt == NO_SOURCE or any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"])
     if doubt and not told:
-        parts.append(f"tests not proved: {one_line(doubt, 200)}: liza doctor --tests")
+        parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
     for name in found["signals"]:
-        parts.append(paint(_standing(name, found["reasons"][name]), "yellow", colour))
+        parts.append(paint(_signal_line(name, found["reasons"][name]), "yellow", colour))
     waiting = found.get("waiting", ())
     if waiting:
-        parts += ["", *(alarm_line(alarm, colour) for alarm in waiting)]
+        parts += ["", *(format_alarm(alarm, colour) for alarm in waiting)]
     if found["tasks"]:
-        parts += ["", task_list(found["tasks"], colour)]
+        parts += ["", format_task_list(found["tasks"], colour)]
     else:
         parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
     if found["agents"]:
-        parts += ["", agents(found["agents"], colour)]
+        parts += ["", format_agents(found["agents"], colour)]
     known = {(one["kind"], one["about"], one["next"]) for one in waiting}
     # A merge that failed, and whose coder is offline, is told above.
     above = {(one["kind"].removeprefix("orphaned_"), one["about"]) for one in waiting if "orphaned_" in one["kind"]}
     rest = [one for one in found["alerts"] if (one["kind"], one["about"], one["next"]) not in known]
     rest = [one for one in rest if (one["kind"], one["about"]) not in above]
     if rest:
-        parts += ["", *(alarm_line(alarm, colour, "yellow") for alarm in rest)]
+        parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in rest)]
     return "\n".join(parts)
 
 
-def _ended(found: Row) -> list[str]:
+def _goal_end_lines(found: Row) -> list[str]:
     """Where nothing is left to do: how the goal stands, how far integration is ahead, and what comes next."""
     ended = found["goal"]["status"] != "IN_PROGRESS"
     ahead = found.get("ahead")
     if ahead is None:
         return [f"the goal is {found['goal']['status']}"] if ended else []
-    there = Ahead(**ahead)
+    there = CommitsAhead(**ahead)
     how = f"the goal is {found['goal']['status']}" if ended else "no task is open"
-    return [f"{how}; {there.told}: {there.next}"]
+    return [f"{how}; {there.summary}: {there.next}"]
 
 
-def _standing(name: str, why: str) -> str:
+def _signal_line(name: str, why: str) -> str:
     """A signal with its reason, which may name the way on already."""
-    said = f"{name} stands: {one_line(why, 200)}" if why else f"{name} stands"
+    said = f"{name} stands: {shorten_line(why, 200)}" if why else f"{name} stands"
     return said if "liza resume" in said else f"{said}: liza resume"
 
 
-def _counts(found: Row) -> str:
+def _group_counts(found: Row) -> str:
     offline = {agent["id"] for agent in found["agents"] if agent["status"] == "OFFLINE"}
-    counts = Counter(_STOPPED if _is_stopped(task, offline) else str(task["status"]) for task in found["tasks"])
-    groups = [(sum(counts[status] for status in group), name) for name, group in _GROUPS]
-    return " · ".join(f"{number} {_verb(name, number)}" for number, name in groups if number) or "no tasks"
+    counts = Counter(_CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in found["tasks"])
+    groups = [(sum(counts[status] for status in group), name) for name, group in _STATUS_GROUPS]
+    return " · ".join(f"{number} {_group_label(name, number)}" for number, name in groups if number) or "no tasks"
 
 
-def _verb(name: str, number: int) -> str:
-    return "waits for you" if name == _FOR_YOU and number == 1 else name
+def _group_label(name: str, number: int) -> str:
+    return "waits for you" if name == _WAITING_LABEL and number == 1 else name
 
 
 def _is_stopped(task: Row, offline: Collection[str]) -> bool:
@@ -119,25 +119,25 @@ def _cost(cost: Row) -> str:
     return f"cost not known: {cost['unreadable']}" if cost.get("unreadable") else str(cost["said"])
 
 
-def task_list(tasks: Sequence[Row], colour: bool) -> str:
+def format_task_list(tasks: Sequence[Row], colour: bool) -> str:
     """A line a task: id, status, who, tries, what."""
     if not tasks:
         return "no tasks"
-    return table(
+    return align_columns(
         [
             [
                 str(task["id"]),
                 paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour),
-                _who(task),
+                _task_owner(task),
                 _tries(task),
-                _what(task),
+                _task_text(task),
             ]
             for task in tasks
         ]
     )
 
 
-def _who(task: Row) -> str:
+def _task_owner(task: Row) -> str:
     if task["reviewing_by"]:
         return f"{task['reviewing_by']} reviews"
     return str(task["assigned_to"] or "")
@@ -147,27 +147,27 @@ def _tries(task: Row) -> str:
     return f"try {task['iteration']}" if task["iteration"] else ""
 
 
-def _what(task: Row) -> str:
+def _task_text(task: Row) -> str:
     if str(task["status"]) == "BLOCKED":
-        return f"asks: {one_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
+        return f"asks: {shorten_line(' / '.join(task['blocked_questions']) or task['blocked_reason'] or '', 70)}"
     if str(task["status"]) == "REJECTED":
-        return f"rejected: {one_line(task['rejection_reason'] or '', 70)}"
+        return f"rejected: {shorten_line(task['rejection_reason'] or '', 70)}"
     if str(task["status"]) == "DRAFT" and task.get("missing"):
-        return f"draft: {one_line('; '.join(task['missing']), 70)}"
+        return f"draft: {shorten_line('; '.join(task['missing']), 70)}"
     if str(task["status"]) == "UNCLAIMED" and task.get("waits_for"):
-        return one_line(f"needs {', '.join(task['waits_for'])}: {task['description']}", 70)
-    return one_line(task["description"], 70)
+        return shorten_line(f"needs {', '.join(task['waits_for'])}: {task['description']}", 70)
+    return shorten_line(task["description"], 70)
 
 
-def agents(rows: Sequence[Row], colour: bool) -> str:
+def format_agents(rows: Sequence[Row], colour: bool) -> str:
     """A line an agent: id, what it does and for how long, what it holds, and why it is not at work."""
     if not rows:
         return "no agents yet: liza up"
-    return table(
+    return align_columns(
         [
             [
                 str(row["id"]),
-                doing(row) or str(row["status"]),
+                format_activity(row) or str(row["status"]),
                 str(row["current_task"] or ""),
                 program_of(row["program"]),
                 paint(str(row["why"] or ""), "dim", colour),
@@ -177,21 +177,21 @@ def agents(rows: Sequence[Row], colour: bool) -> str:
     )
 
 
-def doing(row: Row) -> str:
+def format_activity(row: Row) -> str:
     """What an agent does, and for how long: ``working 4 min``; empty where it does nothing."""
     if not row.get("doing"):
         return ""
     who = f"{row['who']} " if row.get("who") else ""
-    return f"{who}{row['doing']} {spelled(row['seconds'])}"
+    return f"{who}{row['doing']} {format_duration(row['seconds'])}"
 
 
-def alarm_line(alarm: Row, colour: bool, mark: str = "red") -> str:
+def format_alarm(alarm: Row, colour: bool, mark: str = "red") -> str:
     """One thing that needs a person, how long it has waited, and the command for it."""
-    since = f" (for {spelled(alarm['seconds'])})" if alarm.get("seconds") is not None else ""
+    since = f" (for {format_duration(alarm['seconds'])})" if alarm.get("seconds") is not None else ""
     return f"{paint('!', mark, colour)} {alarm['message']}{since}\n    {paint(str(alarm['next']), 'bold', colour)}"
 
 
-def validation(found: Row) -> str:
+def format_validation(found: Row) -> str:
     """Every violation in a line and what to do then, or that there is none."""
     lines = [_violation(one) for one in found["violations"]]
     lines += [f"warning: {warning}" for warning in found["warnings"]]
@@ -207,26 +207,34 @@ def _violation(one: Row) -> str:
     return f"{one['entry']}: {one['field']} is {one['found']}, wanted {one['wanted']}"
 
 
-def programs(found: Row) -> str:
+def format_programs(found: Row) -> str:
     """A line a program: name, version or that it is missing, and what to do then; and what it showed when tried."""
     rows = []
     for row in found["programs"]:
-        rows.append([str(row["name"]), _version(row), _remedy(row)])
+        rows.append([str(row["name"]), _version(row), _program_hint(row)])
         rows += [["", f"{'ok' if one['ok'] else 'NO'}  {one['what']}", one["said"]] for one in row.get("proofs", ())]
     nothing = "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
-    return "\n".join([table(rows) or nothing, *found["notices"]])
+    return "\n".join([align_columns(rows) or nothing, *found["notices"]])
 
 
-def program(found: Row) -> str:
+def format_program(found: Row) -> str:
     """What one program is, what can be done with it, and the rest of its row, as a file can have it."""
-    lines = [f"{found['name']}  {_version(found)}  {_remedy(found)}".rstrip()]
+    lines = [f"{found['name']}  {_version(found)}  {_program_hint(found)}".rstrip()]
     lines += [f"{name}  {found[name]}" for name in ("verified", "lacks") if found[name]]
     rows = [[f"tier {one['tier']}", one["what"], one["by"] or "no"] for one in found["can"]]
-    rest = {name: value for name, value in found.items() if name not in _SAID_ABOVE}
-    return "\n".join([*lines, "", table(rows), "", *toml_text.lines(f"programs.{toml_text.key(found['name'])}", rest)])
+    rest = {name: value for name, value in found.items() if name not in _PRINTED_FIELDS}
+    return "\n".join(
+        [
+            *lines,
+            "",
+            align_columns(rows),
+            "",
+            *toml_text.format_table(f"programs.{toml_text.format_key(found['name'])}", rest),
+        ]
+    )
 
 
-_SAID_ABOVE: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install")
+_PRINTED_FIELDS: Final = ("name", "version", "verified", "lacks", "can", "confines", "installed", "install")
 
 
 def _version(row: Row) -> str:
@@ -235,7 +243,7 @@ def _version(row: Row) -> str:
     return str(row["version"] or "installed") if row["installed"] else "not installed"
 
 
-def _remedy(row: Row) -> str:
+def _program_hint(row: Row) -> str:
     if row.get("problems"):
         return "; ".join(row["problems"])
     if "seconds" in row:

@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from liza.cli.render.columns import paint
-from liza.cli.render.phrases import local
+from liza.cli.render.text_formats import format_local_time
 
 Row = Mapping[str, Any]
 
 
-def history(entries: Iterable[Row], colour: bool) -> str:
+def format_history(entries: Iterable[Row], colour: bool) -> str:
     """A line a revision, and its patch where there is one."""
     lines = []
     for entry in entries:
-        lines.append(f"{entry['revision']:>6}  {local(entry['time'])}  {entry['subject']}")
+        lines.append(f"{entry['revision']:>6}  {format_local_time(entry['time'])}  {entry['subject']}")
         lines += [paint(f"        ! {alert}", "red", colour) for alert in entry["alerts"]]
         if entry["patch"]:
-            lines += [_patch(row, colour) for row in entry["patch"].splitlines()]
+            lines += [_paint_patch_line(row, colour) for row in entry["patch"].splitlines()]
     return "\n".join(lines)
 
 
-def diff(found: Row, colour: bool) -> str:
+def format_diff(found: Row, colour: bool) -> str:
     """A patch as git shows it, then the files that git does not know yet."""
-    lines = [_patch(row, colour) for row in found["diff"].splitlines()]
+    lines = [_paint_patch_line(row, colour) for row in found["diff"].splitlines()]
     lines += [paint(f"untracked: {name}", "yellow", colour) for name in found["untracked"]]
     return "\n".join(lines) or f"{found['task']} changes nothing yet"
 
 
-def _patch(row: str, colour: bool) -> str:
+def _paint_patch_line(row: str, colour: bool) -> str:
     if row.startswith(("+++", "---", "diff ", "index ")):
         return paint(row, "bold", colour)
     for start, name in (("+", "green"), ("-", "red"), ("@@", "cyan")):

@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from liza.cli.render.columns import paint, table
-from liza.cli.render.phrases import fields, local, one_line
-from liza.cli.render.render_crew import STATUS_COLOURS, doing
-from liza.rules.reports.narration import LIZA, is_lizas
+from liza.cli.render.columns import align_columns, paint
+from liza.cli.render.render_crew import STATUS_COLOURS, format_activity
+from liza.cli.render.text_formats import format_fields, format_local_time, shorten_line
+from liza.rules.reports.narration import LIZA, is_crew_event
 
 Row = Mapping[str, Any]
 
 
-def agent(row: Row, colour: bool) -> str:
+def format_agent(row: Row, colour: bool) -> str:
     """One agent: its fields, then what it did, newest first."""
-    head = _facts({**row, "now": doing(row)}, _AGENT)
+    head = _labelled_fields({**row, "now": format_activity(row)}, _AGENT_LABELS)
     notes = [f"note: {note}" for note in row["notes"]]
-    work = table([_done(line) for line in row["work"][:30]])
+    work = align_columns([_work_cells(line) for line in row["work"][:30]])
     return "\n".join([head, *notes, *(["", work] if work else [])])
 
 
-def _done(line: Row) -> list[str]:
+def _work_cells(line: Row) -> list[str]:
     named = [str(line[name] or "") for name in ("run", "task", "event")]
-    return [local(line["time"]), *named, one_line(line["detail"], 60)]
+    return [format_local_time(line["time"]), *named, shorten_line(line["detail"], 60)]
 
 
-def task(found: Row, colour: bool) -> str:
+def format_task(found: Row, colour: bool) -> str:
     """A task: what is asked, where it stands, what was said, what happened."""
     state = paint(str(found["status"]), STATUS_COLOURS.get(str(found["status"]), "plain"), colour)
     lines = [f"{paint(str(found['id']), 'bold', colour)}  {state}", ""]
-    lines += _indented("", found["description"] or "(no description)")
-    for name, label in _TEXTS:
+    lines += _indent_text("", found["description"] or "(no description)")
+    for name, label in _TEXT_LABELS:
         if found.get(name):
-            lines += _indented(label, _said(found[name]))
-    lines += ["", _facts({**found, "now": doing(found)}, _FACTS)]
+            lines += _indent_text(label, _field_text(found[name]))
+    lines += ["", _labelled_fields({**found, "now": format_activity(found)}, _TASK_LABELS)]
     if found["handoff"] is not None:
-        lines += _indented("handed over", f"{found['handoff'].summary}\nnext: {found['handoff'].next_action}")
+        lines += _indent_text("handed over", f"{found['handoff'].summary}\nnext: {found['handoff'].next_action}")
     lines += [f"note: {note}" for note in found["notes"]]
-    lines += ["", table([_event(one) for one in found["history"]])]
+    lines += ["", align_columns([_event_cells(one) for one in found["history"]])]
     return "\n".join(lines)
 
 
-_TEXTS: Final = (
+_TEXT_LABELS: Final = (
     ("done_when", "done when"),
     ("scope", "scope"),
     ("missing", "missing"),
@@ -53,7 +53,7 @@ _TEXTS: Final = (
     ("answers", "answered"),
     ("attempted", "attempted"),
 )
-_FACTS: Final = {
+_TASK_LABELS: Final = {
     "spec_ref": "spec",
     "priority": "priority",
     "depends_on": "depends on",
@@ -75,7 +75,7 @@ _FACTS: Final = {
     "superseded_by": "superseded by",
     "supersedes": "supersedes",
 }
-_AGENT: Final = {
+_AGENT_LABELS: Final = {
     "id": "agent",
     "role": "role",
     "status": "status",
@@ -91,29 +91,29 @@ _AGENT: Final = {
 }
 
 
-def _facts(found: Row, names: Mapping[str, str]) -> str:
+def _labelled_fields(found: Row, names: Mapping[str, str]) -> str:
     """The fields that are said, under the words that the rest of the page uses."""
-    said = {label: found[name] for name, label in names.items() if name in found and _is_said(found, name)}
-    return fields(said)
+    said = {label: found[name] for name, label in names.items() if name in found and _is_shown(found, name)}
+    return format_fields(said)
 
 
-def _is_said(found: Row, name: str) -> bool:
+def _is_shown(found: Row, name: str) -> bool:
     if name == "tested":
         return found[name] is not None
     return found[name] not in (None, "", (), [], False, 0)
 
 
-def _said(value: Any) -> str:
+def _field_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "\n".join(f"{one.question} → {one.answer}" if hasattr(one, "question") else str(one) for one in value)
 
 
-def _event(one: Any) -> list[str]:
-    who = LIZA if is_lizas(one) else one.run or one.agent or ""
-    return [local(one.time), one.event, who, (one.commit or "")[:10], one_line(one.detail, 70)]
+def _event_cells(one: Any) -> list[str]:
+    who = LIZA if is_crew_event(one) else one.run or one.agent or ""
+    return [format_local_time(one.time), one.event, who, (one.commit or "")[:10], shorten_line(one.detail, 70)]
 
 
-def _indented(label: str, text: str) -> list[str]:
+def _indent_text(label: str, text: str) -> list[str]:
     rows = text.splitlines() or [""]
     return [f"{label:<12}{row}" if number == 0 else f"{'':<12}{row}" for number, row in enumerate(rows)]

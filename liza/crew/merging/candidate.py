@@ -11,82 +11,87 @@ from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures, merge_rules
 
-SLOT = "merge"
+MERGE_SLOT = "merge"
 
 
 @dataclass(frozen=True)
-class Result:
+class CandidateResult:
     """What the tests said of a candidate. ``red`` is what its coder must know, None where it may be published;
     ``tested`` is False where no command is configured; ``moved`` names the refs that the tests moved, or
     that may have been moved by somebody else meanwhile: ``sure`` is False then. ``taken`` is the commit of integration
     before it was deleted or moved back; None where it was not."""
 
-    red: str | None
+    failure: str | None
     tested: bool
-    moved: tuple[str, ...] = ()
-    taken: str | None = None
+    moved_refs: tuple[str, ...] = ()
+    rewound_from: str | None = None
     sure: bool = True
 
     def told(self, whose: str) -> str:
         """A sentence about the refs that moved during the tests of ``whose``."""
-        names = ", ".join(self.moved)
+        names = ", ".join(self.moved_refs)
         if self.sure:
             return f"the tests of {whose} moved {names}"
         return f"{names} moved, or disappeared, while the tests of {whose} ran: the tests did that, or somebody else"
 
 
-def test(crew: Crew, name: str, candidate: str, onto: str) -> Result:
+def run_candidate_tests(crew: Crew, name: str, candidate: str, onto: str) -> CandidateResult:
     """Run set-up and tests on the candidate of ``name``, a merge with the branch ``onto``. Raises GitFailed, OSError.
 
     Until they pass the slot is marked: what a red or killed candidate leaves there is removed before the next one.
     """
     config = crew.board.read().config
     if not config.has_tests:
-        return Result(None, False)
+        return CandidateResult(None, False)
     name = name.replace("/", "-")  # it may have the name of a branch in it, and it names the log
-    crew.worktrees.detach(SLOT, candidate, f"merge-{name}")
-    crew.worktrees.clean(SLOT, config.merge_clean, config.sandbox_keep)
-    slot_setup.note_unproved(crew.worktrees.slot_git(SLOT))
-    before, known = merge_refs.snapshot(crew.git), merge_refs.committed(crew.worktrees.slot_git(SLOT))
-    red = set_up(crew, SLOT) or _red(crew, name, onto)
-    made = merge_refs.committed(crew.worktrees.slot_git(SLOT)) - known
-    changes = merge_refs.changes(crew.git, before, candidate, made)
+    crew.worktrees.detach(MERGE_SLOT, candidate, f"merge-{name}")
+    crew.worktrees.clean(MERGE_SLOT, config.merge_clean, config.sandbox_keep)
+    slot_setup.mark_tests_started(crew.worktrees.slot_git(MERGE_SLOT))
+    before, known = (
+        merge_refs.snapshot_refs(crew.git),
+        merge_refs.list_commits_made(crew.worktrees.slot_git(MERGE_SLOT)),
+    )
+    red = set_up_slot(crew, MERGE_SLOT) or _run_tests(crew, name, onto)
+    made = merge_refs.list_commits_made(crew.worktrees.slot_git(MERGE_SLOT)) - known
+    changes = merge_refs.find_ref_changes(crew.git, before, candidate, made)
     if red is None:
-        slot_setup.note_passed(crew.worktrees.slot_git(SLOT))
+        slot_setup.mark_tests_passed(crew.worktrees.slot_git(MERGE_SLOT))
     branch = f"refs/heads/{onto}"
-    taken = before.get(branch) if merge_rules.is_taken(changes, branch) else None
-    return Result(red, True, merge_rules.moved_by_tests(changes), taken, merge_rules.is_sure(changes))
+    taken = before.get(branch) if merge_rules.is_branch_rewound(changes, branch) else None
+    return CandidateResult(red, True, merge_rules.refs_moved_by_tests(changes), taken, merge_rules.is_sure(changes))
 
 
-def _red(crew: Crew, name: str, onto: str) -> str | None:
+def _run_tests(crew: Crew, name: str, onto: str) -> str | None:
     """Run the tests in the slot: what is wrong, or None."""
     config = crew.board.read().config
     command, log = str(config.integration_command), crew.paths.logs / f"merge-{name}.log"
-    done = commands.run(
-        command, crew.paths.slot(SLOT), log, config.integration_timeout, crew.paths.root, config.environment
+    done = commands.run_command(
+        command, crew.paths.slot(MERGE_SLOT), log, config.integration_timeout, crew.paths.root, config.environment
     )
-    if done.green:
+    if done.passed:
         return None
-    how = "did not end in time" if done.code is None else f"exit {done.code}"
-    return merge_failures.red(f"{command}: {how} on the merge with {onto}", _told(crew, log), done.tail(12))
+    how = "did not end in time" if done.exit_status is None else f"exit {done.exit_status}"
+    return merge_failures.format_failure(
+        f"{command}: {how} on the merge with {onto}", _display_path(crew, log), done.tail(12)
+    )
 
 
-def _told(crew: Crew, log: Path) -> str:
+def _display_path(crew: Crew, log: Path) -> str:
     return str(log.relative_to(crew.paths.root))
 
 
-def set_up(crew: Crew, slot: str) -> str | None:
+def set_up_slot(crew: Crew, slot: str) -> str | None:
     """Bring a slot's sandbox up to date: copies, then the set-up command if it is due; what is wrong, or None."""
     config = crew.board.read().config
     place, there = crew.paths.slot(slot), crew.worktrees.slot_git(slot)
     if not slot_setup.bring(crew.paths.root, there, config) or not config.sandbox_setup:
         return None
     log = crew.paths.logs / f"setup-{slot}.log"
-    done = commands.run(
+    done = commands.run_command(
         config.sandbox_setup, place, log, config.integration_timeout, crew.paths.root, config.environment
     )
-    if not done.green:
-        what = f"set-up failed: {config.sandbox_setup}: exit {done.code}"
-        return merge_failures.red(what, _told(crew, log), done.tail(12))
+    if not done.passed:
+        what = f"set-up failed: {config.sandbox_setup}: exit {done.exit_status}"
+        return merge_failures.format_failure(what, _display_path(crew, log), done.tail(12))
     slot_setup.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
     return None

@@ -9,19 +9,19 @@ uses old words of the language. A line is ``file<TAB>PATH<TAB>INTERPRETER``, or 
 import os
 import sys
 
-_MOST = 2000  # lines of one process
-_OWN = 200  # lines of one process about the worktree itself
+_MAX_LINES = 2000  # lines of one process
+_MAX_OWN_LINES = 200  # lines of one process about the worktree itself
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
-class _Log:
+class _ImportLogger:
     """A finder that finds nothing by itself: it asks the others, and notes what they found."""
 
     def __init__(self, log: str, root: str, slot: str, names: "list[str]") -> None:
         self.log, self.root, self.slot = log, root.rstrip("/") + "/", slot.rstrip("/") + "/"
         self.names = set(names) - set(getattr(sys, "stdlib_module_names", ()))
-        self.noted: set[str] = set()
-        self.own = 0
+        self.logged: set[str] = set()
+        self.own_lines = 0
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         for finder in list(sys.meta_path):
@@ -30,22 +30,22 @@ class _Log:
                 continue
             spec = find(name, path, target)
             if spec is not None:
-                self.note(name, getattr(spec, "origin", None))
+                self.log_origin(name, getattr(spec, "origin", None))
                 return spec
         return None
 
-    def note(self, name: str, origin: object) -> None:
-        if not isinstance(origin, str) or origin in self.noted or len(self.noted) > _MOST:
+    def log_origin(self, name: str, origin: object) -> None:
+        if not isinstance(origin, str) or origin in self.logged or len(self.logged) > _MAX_LINES:
             return
         real = os.path.realpath(origin)
         installed = any(part in real for part in _INSTALLED)
         if real.startswith(self.slot) and not installed:
-            self.own += 1
-            if self.own > _OWN:
+            self.own_lines += 1
+            if self.own_lines > _MAX_OWN_LINES:
                 return
         elif not (real.startswith(self.root) and not installed) and name.split(".")[0] not in self.names:
             return
-        self.noted.add(origin)
+        self.logged.add(origin)
         self.write("file", real)
 
     def write(self, kind: str, path: str) -> None:
@@ -60,13 +60,13 @@ class _Log:
             pass
 
 
-def _begin() -> None:
+def _install() -> None:
     given = os.environ
     log = given.get("LIZA_PROOF_LOG")
     if not log:
         return
     names = given.get("LIZA_PROOF_NAMES", "").split(",")
-    finder = _Log(log, given.get("LIZA_PROOF_ROOT", "/"), given.get("LIZA_PROOF_SLOT", "/"), names)
+    finder = _ImportLogger(log, given.get("LIZA_PROOF_ROOT", "/"), given.get("LIZA_PROOF_SLOT", "/"), names)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
     finder.write("prefix", sys.prefix)
     # Nobody else is to find this directory on the path, or this module instead of the machine's own.
@@ -80,4 +80,4 @@ def _begin() -> None:
             sys.modules["sitecustomize"] = own
 
 
-_begin()
+_install()

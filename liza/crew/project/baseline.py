@@ -10,7 +10,7 @@ from pathlib import Path
 
 from liza.crew.crew import Crew
 from liza.crew.project import commands, detect, environments, proof
-from liza.crew.project.project_report import notes
+from liza.crew.project.project_report import find_worktree_gaps
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Missing, Refused
 from liza.rules.model import TestProof
@@ -18,14 +18,14 @@ from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, Proved, TestsAnotherCheckout
 
-Say = Callable[[str, str], None]
-LIMIT = 1800.0
+ReportFact = Callable[[str, str], None]
+BASELINE_LIMIT = 1800.0
 """Seconds for the set-up, and for the tests."""
-_GENERAL = 'liza init "…" --setup CMD --test CMD, which make and use an environment in the worktree itself'
+_GENERAL_HINT = 'liza init "…" --setup CMD --test CMD, which make and use an environment in the worktree itself'
 
 
 @dataclass(frozen=True)
-class Wish:
+class BaselineOptions:
     """What a person says of the tests; None means "find out"."""
 
     test: str | None = None
@@ -45,78 +45,87 @@ class Baseline:
     proof: TestProof
 
 
-def baseline(crew: Crew, worktrees: Worktrees, wish: Wish, tip: str, say: Say) -> Baseline:
+def run_baseline(crew: Crew, worktrees: Worktrees, wish: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
     """Find the commands, run them once at ``tip``, and prove what they test. ``say`` hears each fact.
 
     Raises Refused where the tests are red or test another checkout, Missing where a runner is not there.
     """
     root = crew.paths.root
-    project = detect.project(root, crew.git)
+    project = detect.read_project(root, crew.git)
     command = None if wish.no_test else wish.test or (project.test.text if project.test else None)
-    setup = ProjectCommand(wish.setup, _because(project)) if wish.setup else project.setup
-    keep, why_not = own_environment(root, setup)
-    _tell_environment(root, keep, why_not, say)
-    for note in notes(crew.paths, crew.git, setup.text if setup else None):
+    setup = ProjectCommand(wish.setup, _setup_files(project)) if wish.setup else project.setup
+    keep, why_not = usable_environment(root, setup)
+    _report_environment(root, keep, why_not, say)
+    for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None):
         say(note.about, note.text)
     if command is None:
         why = "as you said, without tests" if wish.no_test else "no test command known; --test CMD says one"
         say("baseline", f"{why}: merges will be recorded as untested")
         return Baseline(None, setup, keep, TestProof())
-    plan = proof.ProofPlan(command, setup.text if setup else None, keep=keep, limit=LIMIT, cure=cure(project, command))
-    examined = proof.examine(worktrees, tip, plan, crew.paths.logs, prove=not wish.no_proof)
-    _tell_setup(examined.setup, setup, say)
-    _tell_tests(examined.tests, plan, why_not, wish.accept_red, say)
-    noted = TestProof(outcome="skipped", command=command) if wish.no_proof else _proved(examined, plan, say)
+    plan = proof.ProofPlan(
+        command,
+        setup.text if setup else None,
+        environment=keep,
+        limit=BASELINE_LIMIT,
+        hint=suggest_init_command(project, command),
+    )
+    examined = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not wish.no_proof)
+    _report_setup(examined.setup, setup, say)
+    _report_tests(examined.tests, plan, why_not, wish.accept_red, say)
+    noted = TestProof(outcome="skipped", command=command) if wish.no_proof else _report_proof(examined, plan, say)
     return Baseline(command, setup, keep, noted)
 
 
-def _because(project: Project) -> tuple[str, ...]:
+def _setup_files(project: Project) -> tuple[str, ...]:
     """The files on whose change a set-up that a person named runs again."""
-    known = [*(project.own.because if project.own else ()), *(project.setup.because if project.setup else ())]
+    known = [
+        *(project.worktree_setup.source_files if project.worktree_setup else ()),
+        *(project.setup.source_files if project.setup else ()),
+    ]
     return tuple(dict.fromkeys(known))
 
 
-def cure(project: Project, command: str) -> str:
+def suggest_init_command(project: Project, command: str) -> str:
     """The command with which a crew gets an environment in each worktree, and tests that use it."""
-    own = project_kinds.own_commands(project, command)
-    return _GENERAL if own is None else f'liza init "…" --setup {_quoted(own[0])} --test {_quoted(own[1])}'
+    own = project_kinds.worktree_commands(project, command)
+    return _GENERAL_HINT if own is None else f'liza init "…" --setup {_quoted(own[0])} --test {_quoted(own[1])}'
 
 
 def _quoted(text: str) -> str:
     return f'"{text}"' if not set('"$`\\!') & set(text) else shlex.quote(text)
 
 
-def own_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
+def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
     """The activated environment, where it may be used: it holds dependencies only, and no set-up makes another.
 
     Else None, and why the activated one is left out.
     """
-    active = clean_environment.activated(os.environ)
+    active = clean_environment.active_environment(os.environ)
     if active is None:
         return None, ""
     if setup is not None:
         return None, f"{active} is activated and not used: the set-up makes what the tests need"
-    wrong = environments.installs(Path(active), root)
+    wrong = environments.find_checkout_links(Path(active), root)
     if wrong:
         return None, f"{active} is activated and not used: it has this checkout installed ({wrong[0]})"
     return active, ""
 
 
-def _tell_environment(root: Path, keep: str | None, why_not: str, say: Say) -> None:
-    removed = clean_environment.cleaned(os.environ, str(root), keep, os.path.realpath).removed
+def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportFact) -> None:
+    removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
     if keep:
         say("python", f"{keep} is activated, holds dependencies only, and stays in use (config.environment)")
     if why_not:
         say("python", why_not)
     if removed:
-        say("left out", f"of the environment of tests and sessions: {environments.told(removed)}")
+        say("left out", f"of the environment of tests and sessions: {environments.describe_removed(removed)}")
 
 
-def _tell_setup(done: commands.Outcome | None, setup: ProjectCommand | None, say: Say) -> None:
+def _report_setup(done: commands.CommandOutcome | None, setup: ProjectCommand | None, say: ReportFact) -> None:
     if done is None or setup is None:
         return
-    if not done.green:
-        missing = project_kinds.missing_runner(setup.text, done.code, done.tail())
+    if not done.passed:
+        missing = project_kinds.missing_runner(setup.text, done.exit_status, done.tail())
         if missing:
             text = f"the set-up does not start: {missing} is not there (install it, or name another): {setup.text}"
             raise Missing(text, 'liza init "…" --setup CMD')
@@ -124,42 +133,44 @@ def _tell_setup(done: commands.Outcome | None, setup: ProjectCommand | None, say
     say("set-up", f"{setup.text}: {done.seconds:.0f} s ok")
 
 
-def _tell_tests(done: commands.Outcome | None, plan: proof.ProofPlan, why_not: str, accept_red: bool, say: Say) -> None:
+def _report_tests(
+    done: commands.CommandOutcome | None, plan: proof.ProofPlan, why_not: str, accept_red: bool, say: ReportFact
+) -> None:
     if done is None:
         return
-    if not done.green:
+    if not done.passed:
         because = f"\n{why_not}" if why_not else ""
-        missing = project_kinds.missing_runner(plan.command, done.code, done.tail())
+        missing = project_kinds.missing_runner(plan.command, done.exit_status, done.tail())
         if missing:
             raise Missing(
-                f"the tests do not start: {missing} is not there: {plan.command}\n{done.tail(3)}{because}", plan.cure
+                f"the tests do not start: {missing} is not there: {plan.command}\n{done.tail(3)}{because}", plan.hint
             )
         module = project_kinds.missing_module(done.tail())
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            raise Refused(f"{text}\n{done.tail()}{because}", plan.cure)
+            raise Refused(f"{text}\n{done.tail()}{because}", plan.hint)
         if not accept_red:
             text = (
                 f"the tests are red on integration: {plan.command}\n{done.tail()}{because}\nMend them, or accept them"
             )
             raise Refused(text, 'liza init "…" --accept-red')
-    say("baseline", f"{plan.command}: {'ok' if done.green else 'red, accepted'}, {done.seconds:.0f} s")
+    say("baseline", f"{plan.command}: {'ok' if done.passed else 'red, accepted'}, {done.seconds:.0f} s")
 
 
-def _proved(examined: proof.Examined, plan: proof.ProofPlan, say: Say) -> TestProof:
-    outcome = proof.accepted(examined)
+def _report_proof(examined: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:
+    outcome = proof.final_outcome(examined)
     match outcome:
         case Proved():
             say("proof", "the tests fail when the sources of their own worktree fail")
         case NotProved(reason):
             say("proof", f"not proved that the tests test the worktree they run in: {reason}")
         case TestsAnotherCheckout():
-            raise Refused(*refusal(outcome, plan.command))
-    return test_proof.noted(outcome, plan.command, plan.setup)
+            raise Refused(*describe_other_checkout(outcome, plan.command))
+    return test_proof.to_test_proof(outcome, plan.command, plan.setup)
 
 
-def refusal(outcome: TestsAnotherCheckout, command: str) -> tuple[str, str]:
+def describe_other_checkout(outcome: TestsAnotherCheckout, command: str) -> tuple[str, str]:
     """What is wrong with tests that test another checkout, and the command that cures it."""
     where = "; ".join(outcome.where)
     text = f"the tests do not test the worktree they run in: {command} uses {where}"
-    return f"{text}\na merge that breaks everything would pass them", f"{outcome.cure}; or go without: --no-proof"
+    return f"{text}\na merge that breaks everything would pass them", f"{outcome.hint}; or go without: --no-proof"

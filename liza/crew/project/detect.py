@@ -12,58 +12,58 @@ from typing import Any
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
 from liza.rules.project import project_kinds
-from liza.rules.project.project_kinds import REQUIREMENTS, Project, ProjectFiles
+from liza.rules.project.project_kinds import REQUIREMENT_FILES, Project, ProjectFiles
 
-_TEXTS = (*REQUIREMENTS, "setup.cfg", "tox.ini")
-_MATTER = (
+_DEPENDENCY_FILES = (*REQUIREMENT_FILES, "setup.cfg", "tox.ini")
+_PROJECT_FILES = (
     "package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock",
     "pyproject.toml", "setup.py", "pytest.ini", "conftest.py", "tests/conftest.py", "uv.lock", "poetry.lock",
-    "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_TEXTS,
+    "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_DEPENDENCY_FILES,
 )  # fmt: skip
-_GROUPS = ("packages", "apps", "services", "libs")
+_MONOREPO_GROUPS = ("packages", "apps", "services", "libs")
 """Directories of a monorepo whose own directories are its parts."""
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 
 
-def project(root: Path, git: Git) -> Project:
+def read_project(root: Path, git: Git) -> Project:
     """How the project is tested and set up. Raises LizaError for a file that cannot be understood, GitFailed."""
-    facts = _facts(root, git)
-    project = project_kinds.understood(facts)
+    facts = _read_files(root, git)
+    project = project_kinds.detect_project(facts)
     if project.test is not None:
         return project
-    parts = {str(place.relative_to(root)): _facts(place, git) for place in _parts(root, git)}
-    return project_kinds.understood(facts, parts)
+    parts = {str(place.relative_to(root)): _read_files(place, git) for place in _find_parts(root, git)}
+    return project_kinds.detect_project(facts, parts)
 
 
-def submodules(git: Git) -> tuple[str, ...]:
+def find_submodules(git: Git) -> tuple[str, ...]:
     """The paths of the submodules that the commit at HEAD has. Raises GitFailed."""
     lines = git.names("ls-files", "-s", "-z")
     return tuple(line.partition("\t")[2] for line in lines if line.startswith("160000 "))
 
 
-def _facts(root: Path, git: Git) -> ProjectFiles:
-    files = frozenset(name for name in _MATTER if (root / name).is_file())
+def _read_files(root: Path, git: Git) -> ProjectFiles:
+    files = frozenset(name for name in _PROJECT_FILES if (root / name).is_file())
     at_top = root == git.directory
     return ProjectFiles(
         files=files,
-        package=_package(root / "package.json") if "package.json" in files else {},
-        pyproject=_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
+        package_json=_read_package_json(root / "package.json") if "package.json" in files else {},
+        pyproject=_read_pyproject(root / "pyproject.toml") if "pyproject.toml" in files else {},
         makefile=_text(root / "Makefile") if "Makefile" in files else "",
-        needs="\n".join(_text(root / name) for name in _TEXTS if name in files),
+        requirements="\n".join(_text(root / name) for name in _DEPENDENCY_FILES if name in files),
         python_tests=any((root / "tests").glob("test_*.py")),
-        submodules=submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
+        submodules=find_submodules(git) if at_top and (root / ".gitmodules").is_file() else (),
         ignored_venv=git.ok("check-ignore", "-q", str(root / ".venv" / "x")),
     )
 
 
-def _parts(root: Path, git: Git) -> Iterator[Path]:
+def _find_parts(root: Path, git: Git) -> Iterator[Path]:
     """Directories with files of git in them, one level down, or two below those that monorepos group their parts in."""
     names = {Path(name) for name in git.names("ls-files", "-z")}
     ones = {name.parts[0] for name in names if len(name.parts) > 1}
-    twos = {"/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _GROUPS}
-    places = sorted(one for one in (*ones, *twos) if not one.startswith(".") and one not in _GROUPS)
-    found = (root / place for place in places if any((root / place / name).is_file() for name in _MATTER))
-    yield from list(found)[:_MOST_PARTS]
+    twos = {"/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _MONOREPO_GROUPS}
+    places = sorted(one for one in (*ones, *twos) if not one.startswith(".") and one not in _MONOREPO_GROUPS)
+    found = (root / place for place in places if any((root / place / name).is_file() for name in _PROJECT_FILES))
+    yield from list(found)[:_MAX_PARTS]
 
 
 def _text(path: Path, encoding: str | None = None) -> str:
@@ -75,7 +75,7 @@ def _text(path: Path, encoding: str | None = None) -> str:
         raise LizaError(f"{path.name} cannot be read: {why}", f"ls -lL {shlex.quote(str(path))}") from wrong
 
 
-def _package(path: Path) -> Mapping[str, Any]:
+def _read_package_json(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(_text(path, "utf-8"))
         found.get("scripts", {})
@@ -84,7 +84,7 @@ def _package(path: Path) -> Mapping[str, Any]:
     return dict(found)
 
 
-def _pyproject(path: Path) -> Mapping[str, Any]:
+def _read_pyproject(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(_text(path, "utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:

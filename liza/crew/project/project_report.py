@@ -19,58 +19,58 @@ from liza.rules.errors import LizaError
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, test_proof
-from liza.rules.project.project_kinds import SUBMODULES
+from liza.rules.project.project_kinds import SUBMODULE_COMMAND
 
-_ASK = 20.0  # seconds for an interpreter to say whether it has a module
-_SHELL = set("|&;<>()`\n")
+_PROBE_TIMEOUT = 20.0  # seconds for an interpreter to say whether it has a module
+_SHELL_SYNTAX = set("|&;<>()`\n")
 
 
-def look(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
+def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     """The commands, the environment and the worktrees of the project. Raises LizaError, OSError."""
     setup = config.sandbox_setup
     if not paths.state.exists():
         # What init will choose.
         from liza.crew.project import baseline
 
-        project = detect.project(paths.root, git)
+        project = detect.read_project(paths.root, git)
         setup = project.setup.text if project.setup else None
-        keep, why_not = baseline.own_environment(paths.root, project.setup)
+        keep, why_not = baseline.usable_environment(paths.root, project.setup)
         config = replace(config, environment=keep)
         if why_not and setup is None:
             test = project.test.text if project.test else "CMD"
             text = f"{why_not}: init will need --setup and --test"
-            yield Finding("python", text, True, baseline.cure(project, test))
-    yield from _commands(paths, git, config)
-    yield from _environment(paths.root, config)
-    yield from notes(paths, git, setup)
+            yield Finding("python", text, True, baseline.suggest_init_command(project, test))
+    yield from _check_commands(paths, git, config)
+    yield from _check_environment(paths.root, config)
+    yield from find_worktree_gaps(paths, git, setup)
     yield from _disk(paths)
 
 
-def _commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
+def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     root = paths.root
     test, setup = config.integration_command, config.sandbox_setup
     origin, own = "config.integration_command; `liza edit` changes it", "config.sandbox_setup"
     if not test:
-        project = detect.project(root, git)
+        project = detect.read_project(root, git)
         found = project.test
         if found is None:
             yield Finding("tests", "none found; `liza init --test CMD` names one")
         else:
-            test, origin = found.text, ", ".join(found.because)
+            test, origin = found.text, ", ".join(found.source_files)
         if project.setup is not None and not setup:
-            setup, own = project.setup.text, ", ".join(project.setup.because)
-    env = commands.environment(root, config.environment)
+            setup, own = project.setup.text, ", ".join(project.setup.source_files)
+    env = commands.command_environment(root, config.environment)
     if test:
-        lacks = cannot_start(test, root, env, set_up=bool(setup))
+        lacks = find_start_obstacle(test, root, env, set_up=bool(setup))
         text = f"{test} ({origin})"
         if lacks:
             hint = "liza edit" if config.integration_command else 'liza init "…" --setup CMD --test CMD'
             yield Finding("tests", f"{text}: it does not start: {lacks} is not there", False, hint)
         else:
             yield Finding("tests", text)
-    yield from _proof(root, git, config)
+    yield from _check_proof(root, git, config)
     if setup:
-        lacks = cannot_start(setup, root, env, set_up=False)
+        lacks = find_start_obstacle(setup, root, env, set_up=False)
         text = f"{setup} ({own})"
         hint = "liza edit" if config.sandbox_setup else 'liza init "…" --setup CMD'
         why = f"{text}: it does not start: {lacks} is not there; install it, or name another set-up"
@@ -78,10 +78,10 @@ def _commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
         yield wrong if lacks else Finding("set-up", text)
 
 
-def _proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
-    where, doubt = test_proof.elsewhere(config), test_proof.doubt(config)
+def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
+    where, doubt = test_proof.tested_instead(config), test_proof.unproved_reason(config)
     if where is not None:
-        own = project_kinds.own_commands(detect.project(root, git), str(config.integration_command))
+        own = project_kinds.worktree_commands(detect.read_project(root, git), str(config.integration_command))
         cure = f"; set sandbox_setup to {own[0]} and integration_command to {own[1]}" if own else ""
         text = f"the tests do not test the worktree they run in: they use {where}{cure}"
         yield Finding("proof", text, False, "liza edit && liza doctor --tests")
@@ -93,13 +93,13 @@ def _proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         yield Finding("proof", "the tests fail when the sources of their own worktree fail")
 
 
-def cannot_start(command: str, root: Path, env: Mapping[str, str], *, set_up: bool) -> str | None:
+def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set_up: bool) -> str | None:
     """What is missing for a command to start, as far as its first words tell; a set-up may still bring modules.
 
     A command with shell syntax, or with a program that lies in the worktree, is believed.
     """
     first = re.split(r"&&|\|\||;", command, maxsplit=1)[0].strip().lstrip("(")
-    if _SHELL & set(first):
+    if _SHELL_SYNTAX & set(first):
         return None
     try:
         words = [word for word in shlex.split(first) if not re.match(r"\w+=", word)]
@@ -113,24 +113,24 @@ def cannot_start(command: str, root: Path, env: Mapping[str, str], *, set_up: bo
     module = re.fullmatch(r"python[\d.]*", words[0]) and len(words) > 2 and words[1] == "-m" and words[2]
     if not module or set_up:
         return None
-    return f"the module {module}" if _lacks_module(program, str(module), root, env) else None
+    return f"the module {module}" if _is_module_missing(program, str(module), root, env) else None
 
 
-def _lacks_module(program: str, module: str, root: Path, env: Mapping[str, str]) -> bool:
+def _is_module_missing(program: str, module: str, root: Path, env: Mapping[str, str]) -> bool:
     ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     words = [program, "-I", "-c", ask, module.split(".")[0]]
     try:
-        done = subprocess.run(words, cwd=root, env=dict(env), capture_output=True, check=False, timeout=_ASK)
+        done = subprocess.run(words, cwd=root, env=dict(env), capture_output=True, check=False, timeout=_PROBE_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 1 and not (root / module.split(".")[0]).exists()
 
 
-def _environment(root: Path, config: Config) -> Iterator[Finding]:
+def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
     """The environment that is in use, and what of this terminal's is not."""
     keep = config.environment
     if keep is not None:
-        wrong = environments.installs(Path(keep), root)
+        wrong = environments.find_checkout_links(Path(keep), root)
         if wrong:
             text = (
                 f"{keep} (config.environment) has this checkout installed ({wrong[0]}): tests may import it from there"
@@ -140,20 +140,24 @@ def _environment(root: Path, config: Config) -> Iterator[Finding]:
             yield Finding("python", f"{keep} (config.environment) is not there", False, "liza edit")
         else:
             yield Finding("python", f"{keep} (config.environment) comes first on PATH; it holds dependencies only")
-    removed = clean_environment.cleaned(os.environ, str(root), keep, os.path.realpath).removed
+    removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
     if removed:
-        text = f"not for tests and sessions: {environments.told(removed)}"
+        text = f"not for tests and sessions: {environments.describe_removed(removed)}"
         yield Finding("left out", text)
 
 
-def notes(paths: Paths, git: Git, setup: str | None) -> Iterator[Finding]:
+def find_worktree_gaps(paths: Paths, git: Git, setup: str | None) -> Iterator[Finding]:
     """What a worktree does not have by itself, or finds where it should not. Raises GitFailed."""
     root = paths.root
-    modules = detect.submodules(git) if (root / ".gitmodules").is_file() else ()
+    modules = detect.find_submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
         text = f"{', '.join(modules)}: empty in each worktree, as no set-up fetches it"
         there = paths.state.exists()
-        hint = f"liza edit (sandbox_setup: {SUBMODULES})" if there else f'liza init "…" --setup "{SUBMODULES}"'
+        hint = (
+            f"liza edit (sandbox_setup: {SUBMODULE_COMMAND})"
+            if there
+            else f'liza init "…" --setup "{SUBMODULE_COMMAND}"'
+        )
         yield Finding("submodules", text, True, hint)
     if _uses_lfs(root) and shutil.which("git-lfs") is None:
         yield Finding("lfs", ".gitattributes needs git-lfs, which is not installed", False, "git lfs install")
@@ -191,19 +195,27 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
 
 def _disk(paths: Paths) -> Iterator[Finding]:
     place = paths.slot("x").parent
-    sizes = {path.name: _size(path) for path in sorted(place.iterdir()) if _is_real(path)} if _is_real(place) else {}
+    sizes = (
+        {path.name: _disk_usage(path) for path in sorted(place.iterdir()) if _is_real_directory(path)}
+        if _is_real_directory(place)
+        else {}
+    )
     if sizes:
-        told = ", ".join(f"{name} {_shown(size)}" for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:4])
+        told = ", ".join(
+            f"{name} {_format_size(size)}" for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:4]
+        )
         more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
-        yield Finding("disk", f"{_shown(sum(sizes.values()))} in {len(sizes)} worktrees below {place}: {told}{more}")
+        yield Finding(
+            "disk", f"{_format_size(sum(sizes.values()))} in {len(sizes)} worktrees below {place}: {told}{more}"
+        )
 
 
-def _is_real(place: Path) -> bool:
+def _is_real_directory(place: Path) -> bool:
     """Whether it is a directory, and no link to one."""
     return place.is_dir() and not place.is_symlink()
 
 
-def _size(place: Path) -> int:
+def _disk_usage(place: Path) -> int:
     """Bytes on disk of all files below a directory; hard links count each time, links are not followed."""
     total = 0
     for directory, _, names in os.walk(place):
@@ -215,15 +227,15 @@ def _size(place: Path) -> int:
     return total
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
-def findings(paths: Paths, git: Git, config: Config) -> list[Finding]:
+def project_findings(paths: Paths, git: Git, config: Config) -> list[Finding]:
     """``look``; what cannot be read is a finding as well."""
     found: list[Finding] = []
     try:
-        found.extend(look(paths, git, config))
+        found.extend(inspect_project(paths, git, config))
     except LizaError as wrong:
         found.append(Finding("project", wrong.message, False, wrong.hint))
     except OSError as wrong:

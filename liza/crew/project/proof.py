@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from liza.crew.project import commands, import_traces
 from liza.repo.runner import Git
 from liza.repo.slots import slot_setup, stuck_slots
-from liza.repo.slots.pool import THROW_AWAY, Worktrees
+from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
-from liza.rules.project.test_proof import NotProved, Observed, Outcome
+from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
 
-_HEAD = 256  # bytes of a file in which its first line is looked for
+_FIRST_LINE_BYTES = 256  # bytes of a file in which its first line is looked for
 
 
 @dataclass(frozen=True)
@@ -26,107 +26,113 @@ class ProofPlan:
 
     command: str
     setup: str | None = None
-    copied: Sequence[str] = ()
-    keep: str | None = None
+    copied_files: Sequence[str] = ()
+    environment: str | None = None
     limit: float = 1800
-    cure: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)
-class Examined:
+class ProofResult:
     """How the set-up and the tests ended in the slot, and what the run with failing sources showed.
 
     ``tests`` is None where the set-up failed, ``outcome`` where the tests were not green or no proof was wanted.
     """
 
-    setup: commands.Outcome | None = None
-    tests: commands.Outcome | None = None
-    outcome: Outcome | None = None
+    setup: commands.CommandOutcome | None = None
+    tests: commands.CommandOutcome | None = None
+    outcome: ProofOutcome | None = None
 
 
-def examine(
+def run_proof(
     worktrees: Worktrees, commit: str, plan: ProofPlan, logs: Path, *, prove: bool = True, always: bool = True
-) -> Examined:
+) -> ProofResult:
     """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
 
     Without ``prove`` the sources are left alone; without ``always`` nothing runs where there is no source to make fail.
     The merge lock is held by the caller. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
     """
-    worktrees.discard(THROW_AWAY)
-    worktrees.detach(THROW_AWAY, commit, "proof")
+    worktrees.discard(PROOF_SLOT)
+    worktrees.detach(PROOF_SLOT, commit, "proof")
     try:
-        return _examine(worktrees, plan, logs, prove, always)
+        return _run_in_slot(worktrees, plan, logs, prove, always)
     finally:
-        worktrees.discard(THROW_AWAY)
+        worktrees.discard(PROOF_SLOT)
 
 
-def _examine(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool, always: bool) -> Examined:
-    root, slot = worktrees.paths.root, worktrees.paths.slot(THROW_AWAY)
-    git = worktrees.slot_git(THROW_AWAY)
-    slot_setup.copy(root, git, plan.copied)
+def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool, always: bool) -> ProofResult:
+    root, slot = worktrees.paths.root, worktrees.paths.slot(PROOF_SLOT)
+    git = worktrees.slot_git(PROOF_SLOT)
+    slot_setup.copy_files(root, git, plan.copied_files)
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
-    failing = _failing(tracked, slot, plan)
+    failing = _broken_sources(tracked, slot, plan)
     if not (failing or always):
-        return Examined(outcome=test_proof.judge(Observed(None), str(root), plan.cure))
+        return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
     setup = None
     if plan.setup:
-        setup = commands.run(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.keep)
-        if not setup.green:
-            return Examined(setup)
-    place = _place(root, slot, failing, [line.partition("\t")[2] for line in tracked])
-    with import_traces.noted(place) as (noting, log):
+        setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
+        if not setup.passed:
+            return ProofResult(setup)
+    place = _proof_site(root, slot, failing, [line.partition("\t")[2] for line in tracked])
+    with import_traces.record_imports(place) as (noting, log):
         variables = noting if failing else {}
         before = _untracked(git)
-        tests = commands.run(plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.keep, variables)
-        if not tests.green or not prove:
-            return Examined(setup, tests)
-        texts = (plan.command, plan.setup or "", *_starters(slot))
-        path = commands.environment(root, plan.keep).get("PATH", "")
-        seen = import_traces.observed(log, place, texts, path, plan.keep)
+        tests = commands.run_command(
+            plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
+        )
+        if not tests.passed or not prove:
+            return ProofResult(setup, tests)
+        texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
+        path = commands.command_environment(root, plan.environment).get("PATH", "")
+        seen = import_traces.read_observation(log, place, texts, path, plan.environment)
         if failing and not (seen.checkout or seen.copies):
-            _remove_left(git, slot, before)
+            _remove_new_files(git, slot, before)
             for name, text in failing.items():
-                _replace(slot, name, text)
+                _replace_file(slot, name, text)
             proof_log = logs / "proof-tests.log"
-            code = commands.run(plan.command, slot, proof_log, plan.limit, root, plan.keep, variables).code
-            seen = replace(seen, code=code, naming=_naming(git, root, plan) if code == 0 else ())
-    return Examined(setup, tests, test_proof.judge(seen, str(root), plan.cure))
+            code = commands.run_command(
+                plan.command, slot, proof_log, plan.limit, root, plan.environment, variables
+            ).exit_status
+            seen = replace(
+                seen, exit_status=code, lines_with_path=_find_root_mentions(git, root, plan) if code == 0 else ()
+            )
+    return ProofResult(setup, tests, test_proof.judge_proof(seen, str(root), plan.hint))
 
 
-def _place(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:
+def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:
     build_files = tuple(name for name in tracked if PurePosixPath(name).name in test_proof.BUILD_FILES)
     broken = tuple(failing)
-    return import_traces.ProofSite(root, slot, broken, test_proof.installed_as(broken, tracked), build_files)
+    return import_traces.ProofSite(root, slot, broken, test_proof.installed_suffixes(broken, tracked), build_files)
 
 
 def _untracked(git: Git) -> frozenset[str]:
     return frozenset(git.names("ls-files", "--others", "--exclude-standard", "-z"))
 
 
-def _remove_left(git: Git, slot: Path, before: frozenset[str]) -> None:
+def _remove_new_files(git: Git, slot: Path, before: frozenset[str]) -> None:
     """Remove the files that the tests left and git does not ignore: they could make the next run red by themselves."""
-    stuck_slots.loosen(slot)
+    stuck_slots.loosen_permissions(slot)
     for name in _untracked(git) - before:
         path = slot / name
         if not path.is_dir() and path.parent.resolve() == slot.resolve() / PurePosixPath(name).parent:
             path.unlink(missing_ok=True)
 
 
-def _failing(tracked: Sequence[str], slot: Path, plan: ProofPlan) -> dict[str, str]:
+def _broken_sources(tracked: Sequence[str], slot: Path, plan: ProofPlan) -> dict[str, str]:
     """The tracked sources that a proof makes fail, each with its new text. ``tracked`` is what ``ls-files -s`` says."""
-    mentioned = "\n".join((plan.command, plan.setup or "", *_starters(slot)))
+    mentioned = "\n".join((plan.command, plan.setup or "", *_task_runner_texts(slot)))
     found = {}
     for line in tracked:
         mode, name = line.partition(" ")[0], line.partition("\t")[2]
         if not mode.startswith("100"):
             continue  # a link, or a submodule
-        text = breakage.failing(name, _first_line(slot / name), mentioned)
+        text = breakage.broken_source(name, _first_line(slot / name), mentioned)
         if text is not None:
             found[name] = text
     return found
 
 
-def _starters(slot: Path) -> Iterator[str]:
+def _task_runner_texts(slot: Path) -> Iterator[str]:
     """The texts from which a tool takes what the test command means."""
     import json
 
@@ -142,12 +148,12 @@ def _starters(slot: Path) -> Iterator[str]:
 def _first_line(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            return stream.read(_HEAD).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+            return stream.read(_FIRST_LINE_BYTES).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
     except OSError:
         return ""
 
 
-def _replace(slot: Path, name: str, text: str) -> None:
+def _replace_file(slot: Path, name: str, text: str) -> None:
     """Write a new file in the place of one in the slot: never through a link, which may lead to the person's own."""
     path = slot / name
     if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
@@ -159,16 +165,16 @@ def _replace(slot: Path, name: str, text: str) -> None:
         stream.write(text)
 
 
-def _naming(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:
+def _find_root_mentions(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:
     """The places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
-    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.names_path(text, str(root))]
+    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.contains_path(text, str(root))]
     found = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
     for name, number, text in (line.split(":", 2) for line in found.splitlines() if line.count(":") > 1):
-        if not test_proof.is_documentation(name) and test_proof.names_path(text, str(root)):
+        if not test_proof.is_documentation(name) and test_proof.contains_path(text, str(root)):
             named.append(f"{name}:{number}")
     return tuple(named[:6])
 
 
-def accepted(examined: Examined) -> Outcome:
+def final_outcome(examined: ProofResult) -> ProofOutcome:
     """The outcome of a proof; where the tests were red before it, that nothing could be shown."""
     return examined.outcome or NotProved("the tests are red as they are")

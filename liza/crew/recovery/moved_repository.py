@@ -15,17 +15,17 @@ from liza.programs.session import run_directory, session_process
 from liza.repo.slots import relocate, slots_directory
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.paths import Paths
-from liza.rules.project.slots_location import Placed
+from liza.rules.project.slots_location import SlotsRecord
 from liza.system.file_lock import Lock
-from liza.system.flock import locked
+from liza.system.flock import lock_path
 
-GRACE = 2.0
+SESSION_GRACE = 2.0
 """Seconds for a session to end by itself."""
-LEAVE = 5.0
+SUPERVISOR_GRACE = 5.0
 """Seconds for the supervisors of a repository that was moved to notice it and leave."""
 
 
-def settled(paths: Paths, placed: Placed | None) -> tuple[Paths, str | None]:
+def repair_location(paths: Paths, placed: SlotsRecord | None) -> tuple[Paths, str | None]:
     """The paths of a crew whose record is missing or names another root, put right; and why they could not be.
 
     Git's records of the slots, the slots and the links are made to lead to each other again, and the record is
@@ -34,70 +34,70 @@ def settled(paths: Paths, placed: Placed | None) -> tuple[Paths, str | None]:
     """
     if not paths.state.exists() and not paths.seal.exists():
         return paths, None
-    common = relocate.common_of(paths.root)
-    old = placed or _recovered(paths, common)
+    common = relocate.find_common_dir(paths.root)
+    old = placed or _reconstruct_record(paths, common)
     if old.root != paths.root:
-        agents = _still_there(paths)
+        agents = _wait_for_supervisors(paths)
         if agents:
-            return replace(paths, place=old.place), (
+            return replace(paths, chosen_slots=old.directory), (
                 f"the repository was moved here from {old.root} under a running crew, and of that one "
                 f"{', '.join(agents)} is still at work"
             )
-    with locked(paths.worktree_lock):
-        now = slots_directory.read(paths)
+    with lock_path(paths.worktree_lock):
+        now = slots_directory.read_record(paths)
         if now is not None and now.root == paths.root:
             # Another process was quicker.
-            return replace(paths, place=now.place), None
+            return replace(paths, chosen_slots=now.directory), None
         now = now or old
         if now.root != paths.root:
-            _leave_sessions(paths, now)
-            now = slots_directory.after_move(paths, now, os.environ)
-        fresh = replace(paths, place=now.place)
-        relocate.repair(fresh, common, {old.place})
-        if now.place.is_dir():
-            slots_directory.stamp(now)
-        slots_directory.write(paths, now)
+            _release_sessions(paths, now)
+            now = slots_directory.record_after_move(paths, now, os.environ)
+        fresh = replace(paths, chosen_slots=now.directory)
+        relocate.repair_records(fresh, common, {old.directory})
+        if now.directory.is_dir():
+            slots_directory.write_mark(now)
+        slots_directory.write_record(paths, now)
     return fresh, None
 
 
-def _recovered(paths: Paths, common: Path) -> Placed:
+def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:
     """The record of a crew that has none: slots inside the repository, those that git knows, or a new place."""
     inside = Paths(paths.root).slots
     if inside.is_dir():
         # Crews of earlier versions have them there.
-        return replace(slots_directory.fresh(paths.root, inside), made=True)
-    for place in dict.fromkeys(slot.parent for slot in relocate.recorded(common).values()):
-        mark = slots_directory.mark_of(place) if place.is_dir() else None
-        if mark is not None and (mark.root == paths.root or slots_directory.read(Paths(mark.root)) is None):
-            return Placed(mark.root, place, mark.id, made=True)
-    return slots_directory.choose(paths.root, None, os.environ)
+        return replace(slots_directory.new_record(paths.root, inside), created_by_liza=True)
+    for place in dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values()):
+        mark = slots_directory.read_mark(place) if place.is_dir() else None
+        if mark is not None and (mark.root == paths.root or slots_directory.read_record(Paths(mark.root)) is None):
+            return SlotsRecord(mark.root, place, mark.id, created_by_liza=True)
+    return slots_directory.choose_directory(paths.root, None, os.environ)
 
 
-def _leave_sessions(paths: Paths, old: Placed) -> None:
+def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
     """Let no session be adopted that knows the repository by its former path: none of its verbs would find a crew.
 
     After a move it is ended. In a copy the records of sessions are those of the original, where they are at work, and
     are forgotten.
     """
-    original = slots_directory.read(Paths(old.root))
+    original = slots_directory.read_record(Paths(old.root))
     copied = original is not None and original.id == old.id
     agents = sorted(path.name for path in paths.runs.iterdir()) if paths.runs.is_dir() else []
-    for run in (run for agent in agents for run in run_directory.runs_of(paths, agent)):
+    for run in (run for agent in agents for run in run_directory.list_runs(paths, agent)):
         directory = run_directory.RunDir(paths, run)
         # A record that cannot be read is told by whoever needs it.
         with suppress(LizaError, OSError):
-            if run_state.over(directory):
+            if run_state.is_session_over(directory):
                 continue
             if copied:
                 (directory.path / "session.json").unlink(missing_ok=True)
             else:
-                directory.note_stop(datetime.now(UTC).replace(microsecond=0), "stop")
-                session_process.stop(directory.path, run, old.root, grace=GRACE)
+                directory.write_stop(datetime.now(UTC).replace(microsecond=0), "stop")
+                session_process.stop(directory.path, run, old.root, grace=SESSION_GRACE)
 
 
-def _still_there(paths: Paths) -> list[str]:
+def _wait_for_supervisors(paths: Paths) -> list[str]:
     """The agents whose supervisors do not leave, woken by the bell: they see for themselves that they were moved."""
-    end = time.monotonic() + LEAVE
+    end = time.monotonic() + SUPERVISOR_GRACE
     found = []
     for path in sorted(paths.locks.glob("supervisor-*.lock")):
         lock = Lock(path)
@@ -105,7 +105,7 @@ def _still_there(paths: Paths) -> list[str]:
             lock.release()
             continue
         with suppress(OSError):
-            wake_up.ring(paths, "moved")
+            wake_up.wake_watchers(paths, "moved")
         try:
             lock.acquire(timeout=max(0.0, end - time.monotonic()))
             lock.release()

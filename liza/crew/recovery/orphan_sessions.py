@@ -10,7 +10,7 @@ from liza.programs.session import session_process
 from liza.rules.model import State, Status
 
 
-def end_orphans(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
+def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
     """End each session without a supervisor whose lease lapsed ``hung_after`` ago or longer; what was done.
 
     Until then it may still be adopted, and its work with it.
@@ -22,9 +22,9 @@ def end_orphans(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
         if task.status is not Status.CLAIMED or task.run is None or task.assigned_to in (None, taker) or not lapsed:
             continue
         directory = crew.run_dir(task.run)
-        if crew.supervised(str(task.assigned_to)) or run_state.over(directory):
+        if crew.is_supervised(str(task.assigned_to)) or run_state.is_session_over(directory):
             continue
-        directory.note_stop(crew.clock.now(), "orphaned")
+        directory.write_stop(crew.clock.now(), "orphaned")
         session_process.stop(directory.path, task.run, crew.paths.root, grace=float(state.config.grace))
         ended.append(f"{task.id}: the session {task.run} lived on without a supervisor and was ended by {taker}")
     return tuple(ended)

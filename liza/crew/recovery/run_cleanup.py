@@ -9,25 +9,25 @@ from liza.rules.errors import LizaError
 from liza.rules.sessions import retention
 
 
-def tidy(crew: Crew, agent: str) -> tuple[str, ...]:
+def archive_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
     """The runs of an agent that were archived: settled, over, not in use and not among the newest.
 
     Only for the agent's supervisor, or where it has none. Raises LizaError, OSError.
     """
-    runs = run_directory.runs_of(crew.paths, agent)
-    if len(runs) <= retention.NEWEST:
+    runs = run_directory.list_runs(crew.paths, agent)
+    if len(runs) <= retention.UNARCHIVED_RUNS:
         return ()
-    used = retention.in_use(crew.board.read())
-    return tuple(run for run in retention.to_archive(runs, used) if _archived(crew, run))
+    used = retention.runs_in_use(crew.board.read())
+    return tuple(run for run in retention.runs_to_archive(runs, used) if _archive_run(crew, run))
 
 
-def _archived(crew: Crew, run: str) -> bool:
+def _archive_run(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
     try:
-        if directory.path.is_symlink() or not directory.is_settled() or run_state.living(directory):
+        if directory.path.is_symlink() or not directory.is_concluded() or run_state.is_session_living(directory):
             return False
     except LizaError:
         # A file in it cannot be read. It stays for a person to look at.
         return False
-    run_archive.archive(directory)
+    run_archive.archive_run(directory)
     return True

@@ -1,2 +1,6 @@
-"""Scripted agents. Each knows its instructions file and what `liza ready` prints, as a model would, and nothing else:
-they read no board and no environment of Liza's, and import nothing of it but one another."""
+"""Scripted agent programs of the demo: planner, coder and reviewer.
+
+Each knows only its instructions file and what `liza ready` prints, as a model would. They read no board and no
+variable of Liza, and import only one another.
+Read `agent_commands.py` first, then `coder.py`.
+"""

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 
-from liza.demo.agents.hands import attempt, read_brief, say, tell
+from liza.demo.agents.agent_commands import print_progress, read_brief, run_command, try_command
 
 
 def main() -> None:
     """One session."""
     brief = read_brief()
-    clauses = re.findall(r"`([^`]+)`", brief.need(r"^DONE WHEN\s+(.*)$"))
-    commands = [brief.need(r"^Run the tests: (.+)\. Check each clause"), *clauses]
-    failed = [(command, red) for command in commands if (red := attempt(command)) is not None]
+    clauses = re.findall(r"`([^`]+)`", brief.require(r"^DONE WHEN\s+(.*)$"))
+    commands = [brief.require(r"^Run the tests: (.+)\. Check each clause"), *clauses]
+    failed = [(command, red) for command in commands if (red := try_command(command)) is not None]
     if failed:
         points = [
             f"{number}. `{command}` fails: {red}. It has to succeed, and a test has to show it."
             for number, (command, red) in enumerate(failed, 1)
         ]
-        tell([*brief.liza, "verdict", "reject", "  ".join(points)])
-        say("rejected")
+        run_command([*brief.liza, "verdict", "reject", "  ".join(points)])
+        print_progress("rejected")
         return
-    tell([*brief.liza, "verdict", "approve", f"{len(commands)} commands succeed: {'; '.join(commands)}"])
-    say("approved")
+    run_command([*brief.liza, "verdict", "approve", f"{len(commands)} commands succeed: {'; '.join(commands)}"])
+    print_progress("approved")
 
 
 if __name__ == "__main__":

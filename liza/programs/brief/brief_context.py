@@ -12,7 +12,7 @@ from liza.rules.model import State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
 
-_HOW = {
+_END_PHRASES = {
     "crash": "it crashed",
     "ended": "it ended without a word",
     "held up": "it was held up by what was no fault of it",
@@ -24,7 +24,7 @@ _HOW = {
 
 
 @dataclass(frozen=True)
-class Context:
+class BriefContext:
     """Everything that a brief says. ``liza`` is the absolute path of the command, ``assignment`` that of the long text.
 
     ``task`` is None for a planner; ``trigger``, ``ids`` and ``facts`` are its wake-up. ``committed``: what earlier
@@ -40,12 +40,12 @@ class Context:
     assignment: Path
     task: Task | None = None
     integration_tip: str = ""
-    set_up: bool = False
-    trigger: str = ""
-    ids: tuple[str, ...] = ()
-    facts: str = ""
+    is_set_up: bool = False
+    wake_trigger: str = ""
+    wake_ids: tuple[str, ...] = ()
+    wake_facts: str = ""
     messages: tuple[Message, ...] = ()
-    committed: tuple[str, ...] = ()
+    earlier_commits: tuple[str, ...] = ()
 
     @property
     def agent(self) -> str:
@@ -58,12 +58,12 @@ class Context:
         return role_of(self.agent)
 
     @property
-    def liza_word(self) -> str:
+    def liza_command(self) -> str:
         """The command as a shell takes it."""
         return shlex.quote(str(self.liza))
 
     @property
-    def work(self) -> Task:
+    def required_task(self) -> Task:
         """The task. A coder's or a reviewer's brief cannot be written without one."""
         if self.task is None:
             raise ValueError(f"{self.run} has no task to be briefed on")
@@ -82,15 +82,15 @@ class Context:
         return (said[-1].agent if said and said[-1].agent else "the reviewer"), reason
 
     @property
-    def last_end(self) -> str | None:
+    def previous_end(self) -> str | None:
         """How the session before this one ended, where it ended on its own and said nothing; None else."""
         events = self.task.history if self.task else ()
-        ends = [event for event in events if event.event in (*_HOW, "claim", "handoff", "submit", "stop")]
-        if not ends or ends[-1].event not in _HOW:
+        ends = [event for event in events if event.event in (*_END_PHRASES, "claim", "handoff", "submit", "stop")]
+        if not ends or ends[-1].event not in _END_PHRASES:
             return None
-        return f"{_HOW[ends[-1].event]}. {ends[-1].detail or ''}".strip()
+        return f"{_END_PHRASES[ends[-1].event]}. {ends[-1].detail or ''}".strip()
 
-    def spec(self, reference: str) -> str:
+    def spec_path(self, reference: str) -> str:
         """A spec as the session finds it: what lies below .liza is in no worktree."""
         return str(self.root / reference) if reference.startswith(".liza/") else reference
 
@@ -101,12 +101,12 @@ class Context:
         return tuple(note.message for note in self.state.human_notes if note.recipient in mine)
 
     @property
-    def tests(self) -> str:
+    def test_command(self) -> str:
         """The command that tests the project; empty where nobody named one."""
         return self.state.config.integration_command or ""
 
 
-def sprint_state(at: Context) -> str:
+def describe_sprint(at: BriefContext) -> str:
     """How many tasks stand where, the tip of integration, and what was found and not yet triaged."""
     counts = Counter(task.status.value for task in at.state.tasks)
     told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no tasks"

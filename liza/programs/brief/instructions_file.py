@@ -14,15 +14,15 @@ from pathlib import Path
 
 from liza.programs.brief.quoting import strip_block, strip_blocks
 from liza.programs.presets.preset import Preset
-from liza.programs.session.run_directory import BriefFile, RunDir
+from liza.programs.session.run_directory import BriefLocation, RunDir
 from liza.system import crash_points
 
-NEW_FILE = 0o644
-LARGEST = 1 << 23
+NEW_FILE_MODE = 0o644
+MAX_FILE_SIZE = 1 << 23
 
 
 @dataclass(frozen=True)
-class Written:
+class BlockPlacement:
     """``file``: where the block stands, relative to the worktree. None: nowhere, ``reason`` says why, and the block has
     to go with the prompt."""
 
@@ -34,38 +34,40 @@ class _UnsuitableInstructions(Exception):
     """The instructions file cannot hold the block."""
 
 
-def write(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> Written:
+def write_block(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> BlockPlacement:
     """Put the block into the first of the preset's files that exists, else into a new one; it replaces older blocks.
 
     Nothing outside the worktree is ever written. Raises OSError when the disk says no.
     """
     worktree = worktree.resolve()
-    named = next((name for name in preset.instructions if os.path.lexists(worktree / name)), preset.created_file)
+    named = next(
+        (name for name in preset.instructions if os.path.lexists(worktree / name)), preset.new_instructions_file
+    )
     if not named:
-        return Written(None, f"{preset.name} reads no instructions file")
+        return BlockPlacement(None, f"{preset.name} reads no instructions file")
     try:
-        target = _target(worktree, named)
+        target = _resolve_target(worktree, named)
     except _UnsuitableInstructions as error:
-        return Written(None, str(error))
+        return BlockPlacement(None, str(error))
     relative = str(target.relative_to(worktree))
     old = target.read_bytes() if target.exists() else None
     created = old is None or (not strip_blocks(old) and strip_blocks(old) != old and _was_created(run_dir, relative))
-    run_dir.note_brief_file(BriefFile(file=relative, created=created))
-    _replace(target, block.encode() + strip_blocks(old or b""), run_dir)
-    return Written(relative)
+    run_dir.write_brief_location(BriefLocation(file=relative, created=created))
+    _replace_file(target, block.encode() + strip_blocks(old or b""), run_dir)
+    return BlockPlacement(relative)
 
 
-def take_away(worktree: Path, run_dir: RunDir) -> str | None:
+def remove_block(worktree: Path, run_dir: RunDir) -> str | None:
     """Take away what this run wrote, and nothing else; a file that held only that goes with it. Repeatable.
 
     The file's name, relative to the worktree; None when this run's block is nowhere any more.
     """
-    noted = run_dir.brief_file()
+    noted = run_dir.read_brief_location()
     if noted is None:
         return None
     worktree = worktree.resolve()
     try:
-        target = _target(worktree, noted.file)
+        target = _resolve_target(worktree, noted.file)
         old = target.read_bytes()
     except (_UnsuitableInstructions, FileNotFoundError):
         return None
@@ -73,24 +75,24 @@ def take_away(worktree: Path, run_dir: RunDir) -> str | None:
     if left == old:
         return None
     if left or not noted.created:
-        _replace(target, left, run_dir)
+        _replace_file(target, left, run_dir)
     else:
         target.unlink()
     return noted.file
 
 
-def laid(worktree: Path, run_dir: RunDir) -> str | None:
+def find_block_file(worktree: Path, run_dir: RunDir) -> str | None:
     """The file of the worktree that this run's block was written into, whether it is still there or not; None where
     none was, or where that is no file now."""
-    noted = run_dir.brief_file()
+    noted = run_dir.read_brief_location()
     try:
-        there = noted is not None and _target(worktree.resolve(), noted.file).is_file()
+        there = noted is not None and _resolve_target(worktree.resolve(), noted.file).is_file()
     except _UnsuitableInstructions:
         return None
     return noted.file if noted is not None and there else None
 
 
-def _target(worktree: Path, name: str) -> Path:
+def _resolve_target(worktree: Path, name: str) -> Path:
     """The file that ``name`` leads to. Raises _Unsuitable unless it is, or may become, a plain file of the worktree."""
     path = worktree / name
     try:
@@ -105,23 +107,23 @@ def _target(worktree: Path, name: str) -> Path:
         raise _UnsuitableInstructions(f"{target.parent.relative_to(worktree)}, where {name} would be, is no directory")
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
         raise _UnsuitableInstructions(f"{name} is no plain file")
-    if os.path.lexists(target) and target.lstat().st_size > LARGEST:
+    if os.path.lexists(target) and target.lstat().st_size > MAX_FILE_SIZE:
         raise _UnsuitableInstructions(f"{name} is larger than any instructions: {target.lstat().st_size} bytes")
     return target
 
 
 def _was_created(run_dir: RunDir, relative: str) -> bool:
     """Whether the run whose block is now replaced, an earlier one or this, had made the file."""
-    for writer in (run_dir, *run_dir.others()):
-        noted = writer.brief_file()
+    for writer in (run_dir, *run_dir.other_runs()):
+        noted = writer.read_brief_location()
         if noted is not None and noted.file == relative and noted.created:
             return True
     return False
 
 
-def _replace(target: Path, data: bytes, run_dir: RunDir) -> None:
+def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
     """Write aside in the run's directory, where git does not look, then rename; the file's mode stays."""
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE_MODE
     aside = run_dir.path / f"brief.{os.getpid()}.aside"
     _write(aside, data, mode)
     crash_points.point("written", "brief")

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from liza.rules.errors import LizaError, Usage
-from liza.rules.model import Entry
+from liza.rules.errors import LizaError, UsageError
+from liza.rules.model import FrozenStruct
 
 TEMPLATES = Path(__file__).with_name("templates")
-Meaning = Literal["started", "busy", "idle", "tool", "compaction", "stopped"]
+EventMeaning = Literal["started", "busy", "idle", "tool", "compaction", "stopped"]
 
 
-class HookEvent(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One of the program's events, and what it means to Liza. ``instead``: a field of what the program says, and for
     each of its values that means something else, what.
 
@@ -29,15 +29,15 @@ class HookEvent(Entry, frozen=True, kw_only=True, omit_defaults=True):
     ``seconds``: how long the program waits for the answer.
     """
 
-    means: Meaning
+    means: EventMeaning
     seconds: int = 20
-    instead: dict[str, dict[str, Meaning]] = msgspec.field(default_factory=dict)
+    instead: dict[str, dict[str, EventMeaning]] = msgspec.field(default_factory=dict)
     context: Any = None
     push: Any = None
     refuse: Any = None
 
 
-class Reads(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Where in what the program says: its id of the conversation, the tool's name and what it is called with, what a
     turn begins with, and what is there only where a helper of the program's own speaks."""
 
@@ -48,7 +48,7 @@ class Reads(Entry, frozen=True, kw_only=True, omit_defaults=True):
     nested: str = ""
 
 
-class HookFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HookFile(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A file to write: ``name`` below the run's own directory of hooks, or ``worktree`` relative to the worktree.
 
     Its text is ``text``, or ``script`` (a file beside the template), or ``each`` once for every event, or the object
@@ -69,7 +69,7 @@ class HookFile(Entry, frozen=True, kw_only=True, omit_defaults=True):
     comment: str = ""
 
 
-class Template(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HookTemplate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One program's hooks. In words and texts ``{dir}`` is the run's directory of hooks, ``{event}`` and ``{command}``
     an event and the command for it, ``{quoted}`` that command between double quotes, ``{words}`` a list of the words
     that an event is put behind.
@@ -92,35 +92,35 @@ class Template(Entry, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
     env_json: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     files: tuple[HookFile, ...] = ()
-    reads: Reads = Reads()
+    reads: HookFields = HookFields()
     events: dict[str, HookEvent] = msgspec.field(default_factory=dict)
     limit: int = 100_000
     pushes: int = 50
 
 
-def providers() -> frozenset[str]:
+def list_providers() -> frozenset[str]:
     """The hook providers that there is a template for."""
     return frozenset(file.stem for file in TEMPLATES.glob("*.toml"))
 
 
 @functools.cache
-def written_files() -> frozenset[str]:
+def list_worktree_files() -> frozenset[str]:
     """The files of a worktree that some template's hooks are laid into."""
-    return frozenset(file.worktree for name in providers() for file in template(name).files if file.worktree)
+    return frozenset(file.worktree for name in list_providers() for file in load_template(name).files if file.worktree)
 
 
-def template(provider: str) -> Template:
+def load_template(provider: str) -> HookTemplate:
     """The template of a provider. Raises Usage where there is none, LizaError where it does not hold together."""
     place = TEMPLATES / f"{provider}.toml"
     if not provider.replace("-", "").isalnum() or not place.is_file():
-        raise Usage(f"there are no hooks for {provider!r}", "liza programs list")
+        raise UsageError(f"there are no hooks for {provider!r}", "liza programs list")
     try:
-        return msgspec.convert(tomllib.loads(place.read_text(encoding="utf-8")), Template)
+        return msgspec.convert(tomllib.loads(place.read_text(encoding="utf-8")), HookTemplate)
     except (ValueError, msgspec.ValidationError) as error:
         raise LizaError(f"{place} cannot be read: {error}") from error
 
 
-def filled(form: Any, **words: Any) -> Any:
+def fill_form(form: Any, **words: Any) -> Any:
     """A form with its ``{word}`` filled in. A text that is nothing but one word becomes that word's value, of any kind;
     words that are not named stay as they are."""
     if isinstance(form, str):
@@ -131,7 +131,7 @@ def filled(form: Any, **words: Any) -> Any:
                 form = form.replace(f"{{{name}}}", str(value))
         return form
     if isinstance(form, dict):
-        return {filled(key, **words): filled(value, **words) for key, value in form.items()}
+        return {fill_form(key, **words): fill_form(value, **words) for key, value in form.items()}
     if isinstance(form, list):
-        return [filled(one, **words) for one in form]
+        return [fill_form(one, **words) for one in form]
     return form

@@ -16,17 +16,17 @@ from typing import Any
 
 import msgspec
 
-from liza.programs.brief.quoting import BEGIN, END, strip_block, strip_blocks
-from liza.programs.hooks.hook_templates import HookFile, written_files
-from liza.programs.session.run_directory import RunDir, read
-from liza.rules.model import Entry
+from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, strip_block, strip_blocks
+from liza.programs.hooks.hook_templates import HookFile, list_worktree_files
+from liza.programs.session.run_directory import RunDir, read_struct
+from liza.rules.model import FrozenStruct
 from liza.system import atomic, crash_points
 
-LARGEST = 1 << 20
+MAX_FILE_SIZE = 1 << 20
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
-class Laid(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SectionNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``hooks.json``: the file in the worktree that our part is about to be laid into; ``created`` if it was not there
     before, ``parent`` if the directory that it is in was not either."""
 
@@ -39,72 +39,72 @@ class _UnsuitableSettings(Exception):
     """The file cannot take our part."""
 
 
-def lay(worktree: Path, file: HookFile, text: str, run_dir: RunDir) -> str | None:
+def add_section(worktree: Path, file: HookFile, text: str, run_dir: RunDir) -> str | None:
     """Have ``text``, an object, hold in the file together with what it says already; older parts of ours go.
 
     None, or why it cannot be. Raises OSError, LizaError.
     """
     try:
-        target = _target(worktree, file.worktree)
+        target = _resolve_target(worktree, file.worktree)
         old = target.read_bytes() if target.exists() else None
         left = strip_blocks(old or b"")
         created = old is None or (not left and old != left)
         if not created and not file.comment:
             raise _UnsuitableSettings(f"{file.worktree} is the project's own, and is left as it is")
-        new = _whole(file, text, run_dir.run) if created else _within(file, left, text, run_dir.run)
+        new = _render_whole(file, text, run_dir.run) if created else _insert_section(file, left, text, run_dir.run)
     except _UnsuitableSettings as error:
         return str(error)
-    laid = Laid(file=file.worktree, created=created, parent=not target.parent.is_dir())
+    laid = SectionNote(file=file.worktree, created=created, parent=not target.parent.is_dir())
     if not file.comment:
-        _own(run_dir).mkdir(mode=0o700, exist_ok=True)
-        atomic.write(_own(run_dir) / "whole", new)
+        _hooks_directory(run_dir).mkdir(mode=0o700, exist_ok=True)
+        atomic.write(_hooks_directory(run_dir) / "whole", new)
     atomic.write(run_dir.path / "hooks.json", msgspec.json.encode(laid) + b"\n")
     crash_points.point("hooks", "noted")
     target.parent.mkdir(exist_ok=True)
-    _replace(target, new, run_dir)
+    _replace_file(target, new, run_dir)
     return None
 
 
-def noted(run_dir: RunDir) -> Laid | None:
+def read_section_note(run_dir: RunDir) -> SectionNote | None:
     """What this run laid down, or was about to. Raises LizaError."""
-    found = read(run_dir.path / "hooks.json", Laid)
+    found = read_struct(run_dir.path / "hooks.json", SectionNote)
     # An agent can write it, and what it names is changed, or deleted.
-    return found if found is not None and found.file in written_files() else None
+    return found if found is not None and found.file in list_worktree_files() else None
 
 
-def take_away(worktree: Path, run_dir: RunDir) -> str | None:
+def remove_section(worktree: Path, run_dir: RunDir) -> str | None:
     """Take this run's part out of the file; one that held nothing else goes with it. The name of a file that was
     changed. Repeatable. Raises OSError, LizaError."""
-    laid = noted(run_dir)
+    laid = read_section_note(run_dir)
     if laid is None:
         return None
     try:
-        target = _target(worktree, laid.file)
+        target = _resolve_target(worktree, laid.file)
         old = target.read_bytes()
     except FileNotFoundError:
-        _take_directory(worktree, laid)
+        _remove_directory(worktree, laid)
         return None
     except (_UnsuitableSettings, NotADirectoryError):
         return None
-    left = strip_block(old, run_dir.run) if _is_marked(old) else _whole_taken(old, run_dir)
+    left = strip_block(old, run_dir.run) if _is_marked(old) else _remove_whole(old, run_dir)
     if left == old:
         return None
     if left or not laid.created:
-        _replace(target, left, run_dir)
+        _replace_file(target, left, run_dir)
         return laid.file
     target.unlink()
-    _take_directory(worktree, laid)
+    _remove_directory(worktree, laid)
     return laid.file
 
 
-def _take_directory(worktree: Path, laid: Laid) -> None:
+def _remove_directory(worktree: Path, laid: SectionNote) -> None:
     """The directory that was made for the file goes, unless something else is in it."""
     place = (worktree / laid.file).parent
     if laid.parent and place.is_dir() and not any(place.iterdir()):
         place.rmdir()
 
 
-def without_comments(text: str) -> str:
+def blank_comments(text: str) -> str:
     """``text`` with blanks for its comments, so that every other character keeps its place."""
     return _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text)
 
@@ -113,25 +113,25 @@ def _is_marked(data: bytes) -> bool:
     return b"<!-- liza:begin run=" in data
 
 
-def _whole_taken(old: bytes, run_dir: RunDir) -> bytes:
+def _remove_whole(old: bytes, run_dir: RunDir) -> bytes:
     """A file without comments is ours as a whole, as long as nobody changed it."""
-    kept = _own(run_dir) / "whole"
+    kept = _hooks_directory(run_dir) / "whole"
     return b"" if kept.is_file() and kept.read_bytes() == old else old
 
 
-def _whole(file: HookFile, text: str, run: str) -> bytes:
+def _render_whole(file: HookFile, text: str, run: str) -> bytes:
     if not file.comment:
         return text.encode()
-    begin, end = file.comment + BEGIN.format(run=run), file.comment + END.format(run=run)
+    begin, end = file.comment + BLOCK_BEGIN.format(run=run), file.comment + BLOCK_END.format(run=run)
     return f"{begin}\n{text.rstrip()}\n{end}\n".encode()
 
 
-def _within(file: HookFile, old: bytes, text: str, run: str) -> bytes:
+def _insert_section(file: HookFile, old: bytes, text: str, run: str) -> bytes:
     """The file with our keys behind its own ones, just before it ends: of two keys that are the same the last one
     holds, so what stood under the first is said again under ours."""
     try:
         said = old.decode()
-        bare = without_comments(said)
+        bare = blank_comments(said)
         theirs: Any = json.loads(bare)
     except (ValueError, RecursionError) as error:
         raise _UnsuitableSettings(f"{file.worktree} cannot be read ({error})") from error
@@ -139,7 +139,7 @@ def _within(file: HookFile, old: bytes, text: str, run: str) -> bytes:
     line = bare.rfind("\n", 0, at) + 1
     if not isinstance(theirs, dict) or bare[line:at].strip() or said[line:at].strip():
         raise _UnsuitableSettings(f"{file.worktree} does not end with a line of its own that can be written above")
-    ours = {key: _both(theirs.get(key), value, file) for key, value in json.loads(text).items()}
+    ours = {key: _merge_values(theirs.get(key), value, file) for key, value in json.loads(text).items()}
     comma = ", " if theirs else ""
     try:
         keys = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in ours.items())
@@ -147,21 +147,21 @@ def _within(file: HookFile, old: bytes, text: str, run: str) -> bytes:
         raise _UnsuitableSettings(f"{file.worktree} is nested too deeply") from error
     # What they say may hold our marks, and would end our part before its end.
     keys = keys.replace("<!--", "\\u003c!--")
-    begin, end = file.comment + BEGIN.format(run=run), file.comment + END.format(run=run)
+    begin, end = file.comment + BLOCK_BEGIN.format(run=run), file.comment + BLOCK_END.format(run=run)
     return f"{said[:line]}{begin}\n{comma}{keys}\n{end}\n{said[line:]}".encode()
 
 
-def _both(theirs: Any, ours: Any, file: HookFile) -> Any:
+def _merge_values(theirs: Any, ours: Any, file: HookFile) -> Any:
     if theirs is None:
         return ours
     if isinstance(theirs, list) and isinstance(ours, list):
         return [*theirs, *ours]
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        return {**theirs, **{key: _both(theirs.get(key), value, file) for key, value in ours.items()}}
+        return {**theirs, **{key: _merge_values(theirs.get(key), value, file) for key, value in ours.items()}}
     raise _UnsuitableSettings(f"{file.worktree} holds hooks of another form")
 
 
-def _target(worktree: Path, name: str) -> Path:
+def _resolve_target(worktree: Path, name: str) -> Path:
     """The file. Raises _Unsuitable unless it is, or may become, a plain file of the worktree, reached by no link."""
     target = worktree / name
     for path in (target.parent, target):
@@ -171,16 +171,16 @@ def _target(worktree: Path, name: str) -> Path:
         raise _UnsuitableSettings(f"{target.parent.relative_to(worktree)} is no directory")
     if os.path.lexists(target):
         found = target.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_SIZE:
             raise _UnsuitableSettings(f"{name} is no file of a sensible size")
     return target
 
 
-def _replace(target: Path, data: bytes, run_dir: RunDir) -> None:
+def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
     """Written in the run's directory, where git does not look, then renamed; the file's mode stays."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
-    _own(run_dir).mkdir(mode=0o700, exist_ok=True)
-    ready = _own(run_dir) / "ready"
+    _hooks_directory(run_dir).mkdir(mode=0o700, exist_ok=True)
+    ready = _hooks_directory(run_dir) / "ready"
     atomic.write(ready, data, mode)
     try:
         ready.replace(target)
@@ -193,5 +193,5 @@ def _replace(target: Path, data: bytes, run_dir: RunDir) -> None:
     crash_points.point("hooks", "laid")
 
 
-def _own(run_dir: RunDir) -> Path:
+def _hooks_directory(run_dir: RunDir) -> Path:
     return run_dir.path / "hooks"

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Use:
+class ToolUse:
     """A tool that is about to run. ``word`` is the run's closing word, ``stopped`` why somebody ended its session."""
 
     run: str
     tool: str
-    word: str | None = None
-    stopped: str | None = None
+    closing_code: str | None = None
+    stop_reason: str | None = None
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ToolRefusal:
     """The tool does not run, and the model is told ``why``."""
 
     why: str
 
 
-def judge(use: Use) -> Refusal | None:
+def check_tool_use(use: ToolUse) -> ToolRefusal | None:
     """None lets the tool run."""
-    if use.stopped is not None:
-        return Refusal(f"[liza] {use.run} was stopped ({use.stopped}). Use no more tools, and end here.")
-    if use.word is not None:
-        return Refusal(f"[liza] {use.run} has said its last word; it is over. Use no more tools, and end here.")
+    if use.stop_reason is not None:
+        return ToolRefusal(f"[liza] {use.run} was stopped ({use.stop_reason}). Use no more tools, and end here.")
+    if use.closing_code is not None:
+        return ToolRefusal(f"[liza] {use.run} has said its last word; it is over. Use no more tools, and end here.")
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from liza.programs.presets import command_line
-from liza.programs.presets.preset import Mode, Preset
+from liza.programs.presets.preset import LaunchMode, Preset
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Ability:
     by: str | None
 
 
-def abilities(preset: Preset) -> tuple[Ability, ...]:
+def list_abilities(preset: Preset) -> tuple[Ability, ...]:
     """Everything that there is to do, in order."""
     hooks = "a hook" if command_line.has_hooks(preset) else None
     again, usage = preset.resume, preset.usage
@@ -34,15 +34,15 @@ def abilities(preset: Preset) -> tuple[Ability, ...]:
         Ability(1, "how it stands", "liza's own words from inside, its output, its processor time"),
         Ability(2, "context", hooks or _file(preset)),
         Ability(2, "told at a session's start", hooks),
-        Ability(2, "go on with a session", _words(again.id)),
+        Ability(2, "go on with a session", _join_argv(again.id)),
         Ability(2, "session id", _session(preset)),
-        Ability(3, "fork a session", _words(again.fork)),
-        Ability(3, "run without a terminal", _words((preset.command or preset.name, *preset.headless.args))),
+        Ability(3, "fork a session", _join_argv(again.fork)),
+        Ability(3, "run without a terminal", _join_argv((preset.command or preset.name, *preset.headless.args))),
         Ability(3, "usage", (usage.file or f"its output, {usage.form}") if counted else None),
     )
 
 
-def _start(mode: Mode) -> str:
+def _start(mode: LaunchMode) -> str:
     told = {"arg": "prompt as an argument", "stdin": "prompt on stdin", "none": "no prompt"}
     return told[mode.prompt]
 
@@ -55,7 +55,7 @@ def _ready(preset: Preset) -> str:
 
 
 def _file(preset: Preset) -> str | None:
-    return f"a block in {preset.created_file}" if preset.created_file else None
+    return f"a block in {preset.new_instructions_file}" if preset.new_instructions_file else None
 
 
 def _session(preset: Preset) -> str | None:
@@ -64,5 +64,5 @@ def _session(preset: Preset) -> str | None:
     return preset.session_id_env or None
 
 
-def _words(words: tuple[str, ...]) -> str | None:
+def _join_argv(words: tuple[str, ...]) -> str | None:
     return " ".join(words) or None

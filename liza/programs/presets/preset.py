@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from liza.rules.model import Entry
+from liza.rules.model import FrozenStruct
 
-Prompt = Literal["arg", "stdin", "none"]
-UNCONFINED = "nothing confines it: it can do what you can"
+PromptStyle = Literal["arg", "stdin", "none"]
+UNCONFINED_WARNING = "nothing confines it: it can do what you can"
 
 
-class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class LaunchMode(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to start it. ``args`` follow the command, ``before_prompt`` stands between all options and the prompt.
 
     ``prompt``: the prompt is the last argument, the whole stdin, or not given at all. ``output`` names the form of what
@@ -20,13 +20,13 @@ class Mode(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     args: tuple[str, ...] = ()
-    prompt: Prompt = "arg"
+    prompt: PromptStyle = "arg"
     before_prompt: tuple[str, ...] = ()
     output: str = "text"
     dirs: bool = True
 
 
-class Permissions(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Permissions(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Arguments for the two answers to "may it do whatever you can?": ``confined`` is no, ``bypass`` is yes.
 
     ``confined_env`` and ``bypass_env`` are for what a program takes from its environment alone. ``none``: it has no
@@ -40,7 +40,7 @@ class Permissions(Entry, frozen=True, kw_only=True, omit_defaults=True):
     none: bool = False
 
 
-class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class ResumeStyle(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """How an earlier conversation is gone on with: by a ``flag``, by a ``subcommand``, or not.
 
     The words of both stand behind all options and in front of what leads the prompt. ``id`` goes on with one that is
@@ -53,7 +53,7 @@ class ResumeStyle(Entry, frozen=True, kw_only=True, omit_defaults=True):
     fork: tuple[str, ...] = ()
 
 
-class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class HookSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """The hooks that Liza can put into the program: ``provider`` names their template, which says how.
     ``informational`` ones are texts that it may read, and run nothing.
 
@@ -66,14 +66,14 @@ class Hooks(Entry, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Dialog(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Dialog(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A text on the screen that means: a person has to answer. ``kind``: trust, login, permissions."""
 
     kind: str
     match: str
 
 
-class UsageFormat(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a program's own output says what a session used. A path names keys from the outside in, with dots.
 
     ``form``: an object a line, one document, or plain text, whose ``pattern`` has groups named ``input``, ``output``
@@ -97,7 +97,7 @@ class UsageFormat(Entry, frozen=True, kw_only=True, omit_defaults=True):
     pattern: str = ""
 
 
-class Journal(UsageFormat, frozen=True, kw_only=True, omit_defaults=True):
+class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_defaults=True):
     """The file in which the program itself keeps a conversation, with what each request used, while it works.
 
     ``file`` is a pattern with ``{config}``, the program's configuration directory (``config`` below HOME, or what its
@@ -111,7 +111,7 @@ class Journal(UsageFormat, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
-class Calls(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Lines of the output that tell of a tool call: that it begins, that it is over, or both in one.
 
     ``when``: regular expressions, by path, that an object must match in full to count; ``each``: a list in it whose
@@ -127,7 +127,7 @@ class Calls(Entry, frozen=True, kw_only=True, omit_defaults=True):
     noise: str = ""
 
 
-class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A regular expression over a line of the output that tells what kept the model from answering.
 
     ``kind``: login (only a person can mend it), quota (it goes by by itself), server (the model answers errors), broken
@@ -144,7 +144,7 @@ class Failure(Entry, frozen=True, kw_only=True, omit_defaults=True):
     retried: bool = False
 
 
-class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent program. Times are seconds. ``exit_codes``: what a code of its own means as one of Liza's words.
 
     ``verified`` says with which version what was seen. ``first_run`` are words that keep away the questions of a first
@@ -184,27 +184,27 @@ class Preset(Entry, frozen=True, kw_only=True, omit_defaults=True):
     input_empty: str = ""
     ready_timeout: int = 60
     login_signs: tuple[str, ...] = ()
-    interactive: Mode = Mode()
-    headless: Mode = Mode()
+    interactive: LaunchMode = LaunchMode()
+    headless: LaunchMode = LaunchMode()
     permissions: Permissions = Permissions()
     resume: ResumeStyle = ResumeStyle()
-    hooks: Hooks = Hooks()
+    hooks: HookSettings = HookSettings()
     dialogs: tuple[Dialog, ...] = ()
     usage: UsageFormat = UsageFormat()
-    journal: Journal = Journal()
-    calls: tuple[Calls, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    journal: ConversationLogFormat = ConversationLogFormat()
+    calls: tuple[ToolCallFormat, ...] = ()
+    failures: tuple[FailurePattern, ...] = ()
     answers: str = ""
     log: str = ""
     exit_codes: dict[str, Literal["0", "1", "42"]] = msgspec.field(default_factory=dict)
 
     @property
-    def confines(self) -> bool:
+    def has_confinement(self) -> bool:
         """Whether it keeps an agent from anything: by words that confine it, or by itself where words lift that."""
         may = self.permissions
         return not may.none and any((may.confined, may.confined_env, may.bypass, may.bypass_env))
 
     @property
-    def created_file(self) -> str:
+    def new_instructions_file(self) -> str:
         """The instructions file to make where the project has none."""
         return self.creates or next(iter(self.instructions), "")

@@ -12,7 +12,7 @@ from liza.programs.presets.preset import Preset
 from liza.rules.paths import agent_of
 from liza.rules.project import clean_environment
 
-ALLOWED = (
+ALLOWED_VARIABLES = (
     # the person and the machine
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR",
     "TMPDIR", "TMP", "TEMP", "XDG_*",
@@ -25,7 +25,7 @@ ALLOWED = (
     "JAVA_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "GOPROXY", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR",
     "PNPM_HOME", "VOLTA_HOME", "PYENV_ROOT", "ASDF_*", "MISE_*", "UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache",
 )  # fmt: skip
-UNATTENDED = {
+UNATTENDED_VARIABLES = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": ":",
     "GIT_PAGER": "cat",
@@ -35,7 +35,7 @@ UNATTENDED = {
 }
 
 
-def compose(
+def compose_environment(
     preset: Preset,
     outside: Mapping[str, str],
     *,
@@ -53,10 +53,10 @@ def compose(
     its tools; what the person has set in these variables counts more. Nothing of ``outside`` that leads to the person's
     checkout gets in; ``keep`` is the environment that may be used all the same (``config.environment``).
     """
-    patterns = (*ALLOWED, *preset.env_allow)
-    clean = clean_environment.cleaned(outside, str(root), keep, os.path.realpath).variables
-    env = {**identity, **{name: value for name, value in clean.items() if _any(name, patterns)}}
-    env.update(UNATTENDED)
+    patterns = (*ALLOWED_VARIABLES, *preset.env_allow)
+    clean = clean_environment.clean_variables(outside, str(root), keep, os.path.realpath).variables
+    env = {**identity, **{name: value for name, value in clean.items() if _is_allowed(name, patterns)}}
+    env.update(UNATTENDED_VARIABLES)
     env.update(preset.env)
     env["PATH"] = f"{liza.parent}:{env['PATH']}" if env.get("PATH") else f"{liza.parent}:/usr/local/bin:/usr/bin:/bin"
     env.update(LIZA_AGENT_ID=agent_of(run), LIZA_RUN=run, LIZA_ROOT=str(root))
@@ -64,5 +64,5 @@ def compose(
     return env if task is None else {**env, "LIZA_TASK": task}
 
 
-def _any(name: str, patterns: tuple[str, ...]) -> bool:
+def _is_allowed(name: str, patterns: tuple[str, ...]) -> bool:
     return not name.startswith("LIZA_") and any(fnmatchcase(name, pattern) for pattern in patterns)

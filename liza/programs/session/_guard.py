@@ -22,26 +22,26 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(
 
 from liza.programs.session import _shim
 
-HIDDEN, SHOWN = "LIZA_SHIM_", "LIZA_"
-ROUND = 0.2  # seconds that one round of killing waits for its dead
-ROUNDS = 25
+HIDDEN_PREFIX, SHOWN_PREFIX = "LIZA_SHIM_", "LIZA_"
+ROUND_SECONDS = 0.2  # seconds that one round of killing waits for its dead
+MAX_ROUNDS = 25
 
 
 def main(alive: int, words: list[str]) -> None:
     """Run the command to its end, or to the caller's; end what it left; end as it did."""
     for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(name, signal.SIG_IGN)
-    heard = _listen()
+    heard = _open_wakeup_pipe()
     _shim.prctl(_shim.SUBREAPER, 1)
     child = os.fork()
     if child == 0:
-        _become(alive, words)
+        _exec_command(alive, words)
     status = _wait(child, alive, heard)
-    _end_all(child)
-    _end_like(status)
+    _kill_all(child)
+    _exit_like(status)
 
 
-def _listen() -> int:
+def _open_wakeup_pipe() -> int:
     """A descriptor that becomes readable when a child ends, and when this process is asked to end."""
     heard, write = os.pipe()
     os.set_blocking(write, False)
@@ -51,7 +51,7 @@ def _listen() -> int:
     return heard
 
 
-def _become(alive: int, words: list[str]) -> None:
+def _exec_command(alive: int, words: list[str]) -> None:
     """Turn this process into the command."""
     try:
         os.setsid()
@@ -59,16 +59,16 @@ def _become(alive: int, words: list[str]) -> None:
         _shim.prctl(_shim.DEATH_SIGNAL, signal.SIGKILL)
         for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(name, signal.SIG_DFL)
-        os.execvpe(words[0], words, shown(os.environ))
+        os.execvpe(words[0], words, restore_run_variables(os.environ))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the log has to say it
-        os.write(2, f"{_shim.why(error, words[0])}\n".encode(errors="replace"))
+        os.write(2, f"{_shim.explain_error(error, words[0])}\n".encode(errors="replace"))
     finally:
         os._exit(127)
 
 
-def shown(environ: Mapping[str, str]) -> dict[str, str]:
+def restore_run_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of the command: the run under its usual names."""
-    return {name.replace(HIDDEN, SHOWN, 1): value for name, value in environ.items()}
+    return {name.replace(HIDDEN_PREFIX, SHOWN_PREFIX, 1): value for name, value in environ.items()}
 
 
 def _wait(child: int, alive: int, heard: int) -> int:
@@ -77,13 +77,13 @@ def _wait(child: int, alive: int, heard: int) -> int:
         ready, _, _ = select.select([heard, alive], [], [])
         if heard in ready and bytes([signal.SIGTERM]) in os.read(heard, 4096):
             return signal.SIGTERM
-        if (status := _reaped(child)) is not None:
+        if (status := _reap(child)) is not None:
             return status
         if alive in ready and not os.read(alive, 1):
             return signal.SIGTERM
 
 
-def _reaped(child: int) -> int | None:
+def _reap(child: int) -> int | None:
     """The wait status of the command once it has ended; orphans that came to the subreaper are reaped on the way."""
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -95,19 +95,19 @@ def _reaped(child: int) -> int | None:
     return None
 
 
-def _end_all(child: int) -> None:
+def _kill_all(child: int) -> None:
     """Send SIGKILL to everything below this process until nothing is left: it may fork meanwhile."""
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
-    for _ in range(ROUNDS):
-        for pid in _shim.below(os.getpid()):
+    for _ in range(MAX_ROUNDS):
+        for pid in _shim.find_descendants(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if _shim.reap(ROUND):
+        if _shim.reap_children(ROUND_SECONDS):
             return
 
 
-def _end_like(status: int) -> None:
+def _exit_like(status: int) -> None:
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):  # SIGKILL has no other action.

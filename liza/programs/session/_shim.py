@@ -29,40 +29,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import socket
 
-LAST_WORDS = 2.0  # seconds between TERM and KILL for what the program left running
-GONE = 5.0  # seconds after KILL before the end is reported all the same
-LARGEST, KEPT = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
-LOOK, LOOK_SOON, MUCH = 1.0, 0.05, 4 << 20  # seconds between looks at it; bytes in one that make the next come soon
+TERM_GRACE = 2.0  # seconds between TERM and KILL for what the program left running
+KILL_LIMIT = 5.0  # seconds after KILL before the end is reported all the same
+MAX_LOG_SIZE, KEPT_LOG_SIZE = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
+CHECK_INTERVAL, SHORT_CHECK_INTERVAL, FAST_GROWTH = (
+    1.0,
+    0.05,
+    4 << 20,
+)  # seconds between looks at it; bytes in one that make the next come soon
 SUBREAPER, DEATH_SIGNAL = 36, 1
-QUIET = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
+REPORTS_OFF = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
 """Switches off what a terminal reports by itself, focus and mouse; the screen stays."""
-BY_TERMINAL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
-DEAF_TO = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *BY_TERMINAL)
+TERMINAL_STOP_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *TERMINAL_STOP_SIGNALS)
 
 
 def main(run_dir: str, by: str) -> None:
     """Be the parent of one program. ``by`` is the descriptor of the lock, or the socket that it comes through."""
     if not by.isdigit():
-        return in_pane(run_dir, by)
+        return run_in_pane(run_dir, by)
     os.set_inheritable(int(by), False)
     launch = json.load(sys.stdin)
     if os.fork():
         os._exit(0)  # The starter's child ends here: the shim is nobody's zombie.
     os.chdir(run_dir)
-    return stay_with(launch, os.dup(1))
+    return supervise_program(launch, os.dup(1))
 
 
-def in_pane(run_dir: str, address: str) -> None:
+def run_in_pane(run_dir: str, address: str) -> None:
     """The same with a terminal, whose session this process leads. No fork: the pane lives as long as this."""
     os.chdir(run_dir)
-    starter = called(address)
-    launch, lock = hear(starter)
+    starter = connect_to_starter(address)
+    launch, lock = receive_launch(starter)
     os.set_inheritable(lock, False)
     launch["env"]["TERM"] = os.environ["TERM"]
-    stay_with(launch, starter.detach(), terminal=os.dup(0))
+    supervise_program(launch, starter.detach(), terminal=os.dup(0))
 
 
-def called(address: str) -> socket.socket:
+def connect_to_starter(address: str) -> socket.socket:
     """The line to the starter, which listens at ``address``. Raises OSError where it is gone."""
     import socket
 
@@ -71,7 +75,7 @@ def called(address: str) -> socket.socket:
     return line
 
 
-def hear(line: socket.socket) -> tuple[dict[str, Any], int]:
+def receive_launch(line: socket.socket) -> tuple[dict[str, Any], int]:
     """The launch, and the lock of the run. Raises where the starter died in the middle of it."""
     import socket
 
@@ -81,15 +85,17 @@ def hear(line: socket.socket) -> tuple[dict[str, Any], int]:
     return json.loads(said), handles[0]
 
 
-def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) -> None:
+def supervise_program(launch: dict[str, Any], report: int, terminal: int | None = None) -> None:
     """From before the program's first instruction until nothing of it is left."""
-    stand_alone()
-    to_null(0, 1, 2)
+    ignore_signals()
+    redirect_to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
-    child, go, failed = spawn(launch, terminal)
+    child, go, failed = fork_program(launch, terminal)
     os.umask(0o077)  # Its own from here on; the program keeps the person's.
-    forward(child, (signal.SIGTERM,) if terminal is None else (signal.SIGTERM, signal.SIGHUP))
-    write("session.json", {"shim": who(os.getpid()), "child": who(child), "time": now()})
+    forward_signals(child, (signal.SIGTERM,) if terminal is None else (signal.SIGTERM, signal.SIGHUP))
+    write(
+        "session.json", {"shim": identify_process(os.getpid()), "child": identify_process(child), "time": format_now()}
+    )
     os.write(go, b"go")
     os.close(go)
     error = read_all(failed)
@@ -97,30 +103,30 @@ def stay_with(launch: dict[str, Any], report: int, terminal: int | None = None) 
         os.write(report, error or b"started")
     os.close(report)
     watch_output()
-    status = wait_for(child, terminal)
+    status = wait_for_child(child, terminal)
     # Before it is swept: the server may go as well, meanwhile.
-    unplugged = terminal is not None and hung_up(terminal)
+    unplugged = terminal is not None and is_hung_up(terminal)
     if terminal is not None and not unplugged:
-        quiet(terminal)
-    strays = sweep()
-    end = {**the_end(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": now()}
+        switch_off_reports(terminal)
+    strays = kill_orphans()
+    end = {**describe_exit(status, error.decode()), "strays": strays, "unplugged": unplugged, "time": format_now()}
     write("exit.json", end)
 
 
-def stand_alone() -> None:
+def ignore_signals() -> None:
     """Neither a closed terminal nor a broken pipe nor Ctrl+C ends the shim."""
-    for name in DEAF_TO:
+    for name in IGNORED_SIGNALS:
         signal.signal(name, signal.SIG_IGN)
 
 
-def to_null(*handles: int) -> None:
+def redirect_to_null(*handles: int) -> None:
     """Let these descriptors lead nowhere."""
     null = os.open(os.devnull, os.O_RDWR)
     for handle in handles:
         os.dup2(null, handle)
 
 
-def spawn(launch: dict[str, Any], terminal: int | None) -> tuple[int, int, int]:
+def fork_program(launch: dict[str, Any], terminal: int | None) -> tuple[int, int, int]:
     """The program's process, waiting for a word; the pipe for that word; the pipe that tells why it could not start."""
     heard, go = os.pipe()
     failed, fail = os.pipe()
@@ -138,14 +144,14 @@ def spawn(launch: dict[str, Any], terminal: int | None) -> tuple[int, int, int]:
         prctl(DEATH_SIGNAL, signal.SIGKILL)
         os.close(go)
         if os.read(heard, 2) == b"go":
-            become(launch, terminal)
+            exec_program(launch, terminal)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to hear it
-        os.write(fail, why(error, launch["argv"][0]).encode(errors="replace"))
+        os.write(fail, explain_error(error, launch["argv"][0]).encode(errors="replace"))
     finally:
         os._exit(127)
 
 
-def why(error: BaseException, command: str) -> str:
+def explain_error(error: BaseException, command: str) -> str:
     """What kept the program from starting, for a person."""
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f"{command}: the system cannot run this file; a script needs a first line such as #!/bin/sh"
@@ -155,13 +161,13 @@ def why(error: BaseException, command: str) -> str:
     return f"{command}: {type(error).__name__}: {error}"
 
 
-def become(launch: dict[str, Any], terminal: int | None) -> None:
+def exec_program(launch: dict[str, Any], terminal: int | None) -> None:
     """Turn this process into the program. Raises OSError."""
-    for name in (*DEAF_TO, signal.SIGXFSZ):
+    for name in (*IGNORED_SIGNALS, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if terminal is None:
-        from_file_to_log(launch["stdin"])
+        redirect_stdio(launch["stdin"])
     else:
         for handle in (0, 1, 2):
             os.dup2(terminal, handle)
@@ -169,7 +175,7 @@ def become(launch: dict[str, Any], terminal: int | None) -> None:
     os.execvpe(launch["argv"][0], launch["argv"], launch["env"])
 
 
-def from_file_to_log(stdin: str) -> None:
+def redirect_stdio(stdin: str) -> None:
     """Read a file, and write to the log. Raises OSError."""
     os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
     os.dup2(1, 2)
@@ -185,7 +191,7 @@ def read_all(handle: int) -> bytes:
     return said
 
 
-def forward(child: int, signals: tuple[signal.Signals, ...]) -> None:
+def forward_signals(child: int, signals: tuple[signal.Signals, ...]) -> None:
     """Who asks the shim to end asks the program; the shim ends after it. Of a terminal that is gone the kernel tells
     only the leader of its session."""
 
@@ -204,14 +210,14 @@ def watch_output() -> None:
     def look(_number: int, _frame: FrameType | None) -> None:
         nonlocal size
         before, size = size, cap("output.log")
-        note(before, size)
-        signal.setitimer(signal.ITIMER_REAL, LOOK_SOON if size - before > MUCH else LOOK)
+        record_size(before, size)
+        signal.setitimer(signal.ITIMER_REAL, SHORT_CHECK_INTERVAL if size - before > FAST_GROWTH else CHECK_INTERVAL)
 
     signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, LOOK)
+    signal.setitimer(signal.ITIMER_REAL, CHECK_INTERVAL)
 
 
-def note(before: int, size: int) -> None:
+def record_size(before: int, size: int) -> None:
     """Append the time at which the log had this size to ``output.times``, where it is another one than before."""
     if size != before:
         with contextlib.suppress(OSError):
@@ -220,7 +226,7 @@ def note(before: int, size: int) -> None:
                 file.write(b"%d %d\n" % (time.time(), size))
 
 
-def cap(path: str | os.PathLike[str], largest: int = LARGEST, kept: int = KEPT) -> int:
+def cap(path: str | os.PathLike[str], largest: int = MAX_LOG_SIZE, kept: int = KEPT_LOG_SIZE) -> int:
     """Cut a file that grew too large to its last part; its size then. Who writes has it open for appending, so the
     next word comes after that part."""
     # Not through a link: that would cut a file of somebody else.
@@ -239,18 +245,18 @@ def cap(path: str | os.PathLike[str], largest: int = LARGEST, kept: int = KEPT) 
     return 0
 
 
-def wait_for(child: int, terminal: int | None) -> int:
+def wait_for_child(child: int, terminal: int | None) -> int:
     """The child's end; orphans that came to the subreaper are reaped on the way."""
     while True:
         pid, status = os.waitpid(-1, 0 if terminal is None else os.WUNTRACED)
         if terminal is not None and os.WIFSTOPPED(status):
-            if pid == child and os.WSTOPSIG(status) in BY_TERMINAL:
-                go_on(child, terminal)
+            if pid == child and os.WSTOPSIG(status) in TERMINAL_STOP_SIGNALS:
+                continue_child(child, terminal)
         elif pid == child:
             return status
 
 
-def hung_up(terminal: int) -> bool:
+def is_hung_up(terminal: int) -> bool:
     """Whether nobody is at the other end of a terminal any more."""
     import select
 
@@ -259,38 +265,38 @@ def hung_up(terminal: int) -> bool:
     return any(event & select.POLLHUP for _, event in waiter.poll(0))
 
 
-def quiet(terminal: int) -> None:
+def switch_off_reports(terminal: int) -> None:
     """Take back the reports that a program asked its terminal for, which one that was killed leaves switched on: tmux
     3.3a writes a report of focus into a pane whose process is gone, and crashes, with every other agent's terminal."""
     with contextlib.suppress(OSError):
         # Opened again: a server that is stopped reads nothing, and a write to it must not block.
         handle = os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
         try:
-            os.write(handle, QUIET)
+            os.write(handle, REPORTS_OFF)
         finally:
             os.close(handle)
 
 
-def go_on(child: int, terminal: int) -> None:
+def continue_child(child: int, terminal: int) -> None:
     """No shell stands behind the program that could fetch it back from Ctrl+Z."""
     with contextlib.suppress(OSError):
         os.tcsetpgrp(terminal, child)
         os.killpg(child, signal.SIGCONT)
 
 
-def sweep() -> int:
+def kill_orphans() -> int:
     """End what the program left running, so that nothing writes into its worktree any more; how many there were."""
-    strays = below(os.getpid())
-    for number, limit in ((signal.SIGTERM, LAST_WORDS), (signal.SIGKILL, GONE)):
-        for pid in below(os.getpid()):
+    strays = find_descendants(os.getpid())
+    for number, limit in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_LIMIT)):
+        for pid in find_descendants(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
-        if reap(limit):
+        if reap_children(limit):
             break
     return len(strays)
 
 
-def reap(limit: float) -> bool:
+def reap_children(limit: float) -> bool:
     """Wait until no child is left, at most ``limit`` seconds; whether none is."""
     end = time.monotonic() + limit
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -309,14 +315,14 @@ def reap(limit: float) -> bool:
             return False
 
 
-def below(top: int) -> list[int]:
+def find_descendants(top: int) -> list[int]:
     """Every descendant of ``top``; none where the system has no /proc."""
     children: dict[str, list[int]] = {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with contextlib.suppress(OSError):
-                    children.setdefault(fields_of(name)[1], []).append(int(name))
+                    children.setdefault(read_stat_fields(name)[1], []).append(int(name))
     found: list[int] = []
     ahead = list(children.get(str(top), []))
     while ahead:
@@ -326,32 +332,32 @@ def below(top: int) -> list[int]:
     return found
 
 
-def fields_of(pid: int | str) -> list[str]:
+def read_stat_fields(pid: int | str) -> list[str]:
     """What /proc says of a process, from its state on. Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b") ")[2].decode().split()
 
 
-def who(pid: int) -> dict[str, str | int]:
+def identify_process(pid: int) -> dict[str, str | int]:
     """The process as Liza names it: host, boot, pid, start time."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-        start = fields_of(pid)[19]
+        start = read_stat_fields(pid)[19]
     except OSError:
-        boot = said_by("sysctl", "-n", "kern.boottime")
-        start = said_by("ps", "-o", "lstart=", "-p", str(pid))
+        boot = command_output("sysctl", "-n", "kern.boottime")
+        start = command_output("ps", "-o", "lstart=", "-p", str(pid))
     return {"host": os.uname().nodename, "boot": boot, "pid": pid, "start": start}
 
 
-def said_by(*words: str) -> str:
+def command_output(*words: str) -> str:
     """The output of a command."""
     import subprocess
 
     return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
-def the_end(status: int, error: str) -> dict[str, int | str | None]:
+def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
     """How the program ended."""
     if error:
         return {"code": None, "signal": None, "error": error}
@@ -369,7 +375,7 @@ def write(name: str, content: dict[str, Any]) -> None:
     os.rename(name + ".aside", name)
 
 
-def now() -> str:
+def format_now() -> str:
     """The time, as Liza writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 

@@ -8,52 +8,56 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from liza.programs.presets.preset import Failure
+from liza.programs.presets.preset import FailurePattern
 
-LONGEST = timedelta(days=8)
+MAX_RESET_DELAY = timedelta(days=8)
 """A reset that lies further away is a number that meant something else; limits of use are those of a week at most."""
-_LONGEST_LINE = 4000
+_MAX_LINE = 4000
 _MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')
 _CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ModelTrouble:
+class ModelFailure:
     """``kind`` as in a row's failures, ``words`` what was said, ``until`` when it is over, where that was said.
 
     ``retried``: the program tries again by itself. ``times``: how often in a row it was seen.
     """
 
     kind: str
-    words: str
+    message: str
     until: datetime | None = None
     retried: bool = False
-    times: int = 1
+    count: int = 1
 
 
 @dataclass(frozen=True)
-class Signs:
+class ModelSigns:
     """What a row says about its program's model: how it tells of failures, and what shows an answer."""
 
-    failures: Sequence[Failure]
+    failures: Sequence[FailurePattern]
     answers: str = ""
 
 
-def trouble(signs: Signs, tail: str, now: datetime) -> ModelTrouble | None:
+def find_failure(signs: ModelSigns, tail: str, now: datetime) -> ModelFailure | None:
     """Return what keeps the model from answering after the last line of ``tail``; None if nothing does.
 
     ``now`` has the zone in which a time of day is meant.
     """
-    found: ModelTrouble | None = None
+    found: ModelFailure | None = None
     for line in tail.splitlines():
-        found = after(signs, found, line, now)
+        found = update_failure(signs, found, line, now)
     return found
 
 
-def after(
-    signs: Signs, before: ModelTrouble | None, line: str, now: datetime, is_own: Callable[[int], bool] | None = None
-) -> ModelTrouble | None:
+def update_failure(
+    signs: ModelSigns,
+    before: ModelFailure | None,
+    line: str,
+    now: datetime,
+    is_own: Callable[[int], bool] | None = None,
+) -> ModelFailure | None:
     """Return what keeps the model from answering after one more line of output.
 
     A line that shows an answer ends any trouble. What the program tries again by itself also ends with the next event
@@ -61,22 +65,22 @@ def after(
     shared log belongs to this session.
     """
     # The beginning of a long line: what tells a failure stands there, and an expression's time grows with the rest.
-    line = line[:_LONGEST_LINE]
-    found = _failure(signs.failures, line, is_own)
+    line = line[:_MAX_LINE]
+    found = _match_failure(signs.failures, line, is_own)
     if found is not None:
         failure, match = found
-        words = " ".join(_said(failure, line, match).split())[:200]
-        times = 1 if before is None else before.times + 1
-        return ModelTrouble(failure.kind, words, _until(match.groupdict(), now), failure.retried, times)
+        words = " ".join(_format_message(failure, line, match).split())[:200]
+        times = 1 if before is None else before.count + 1
+        return ModelFailure(failure.kind, words, _parse_reset_time(match.groupdict(), now), failure.retried, times)
     if before is None or (signs.answers and re.match(signs.answers, line)):
         return None
     went_on = before.retried and not signs.answers and line.startswith('{"')
     return None if went_on else before
 
 
-def _failure(
-    failures: Sequence[Failure], line: str, is_own: Callable[[int], bool] | None
-) -> tuple[Failure, re.Match[str]] | None:
+def _match_failure(
+    failures: Sequence[FailurePattern], line: str, is_own: Callable[[int], bool] | None
+) -> tuple[FailurePattern, re.Match[str]] | None:
     """Return the last of the row's failures that the line matches."""
     for failure in reversed(failures):
         match = re.search(failure.match, line, re.MULTILINE)
@@ -88,17 +92,17 @@ def _failure(
     return None
 
 
-def _said(failure: Failure, line: str, found: re.Match[str]) -> str:
+def _format_message(failure: FailurePattern, line: str, found: re.Match[str]) -> str:
     """Return what a person reads of it, without what is written for machines."""
     if not failure.says:
-        return plain(_words(line, found))
+        return extract_message(_matched_message(line, found))
     said = failure.says
     for name, value in found.groupdict().items():
-        said = said.replace(f"{{{name}}}", plain(value or ""))
+        said = said.replace(f"{{{name}}}", extract_message(value or ""))
     return said
 
 
-def plain(text: str) -> str:
+def extract_message(text: str) -> str:
     """Return the message of an error that is wrapped in JSON, with its code; other text as it is."""
     text = re.sub(r"^\[(.*)\]$", r"\1", text)
     begin = text.find('{"')
@@ -111,38 +115,38 @@ def plain(text: str) -> str:
     return f"{before}: {said}" if before else said
 
 
-def _words(tail: str, found: re.Match[str]) -> str:
+def _matched_message(tail: str, found: re.Match[str]) -> str:
     """What the row says is for people, which may come out of JSON; otherwise the line."""
     said = found.groupdict().get("words")
     if not said:
-        return _line_of(tail, found)
+        return _matched_line(tail, found)
     try:
         return str(json.loads(f'"{said}"')).encode("utf-8", "replace").decode()
     except (ValueError, RecursionError):
         return said
 
 
-def _line_of(tail: str, found: re.Match[str]) -> str:
+def _matched_line(tail: str, found: re.Match[str]) -> str:
     """What matched, with what stands before and after it in its line, as far as that is for people."""
     begin, end = tail.rfind("\n", 0, found.start()) + 1, tail.find("\n", found.end())
     line = tail[begin : end if end >= 0 else len(tail)]
     return line if len(line) <= 200 else tail[max(begin, found.start() - 40) : found.end() + 120]
 
 
-def _until(said: dict[str, str | None], now: datetime) -> datetime | None:
+def _parse_reset_time(said: dict[str, str | None], now: datetime) -> datetime | None:
     seconds = 0.0
     for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1), ("milliseconds", 0.001)):
         if said.get(unit):
             seconds += _figure(said[unit]) * worth
     if seconds > 0:
-        return now + timedelta(seconds=seconds) if seconds <= LONGEST.total_seconds() else None
+        return now + timedelta(seconds=seconds) if seconds <= MAX_RESET_DELAY.total_seconds() else None
     if said.get("epoch"):
         try:
             at = datetime.fromtimestamp(float(said["epoch"] or 0), now.tzinfo)
         except (ValueError, OverflowError, OSError):
             return None
-        return at if now < at <= now + LONGEST else None
-    return _next(said["time"] or "", now) if said.get("time") else None
+        return at if now < at <= now + MAX_RESET_DELAY else None
+    return _next_clock_time(said["time"] or "", now) if said.get("time") else None
 
 
 def _figure(text: str | None) -> float:
@@ -153,7 +157,7 @@ def _figure(text: str | None) -> float:
         return 0.0
 
 
-def _next(text: str, now: datetime) -> datetime | None:
+def _next_clock_time(text: str, now: datetime) -> datetime | None:
     """The next time that the clock shows ``15:00`` or ``3pm``."""
     found = _CLOCK.search(text)
     if not found:

@@ -10,19 +10,19 @@ from datetime import datetime
 from pathlib import Path
 
 from liza.programs.presets.preset import Preset
-from liza.programs.session.failure_patterns import ModelTrouble, Signs, after
+from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
 from liza.programs.usage import usage_report
-from liza.rules.sessions.model_silence import MOST_REFUSALS, MOST_RETRIES
+from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.system.file_tail import Tail
 
-FIRST = 64 << 10
+INITIAL_BYTES = 64 << 10
 """Bytes before the end at which reading begins: a supervisor that adopts a session has not read the rest."""
-MOST = 1 << 20
+MAX_BYTES = 1 << 20
 """New bytes of a file that are read by one look; of more only the end."""
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
 
 
-class Listener:
+class FailureWatch:
     """What one session's program says of its model. Seconds are those of the steady clock.
 
     ``environ`` is the session's own, for the place of a log; ``is_own`` tells whether a process belongs to the session.
@@ -32,50 +32,50 @@ class Listener:
         self, row: Preset, output: Path, environ: Mapping[str, str], is_own: Callable[[int], bool] | None = None
     ) -> None:
         self.row = row
-        self.trouble: ModelTrouble | None = None
-        self.since: float | None = None
+        self.failure: ModelFailure | None = None
+        self.failing_since: float | None = None
         """When the trouble that lasts was first seen."""
-        self.answered = False
+        self.has_answered = False
         """Whether a line was seen that shows an answer, since this was asked last."""
         self.has_log = bool(row.log)
-        self._signs = Signs(row.failures, row.answers)
+        self._signs = ModelSigns(row.failures, row.answers)
         self._environ = environ
         self._is_own = is_own
         self._output = _tail(output)
         self._log: Tail | None = None
         self._session: str | None = None
 
-    def listen(self, steady: float, now: datetime) -> bool:
+    def read_new(self, steady: float, now: datetime) -> bool:
         """Read what is new. Return whether something has to be done about it, or be told, that had not before."""
-        before = self._standing()
+        before = self._summary()
         for line in _lines(self._output):
-            self._hear(line, now)
+            self._read_line(line, now)
             if self.has_log and self._session is None:
-                self._session = _session_id(self.row, line)
+                self._session = _parse_session_id(self.row, line)
         if self._log is None and self.has_log and (self._session or "{session}" not in self.row.log):
-            self._log = _tail(log_file(self.row.log, self._environ, self._session or ""))
+            self._log = _tail(resolve_log_path(self.row.log, self._environ, self._session or ""))
         for line in _lines(self._log) if self._log is not None else ():
-            self._hear(line, now)
-        if self.trouble is None:
-            self.since = None
-        elif self.since is None:
-            self.since = steady
-        return self._standing() != before
+            self._read_line(line, now)
+        if self.failure is None:
+            self.failing_since = None
+        elif self.failing_since is None:
+            self.failing_since = steady
+        return self._summary() != before
 
-    def _hear(self, line: str, now: datetime) -> None:
-        self.trouble = after(self._signs, self.trouble, line, now, self._is_own)
+    def _read_line(self, line: str, now: datetime) -> None:
+        self.failure = update_failure(self._signs, self.failure, line, now, self._is_own)
         if self.row.answers and re.match(self.row.answers, line):
-            self.answered = True
+            self.has_answered = True
 
-    def _standing(self) -> tuple[object, ...]:
-        one = self.trouble
+    def _summary(self) -> tuple[object, ...]:
+        one = self.failure
         if one is None:
-            return (self.answered,)
-        return (one.kind, one.words, one.times >= MOST_RETRIES, one.kind == "login" and one.times >= MOST_REFUSALS)
+            return (self.has_answered,)
+        return (one.kind, one.message, one.count >= MAX_RETRIES, one.kind == "login" and one.count >= MAX_REFUSALS)
 
 
 def _tail(path: Path) -> Tail:
-    return Tail(path, first=FIRST, most=MOST, anew=True)
+    return Tail(path, first=INITIAL_BYTES, most=MAX_BYTES, anew=True)
 
 
 def _lines(tail: Tail) -> Iterator[str]:
@@ -84,16 +84,16 @@ def _lines(tail: Tail) -> Iterator[str]:
         yield from tail.lines()
 
 
-def log_file(place: str, environ: Mapping[str, str], session: str) -> Path:
+def resolve_log_path(place: str, environ: Mapping[str, str], session: str) -> Path:
     """Return the path of a program's own log: ``${NAME:-default}`` is a variable, ``~`` the home."""
     filled = _VARIABLE.sub(lambda found: environ.get(found["name"]) or found["default"], place)
     return Path(filled.replace("{session}", session.replace("/", "_"))).expanduser()
 
 
-def _session_id(row: Preset, line: str) -> str | None:
+def _parse_session_id(row: Preset, line: str) -> str | None:
     if not line.startswith("{"):
         return None
     try:
-        return usage_report.session_in(row.usage, json.loads(line))
+        return usage_report.find_session_id(row.usage, json.loads(line))
     except (ValueError, RecursionError):
         return None

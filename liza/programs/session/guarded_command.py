@@ -14,43 +14,43 @@ from typing import IO
 
 from liza.system import ancestors
 
-GUARD = Path(__file__).with_name("_guard.py").resolve()
-GONE = 10.0
+GUARD_SCRIPT = Path(__file__).with_name("_guard.py").resolve()
+END_LIMIT = 10.0
 """Seconds that a guard may take to end what its command started."""
 
 
 @dataclass
-class Guarded:
+class GuardedCommand:
     """A guard and its command. ``alive`` is open while the command may run; -1 once it is to end."""
 
     process: subprocess.Popen[bytes]
-    alive: int
+    alive_fd: int
     _ending: threading.Lock = field(default_factory=threading.Lock)
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """End the command and everything that it started, and wait for that; nothing where it is over."""
         with self._ending:
-            if self.alive >= 0:
-                os.close(self.alive)
-                self.alive = -1
+            if self.alive_fd >= 0:
+                os.close(self.alive_fd)
+                self.alive_fd = -1
         try:
-            self.process.wait(timeout=GONE)
+            self.process.wait(timeout=END_LIMIT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
 
-def start(words: Sequence[str], directory: Path, out: IO[bytes], env: Mapping[str, str]) -> Guarded:
+def start_guarded(words: Sequence[str], directory: Path, out: IO[bytes], env: Mapping[str, str]) -> GuardedCommand:
     """Start the command with its output to ``out``; ``env`` names its run as LIZA_RUN and LIZA_ROOT. Raises OSError."""
     heard, alive = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD), str(heard), *words],
+            [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(heard), *words],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=_hidden(env),
+            env=_hide_run(env),
             start_new_session=True,
             pass_fds=(heard,),
         )
@@ -60,10 +60,10 @@ def start(words: Sequence[str], directory: Path, out: IO[bytes], env: Mapping[st
         raise
     finally:
         os.close(heard)
-    return Guarded(process, alive)
+    return GuardedCommand(process, alive)
 
 
-def _hidden(env: Mapping[str, str]) -> dict[str, str]:
+def _hide_run(env: Mapping[str, str]) -> dict[str, str]:
     """The run under other names: what bears it under the usual ones is ended with it, and the guard goes last."""
     return {
         ancestors.SHIM_PREFIX + name.removeprefix("LIZA_") if name.startswith("LIZA_") else name: value

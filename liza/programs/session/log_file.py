@@ -12,23 +12,23 @@ from liza.rules.errors import Refused
 from liza.system import atomic
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-__all__ = ["appended", "cap", "fresh", "tail"]
+__all__ = ["cap", "open_empty", "open_for_append", "read_tail"]
 
 
-def appended(path: Path) -> IO[str]:
+def open_for_append(path: Path) -> IO[str]:
     """A text file to add lines to. Raises OSError, Refused where the name is a link."""
-    return os.fdopen(_opened(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
+    return os.fdopen(_open_no_follow(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
 
 
-def fresh(path: Path) -> IO[bytes]:
+def open_empty(path: Path) -> IO[bytes]:
     """An empty file whose every write goes to its end, so that it can be cut while somebody writes.
 
     Raises OSError, Refused where the name is a link.
     """
-    return os.fdopen(_opened(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
+    return os.fdopen(_open_no_follow(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open_no_follow(path: Path, flags: int) -> int:
     try:
         return os.open(path, flags, 0o600)
     except OSError as error:
@@ -37,8 +37,8 @@ def _opened(path: Path, flags: int) -> int:
         raise Refused(f"{path} is a link, and what is kept there would be written elsewhere", f"rm {path}") from error
 
 
-def tail(path: Path, size: int = 1 << 16) -> str:
+def read_tail(path: Path, size: int = 1 << 16) -> str:
     """The last ``size`` bytes of a file, however large it is. Raises OSError, NoFile."""
-    with atomic.opened(path) as file:
+    with atomic.open_regular(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size).decode(errors="replace")

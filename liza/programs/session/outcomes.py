@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from liza.programs.session.failure_patterns import ModelTrouble
-from liza.programs.session.session_process import Ended, Vanished, described
+from liza.programs.session.failure_patterns import ModelFailure
+from liza.programs.session.session_process import EndedSession, VanishedSession, describe_end
 from liza.rules.sessions import model_silence
-from liza.rules.sessions.decide import IDLE
-from liza.rules.sessions.loop_detection import NO_PROGRESS
+from liza.rules.sessions.decide import IDLE_REASON
+from liza.rules.sessions.loop_detection import NO_PROGRESS_PREFIX
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ModelRefused:
 
 
 @dataclass(frozen=True)
-class Limited:
+class UsageLimited:
     """A limit of use is reached, which goes by by itself: at ``until``, where that was said. No crash."""
 
     reason: str
@@ -57,7 +57,7 @@ class Limited:
 
 
 @dataclass(frozen=True)
-class NotBegun:
+class LostBeforeStart:
     """Its terminal was lost before it had begun: no fault of the program or its task, and no try."""
 
     reason: str
@@ -77,19 +77,21 @@ class Halted:
     reason: str
 
 
-ON_PURPOSE = ("stop", "over", "fenced")
+DELIBERATE_STOPS = ("stop", "over", "fenced")
 """Reasons to end a session that say nothing about its program."""
 
-Outcome = Completed | HandedOff | Crashed | NeverRan | NotBegun | ModelRefused | Limited | NoModelAnswer | Halted
+Outcome = (
+    Completed | HandedOff | Crashed | NeverRan | LostBeforeStart | ModelRefused | UsageLimited | NoModelAnswer | Halted
+)
 
 
-def outcome(
-    end: Ended | Vanished,
+def classify_end(
+    end: EndedSession | VanishedSession,
     word: str | None,
     codes: Mapping[str, str],
     moved: bool,
     stopped: str | None = None,
-    trouble: ModelTrouble | None = None,
+    trouble: ModelFailure | None = None,
     *,
     begun: bool = True,
 ) -> Outcome:
@@ -100,41 +102,43 @@ def outcome(
     ``trouble`` what its last lines say that the model did not answer for: four programs end with 0 even then, and
     ``begun`` whether it had read its brief.
     """
-    if isinstance(end, Ended) and end.error is not None:
+    if isinstance(end, EndedSession) and end.error is not None:
         return NeverRan(end.error)
     if word is not None:
-        return _meant(word, f"said {word}", idle=False)
-    if stopped == IDLE:
+        return _outcome_of_code(word, f"said {word}", idle=False)
+    if stopped == IDLE_REASON:
         return Completed(idle=not moved)
-    if stopped is not None and (trouble is None or stopped in ON_PURPOSE or stopped.startswith(NO_PROGRESS)):
+    if stopped is not None and (
+        trouble is None or stopped in DELIBERATE_STOPS or stopped.startswith(NO_PROGRESS_PREFIX)
+    ):
         return Halted(stopped)
-    well = stopped is None and isinstance(end, Ended) and (end.code == 0 or end.unplugged)
+    well = stopped is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)
     if trouble is not None and not (moved and well):
-        return _troubled(trouble)
-    if isinstance(end, Vanished):
+        return _outcome_of_failure(trouble)
+    if isinstance(end, VanishedSession):
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
     if end.unplugged:
         # It may well end with 0, for to it that is the end of its input; no fault of its own, whatever it says.
         # Once it has begun it counts: a program that ends its own terminal each time would go on for ever.
-        lost = f"its terminal's server is gone ({described(end)})"
-        return Crashed(lost) if begun or moved else NotBegun(lost)
+        lost = f"its terminal's server is gone ({describe_end(end)})"
+        return Crashed(lost) if begun or moved else LostBeforeStart(lost)
     if end.signal is not None:
-        return Crashed(described(end))
-    return _meant(codes.get(str(end.code), str(end.code)), described(end), idle=not moved)
+        return Crashed(describe_end(end))
+    return _outcome_of_code(codes.get(str(end.code), str(end.code)), describe_end(end), idle=not moved)
 
 
-def _troubled(trouble: ModelTrouble) -> Outcome:
-    reason = model_silence.sentence(trouble.kind, trouble.words)
+def _outcome_of_failure(trouble: ModelFailure) -> Outcome:
+    reason = model_silence.describe_failure(trouble.kind, trouble.message)
     match trouble.kind:
         case model_silence.LOGIN:
             return ModelRefused(reason)
         case model_silence.QUOTA:
-            return Limited(reason, trouble.until)
+            return UsageLimited(reason, trouble.until)
         case _:
             return NoModelAnswer(reason)
 
 
-def _meant(word: str, what: str, *, idle: bool) -> Outcome:
+def _outcome_of_code(word: str, what: str, *, idle: bool) -> Outcome:
     if word == "0":
         return Completed(idle)
     return HandedOff(idle) if word == "42" else Crashed(what)

@@ -12,29 +12,29 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.paths import Paths, agent_of
 from liza.system import atomic, crash_points
 
-DIRECTORY = "archive"
+ARCHIVE_DIRECTORY = "archive"
 
 
-def place(paths: Paths, run: str) -> Path:
+def archive_path(paths: Paths, run: str) -> Path:
     """The archive of a run, there or not."""
-    return paths.runs / agent_of(run) / DIRECTORY / f"{run}.tar.gz"
+    return paths.runs / agent_of(run) / ARCHIVE_DIRECTORY / f"{run}.tar.gz"
 
 
-def archive(directory: RunDir) -> None:
+def archive_run(directory: RunDir) -> None:
     """Put a run directory into its archive and remove it. Repeatable: an archive that is there is whole.
 
     Only for a session that is over and settled. Links in it are kept as links. Raises OSError.
     """
-    target = place(directory.paths, directory.run)
-    atomic.make(directory.paths.root, target.parent)
+    target = archive_path(directory.paths, directory.run)
+    atomic.make_directory(directory.paths.root, target.parent)
     if target.parent.is_symlink():
         raise NotADirectoryError(f"{target.parent} is a link")
     if not target.exists():
-        _write(directory, target)
+        _write_archive(directory, target)
     shutil.rmtree(directory.path)
 
 
-def _write(directory: RunDir, target: Path) -> None:
+def _write_archive(directory: RunDir, target: Path) -> None:
     handle, name = tempfile.mkstemp(prefix=".aside-", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import msgspec
 
-from liza.programs.session.run_directory import read
-from liza.rules.model import Entry, Moment
+from liza.programs.session.run_directory import read_struct
+from liza.rules.model import AwareDatetime, FrozenStruct
 from liza.rules.paths import Paths, agent_of
 from liza.system import atomic
 
 
-class SetUp(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class SetupNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """``setup.json`` beside an agent's runs: the set-up for ``run`` began at ``started``."""
 
     run: str
-    started: Moment
+    started: AwareDatetime
 
 
-def note(paths: Paths, setup: SetUp) -> None:
+def write_setup_note(paths: Paths, setup: SetupNote) -> None:
     """Keep that a set-up runs. Raises OSError, Refused."""
     directory = paths.runs / agent_of(setup.run)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic.write(directory / "setup.json", msgspec.json.encode(setup) + b"\n")
 
 
-def forget(paths: Paths, agent: str) -> None:
+def remove_setup_note(paths: Paths, agent: str) -> None:
     """The set-up is over. Raises OSError."""
     (paths.runs / agent / "setup.json").unlink(missing_ok=True)
 
 
-def of(paths: Paths, run: str) -> SetUp | None:
+def read_setup_note(paths: Paths, run: str) -> SetupNote | None:
     """The set-up that runs for ``run``, or was cut off. Raises LizaError where the note cannot be read."""
-    found = read(paths.runs / agent_of(run) / "setup.json", SetUp)
+    found = read_struct(paths.runs / agent_of(run) / "setup.json", SetupNote)
     return found if found is not None and found.run == run else None

@@ -18,36 +18,36 @@ class InputLine(Enum):
     UNKNOWN = "not known"
 
 
-def stands(screen: Screen, preset: Preset, text: str = "") -> InputLine:
+def classify_line(screen: Screen, preset: Preset, text: str = "") -> InputLine:
     """What stands in the line where one types; a ``text`` of Liza's own that was left there counts as nothing."""
     if preset.input_line:
         return _by_expression(screen, preset, text)
-    if screens.prompt_row(screen, preset.ready_prompt) is not None:
-        return InputLine.BEGUN if screens.begun(screen, preset.ready_prompt, text) else InputLine.EMPTY
+    if screens.find_prompt_row(screen, preset.ready_prompt) is not None:
+        return InputLine.BEGUN if screens.has_begun_line(screen, preset.ready_prompt, text) else InputLine.EMPTY
     return InputLine.UNKNOWN
 
 
-def is_told(preset: Preset) -> bool:
+def is_described(preset: Preset) -> bool:
     """Whether the row says how the line looks."""
     return bool(preset.input_line or preset.ready_prompt)
 
 
-def shows(screen: Screen, preset: Preset) -> bool:
+def is_line_empty(screen: Screen, preset: Preset) -> bool:
     """Whether the line is there by the row's expression, and nothing stands in it."""
     return bool(preset.input_line) and _by_expression(screen, preset, "") is InputLine.EMPTY
 
 
 def _by_expression(screen: Screen, preset: Preset, text: str) -> InputLine:
-    typed = _typed(screen, preset.input_line)
+    typed = _find_typed(screen, preset.input_line)
     if typed is None:
         return InputLine.UNKNOWN
     shown = preset.input_empty
-    if re.fullmatch(shown, typed.strip()) if shown else not screens.squeezed(typed):
+    if re.fullmatch(shown, typed.strip()) if shown else not screens.squeeze(typed):
         return InputLine.EMPTY
-    return InputLine.EMPTY if text and screens.squeezed(typed) == screens.squeezed(text) else InputLine.BEGUN
+    return InputLine.EMPTY if text and screens.squeeze(typed) == screens.squeeze(text) else InputLine.BEGUN
 
 
-def _typed(screen: Screen, expression: str) -> str | None:
+def _find_typed(screen: Screen, expression: str) -> str | None:
     """The group ``typed`` of the lowest place that the expression fits, begun at the beginning of a line."""
     pattern = re.compile(expression, re.MULTILINE)
     lines = [line.replace("\u00a0", " ").rstrip() + "\n" for line in screen.lines]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 
-_LONGEST = 400  # characters of a line's end that are looked at
+_MAX_LINE = 400  # characters of a line's end that are looked at
 _END = r"[\s?:>.!]*$"
 _GROUP = re.compile(r"[\[({<](?P<choices>\S.{0,60}?)[\])}>]+" + _END)
 _YES_OR_NO = frozenset({"y", "n", "yes", "no"})
 _LETTER = re.compile(r"[\[(][A-Za-z][\])]")
-_PLAIN = (
+_EXPLICIT = (
     re.compile(r"\b(y|yes)\s*(/|\||,|\bor\b)\s*(n|no)\b\W*$", re.IGNORECASE),
     re.compile(
         r"\b(pass(word|phrase|code)|pin|otp|secret|api[ _-]?key|access token|(verification|security|one-time) code"
@@ -37,15 +37,17 @@ _SENTENCE = re.compile(
 )
 
 
-def asks(line: str, by_line: bool | None = None) -> bool:
+def is_question(line: str, by_line: bool | None = None) -> bool:
     """Whether a line asks for a decision; ``by_line``: the kernel edits the answer, so that this is no pager."""
-    return is_marked(line, by_line) or (not _OPEN.match(line) and _SENTENCE.search(line[-_LONGEST:]) is not None)
+    return is_explicit_question(line, by_line) or (
+        not _OPEN.match(line) and _SENTENCE.search(line[-_MAX_LINE:]) is not None
+    )
 
 
-def is_marked(line: str, by_line: bool | None = None) -> bool:
+def is_explicit_question(line: str, by_line: bool | None = None) -> bool:
     """The same by more than its words: choices, a word for a secret, a key to press, a pager's sign."""
-    line = line[-_LONGEST:]
-    if _is_choice(line) or any(one.search(line) for one in _PLAIN):
+    line = line[-_MAX_LINE:]
+    if _is_choice(line) or any(one.search(line) for one in _EXPLICIT):
         return True
     return not by_line and _PAGER.match(line) is not None
 

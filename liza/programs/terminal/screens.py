@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from liza.programs.presets.preset import Dialog
 from liza.programs.terminal import screen_questions
 
-LOW = 12  # lines with something in them that may stand below the line where one types
-MARK = 20  # characters of a text's end by which it is known
-SLACK = 3  # characters that a program may put before the cursor in a line that goes on
-_NOTHING = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
-_FOLDED = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
+MAX_LINES_BELOW_PROMPT = 12  # lines with something in them that may stand below the line where one types
+MARK_LENGTH = 20  # characters of a text's end by which it is known
+CURSOR_SLACK = 3  # characters that a program may put before the cursor in a line that goes on
+_BLANKS = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
+_PASTE_NOTE = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
-_MARKED = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
-_NEAR = 4  # lines between two options of a menu, at most
+_MARKED_OPTION = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
+_OPTION_DISTANCE = 4  # lines between two options of a menu, at most
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Screen:
     """
 
     lines: tuple[str, ...]
-    row: int = 0
-    column: int = 0
+    cursor_row: int = 0
+    cursor_column: int = 0
     time: float = 0.0
-    alive: bool = True
-    in_mode: bool = False
-    by_line: bool | None = None
-    program: tuple[str, ...] = ()
-    waiting: float = 0.0
-    person: float | None = None
-    still: float | None = None
-    deaf: bool = False
-    hidden: bool = False
+    is_alive: bool = True
+    in_copy_mode: bool = False
+    line_mode: bool | None = None
+    foreground_argv: tuple[str, ...] = ()
+    idle_confidence: float = 0.0
+    seconds_since_key: float | None = None
+    seconds_since_change: float | None = None
+    is_busy: bool = False
+    is_echo_off: bool = False
     width: int = 0
-    visited: bool = False
+    was_visited: bool = False
 
     @property
     def text(self) -> str:
@@ -58,119 +58,124 @@ class Screen:
 
 def is_blank(screen: Screen) -> bool:
     """Whether a program that draws its screen itself has not begun to."""
-    return not screen.by_line and not squeezed(screen.text)
+    return not screen.line_mode and not squeeze(screen.text)
 
 
-def squeezed(text: str) -> str:
+def squeeze(text: str) -> str:
     """``text`` without blanks, line ends and frames."""
-    return _NOTHING.sub("", text)
+    return _BLANKS.sub("", text)
 
 
-def prompt_row(screen: Screen, ready_prompt: str) -> int | None:
+def find_prompt_row(screen: Screen, ready_prompt: str) -> int | None:
     """The lowest line that begins with the prompt; None where there is none, or none is known."""
-    sign = squeezed(ready_prompt)
+    sign = squeeze(ready_prompt)
     if not sign:
         return None
-    return next((at for at in _upwards(screen) if squeezed(screen.lines[at]).startswith(sign)), None)
+    return next((at for at in _rows_upwards(screen) if squeeze(screen.lines[at]).startswith(sign)), None)
 
 
-def shows_prompt(screen: Screen, ready_prompt: str) -> bool:
+def has_prompt(screen: Screen, ready_prompt: str) -> bool:
     """Whether the line where one types is there, and low enough to be no memory of an earlier one."""
-    row = prompt_row(screen, ready_prompt)
-    if row is None or sum(1 for line in screen.lines[row + 1 :] if squeezed(line)) > LOW:
+    row = find_prompt_row(screen, ready_prompt)
+    if row is None or sum(1 for line in screen.lines[row + 1 :] if squeeze(line)) > MAX_LINES_BELOW_PROMPT:
         return False
-    return _choice(screen, row, ready_prompt) is None
+    return _prompt_choice(screen, row, ready_prompt) is None
 
 
-def question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
+def find_question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
     """What on the screen waits for a person's decision, in words; None where nothing does.
 
     A dialog's text with the prompt below it is something that was said, and no dialog any more; ``text`` was typed.
     """
-    row = prompt_row(screen, ready_prompt)
-    choice = None if row is None else _choice(screen, row, ready_prompt)
+    row = find_prompt_row(screen, ready_prompt)
+    choice = None if row is None else _prompt_choice(screen, row, ready_prompt)
     typing = row is not None and choice is None
     for dialog in dialogs:
-        at = _lowest(screen, squeezed(dialog.match))
+        at = _find_lowest(screen, squeeze(dialog.match))
         if at is not None and not (typing and row is not None and row > at):
             return f"its {dialog.kind} dialog: {dialog.match!r}"
     if choice is None and not typing:
-        choice = _menu(screen)
+        choice = _menu_choice(screen)
     if choice is not None:
         return f"a menu: {choice!r}"
-    if screen.hidden:
+    if screen.is_echo_off:
         return "a line that is not to be seen, as for a password"
     # What stands behind the prompt is somebody's words.
-    return None if typing and row == screen.row else _asked(screen, text)
+    return None if typing and row == screen.cursor_row else _line_question(screen, text)
 
 
-def _asked(screen: Screen, text: str) -> str | None:
+def _line_question(screen: Screen, text: str) -> str | None:
     """What the line with the cursor asks, without a ``text`` that was typed there. One who ends a question's line and
     then waits for another asks by the line above."""
-    whole = _before(_ahead(screen), text)
+    whole = _strip_typed(_text_before_cursor(screen), text)
     above, _, line = whole.rpartition("\n")
     upper = above.rpartition("\n")[2]
     if screen.width and len(upper) >= screen.width - 1:
         line = upper + line
-    asks = screen_questions.asks(line, screen.by_line)
-    if not asks and screen.by_line and not line.strip():
-        line, asks = upper, screen_questions.is_marked(upper, by_line=True)
+    asks = screen_questions.is_question(line, screen.line_mode)
+    if not asks and screen.line_mode and not line.strip():
+        line, asks = upper, screen_questions.is_explicit_question(upper, by_line=True)
     return f"a question: {line.strip()[-60:]!r}" if asks else None
 
 
-def _ahead(screen: Screen) -> str:
+def _text_before_cursor(screen: Screen) -> str:
     """All that stands before the cursor."""
-    return "\n".join((*screen.lines[: screen.row], "".join(screen.lines[screen.row : screen.row + 1])[: screen.column]))
+    return "\n".join(
+        (
+            *screen.lines[: screen.cursor_row],
+            "".join(screen.lines[screen.cursor_row : screen.cursor_row + 1])[: screen.cursor_column],
+        )
+    )
 
 
-def _before(whole: str, text: str) -> str:
+def _strip_typed(whole: str, text: str) -> str:
     """What stands before a ``text`` with which the screen ends, wrapped and framed as it may be; all where it does not
     end with it. A text that began above the screen leaves nothing."""
-    left = squeezed(text)
+    left = squeeze(text)
     known, at = len(left), len(whole)
     while known and at:
         at -= 1
-        if one := squeezed(whole[at]):
+        if one := squeeze(whole[at]):
             known -= 1
             if one != left[known]:
                 return whole
     return whole[:at]
 
 
-def _choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
+def _prompt_choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
     """The chosen line of a menu, whose mark is often the prompt's."""
     line = screen.lines[row].replace("\u00a0", " ")
     behind = line.partition(ready_prompt.strip())[2].strip()
     return behind if _CHOICE.match(behind) else None
 
 
-def _menu(screen: Screen) -> str | None:
+def _menu_choice(screen: Screen) -> str | None:
     """The chosen one of numbered options that stand under each other, whatever it is marked with."""
-    for at in _upwards(screen):
-        found = _MARKED.match(screen.lines[at])
+    for at in _rows_upwards(screen):
+        found = _MARKED_OPTION.match(screen.lines[at])
         if found is None:
             continue
         column, number = found.start("number"), int(found["number"])
-        near = (*screen.lines[max(0, at - _NEAR) : at], *screen.lines[at + 1 : at + 1 + _NEAR])
-        others = (re.match(r"(\d{1,2})[.)]\s", line[column:]) for line in near if not squeezed(line[:column]))
+        near = (*screen.lines[max(0, at - _OPTION_DISTANCE) : at], *screen.lines[at + 1 : at + 1 + _OPTION_DISTANCE])
+        others = (re.match(r"(\d{1,2})[.)]\s", line[column:]) for line in near if not squeeze(line[:column]))
         if any(other is not None and abs(int(other[1]) - number) == 1 for other in others):
             return re.split("\\s{2,}|[\u2500-\u259f]", found["option"])[0].strip()[:60]
     return None
 
 
-def _lowest(screen: Screen, wanted: str) -> int | None:
+def _find_lowest(screen: Screen, wanted: str) -> int | None:
     """The line in which the lowest occurrence of a squeezed text begins."""
     if not wanted:
         return None
     below = ""
-    for at in _upwards(screen):
-        below = squeezed(screen.lines[at]) + below
+    for at in _rows_upwards(screen):
+        below = squeeze(screen.lines[at]) + below
         if wanted in below:
             return at
     return None
 
 
-def _upwards(screen: Screen) -> range:
+def _rows_upwards(screen: Screen) -> range:
     return range(len(screen.lines) - 1, -1, -1)
 
 
@@ -187,57 +192,57 @@ class TextOnScreen:
     folded: int
 
 
-def standing(screen: Screen, ready_prompt: str, text: str) -> TextOnScreen:
+def locate_text(screen: Screen, ready_prompt: str, text: str) -> TextOnScreen:
     """How ``text`` stands on the screen, known by its end."""
-    mark = squeezed(text)[-MARK:]
-    row = prompt_row(screen, ready_prompt)
+    mark = squeeze(text)[-MARK_LENGTH:]
+    row = find_prompt_row(screen, ready_prompt)
     low = screen.lines if row is None else screen.lines[row:]
-    composer = squeezed("\n".join(low))
-    at = _lowest(screen, mark)
+    composer = squeeze("\n".join(low))
+    at = _find_lowest(screen, mark)
     return TextOnScreen(
         composer=None if row is None else _count(mark, composer),
-        cursor=_before_cursor(screen, mark, 0 if row is None or screen.by_line else SLACK),
-        screen=_count(mark, squeezed("\n".join(screen.lines))),
+        cursor=_ends_at_cursor(screen, mark, 0 if row is None or screen.line_mode else CURSOR_SLACK),
+        screen=_count(mark, squeeze("\n".join(screen.lines))),
         above_end=None if at is None else len(screen.text.splitlines()) - at,
-        folded=len(_FOLDED.findall(" ".join(low))),
+        folded=len(_PASTE_NOTE.findall(" ".join(low))),
     )
 
 
 def _count(mark: str, text: str) -> int:
     # The end of the mark is enough: a line that goes on may begin with a sign of its own in the middle of it.
-    return max(text.count(mark), text.count(mark[-MARK // 2 :])) if mark else 0
+    return max(text.count(mark), text.count(mark[-MARK_LENGTH // 2 :])) if mark else 0
 
 
-def _before_cursor(screen: Screen, mark: str, slack: int) -> bool:
-    if screen.by_line and not screen.column:
+def _ends_at_cursor(screen: Screen, mark: str, slack: int) -> bool:
+    if screen.line_mode and not screen.cursor_column:
         return False
-    ahead = squeezed(_ahead(screen))
-    end = mark[-MARK // 2 :]
+    ahead = squeeze(_text_before_cursor(screen))
+    end = mark[-MARK_LENGTH // 2 :]
     return bool(end) and end in ahead[-len(end) - slack :]
 
 
-def begun(screen: Screen, ready_prompt: str, text: str) -> bool:
+def has_begun_line(screen: Screen, ready_prompt: str, text: str) -> bool:
     """Whether somebody has begun a line: something other than ``text`` stands between the prompt and the cursor.
 
     What a program shows behind the cursor, to say what one may type, is nobody's.
     """
-    row = prompt_row(screen, ready_prompt)
-    if row is None or screen.row < row:
+    row = find_prompt_row(screen, ready_prompt)
+    if row is None or screen.cursor_row < row:
         return False
     # A cursor below belongs to the same line only where that is wrapped; else it is parked somewhere.
-    upper = screen.lines[row : screen.row]
-    if any(len(line) < screen.width - SLACK or not squeezed(line) or not screen.width for line in upper):
+    upper = screen.lines[row : screen.cursor_row]
+    if any(len(line) < screen.width - CURSOR_SLACK or not squeeze(line) or not screen.width for line in upper):
         return False
-    if not squeezed(screen.lines[screen.row][: screen.column]):
+    if not squeeze(screen.lines[screen.cursor_row][: screen.cursor_column]):
         return False
-    low = squeezed(_ahead(screen).split("\n", row)[-1])
-    return low.removeprefix(squeezed(ready_prompt)) not in ("", squeezed(text))
+    low = squeeze(_text_before_cursor(screen).split("\n", row)[-1])
+    return low.removeprefix(squeeze(ready_prompt)) not in ("", squeeze(text))
 
 
-def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
+def has_appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
     """Whether a text that was typed after ``before`` stands there, unsent."""
-    old, new = standing(before, ready_prompt, text), standing(now, ready_prompt, text)
-    if now.by_line:
+    old, new = locate_text(before, ready_prompt, text), locate_text(now, ready_prompt, text)
+    if now.line_mode:
         return new.cursor
     if new.composer is not None and new.composer > (old.composer or 0):
         return True
@@ -246,16 +251,16 @@ def appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
     return new.composer is None and new.screen > old.screen
 
 
-def stands(screen: Screen, ready_prompt: str, text: str) -> bool:
+def is_unsent(screen: Screen, ready_prompt: str, text: str) -> bool:
     """Whether a text stands there unsent, from an earlier try: where one types, and nowhere else."""
-    found = standing(screen, ready_prompt, text)
+    found = locate_text(screen, ready_prompt, text)
     return bool(found.composer) if found.composer is not None else found.cursor
 
 
-def taken(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
+def is_taken(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
     """Whether a text that stood there at ``before`` has been taken: the line where one types holds it no more."""
-    old, new = standing(before, ready_prompt, text), standing(now, ready_prompt, text)
-    if now.by_line:
+    old, new = locate_text(before, ready_prompt, text), locate_text(now, ready_prompt, text)
+    if now.line_mode:
         return not new.cursor
     if old.folded and not old.composer:
         return new.folded < old.folded

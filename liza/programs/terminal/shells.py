@@ -15,16 +15,16 @@ BOURNE = frozenset({
     "yash", "posh", "osh", "hush",
 })  # fmt: skip
 SHELLS = BOURNE | {"fish", "csh", "tcsh", "nu", "pwsh", "elvish", "xonsh", "rc", "es", "nix-shell"}
-_BOXES = frozenset({"busybox", "toybox"})
-_AROUND = frozenset({
+_MULTICALL = frozenset({"busybox", "toybox"})
+_WRAPPERS = frozenset({
     "env", "nice", "nohup", "timeout", "setsid", "stdbuf", "sudo", "doas", "su", "script", "unshare", "chroot",
 })  # fmt: skip
-_THEMSELVES = frozenset({"su", "script"})  # they start a shell unless they are told a command
+_SHELL_WRAPPERS = frozenset({"su", "script"})  # they start a shell unless they are told a command
 # Of any of these shells: a letter that means something else in another one is left out, and so are -s and -t.
-_PLAIN = frozenset("abefhiklmnpruvxBCEHP")
-_PLAIN_WORDS = frozenset({"norc", "noprofile", "login", "posix", "restricted", "verbose", "noediting"})
-_VALUE_WORDS = frozenset({"rcfile", "init-file"})
-_COMMAND_WORDS = frozenset({"-c", "--command", "--commands"})
+_FLAG_LETTERS = frozenset("abefhiklmnpruvxBCEHP")
+_FLAG_NAMES = frozenset({"norc", "noprofile", "login", "posix", "restricted", "verbose", "noediting"})
+_VALUE_OPTIONS = frozenset({"rcfile", "init-file"})
+_COMMAND_OPTIONS = frozenset({"-c", "--command", "--commands"})
 _NO_FILES = re.compile(r"/+(dev|proc)(/|$)")
 
 
@@ -32,35 +32,37 @@ def is_shell(words: Sequence[str]) -> bool:
     """Whether this is a shell that carries out what is typed; one that runs a script or a command is none."""
     if not words:
         return False
-    name, more = name_of(words[0]), words[1:]
-    if name in _BOXES:
+    name, more = program_name(words[0]), words[1:]
+    if name in _MULTICALL:
         return not more or is_shell(more)
-    if name in _AROUND:
-        return _is_around_shell(name, more)
+    if name in _WRAPPERS:
+        return _wraps_shell(name, more)
     return name in SHELLS and not (_runs_bourne(more) if name in BOURNE else _runs_other(more))
 
 
-def name_of(word: str) -> str:
+def program_name(word: str) -> str:
     """The name of a program by its first word; a login shell has a dash before it."""
     return word.rpartition("/")[2].removeprefix("-")
 
 
-def unmasked(words: tuple[str, ...], executable: str) -> tuple[str, ...]:
+def reveal_shell(words: tuple[str, ...], executable: str) -> tuple[str, ...]:
     """A process's words, with what it truly is in front where that is a shell that goes by another name."""
     really = (executable, *words[1:])
-    return really if words and not is_shell(words) and name_of(executable) in SHELLS and is_shell(really) else words
+    return (
+        really if words and not is_shell(words) and program_name(executable) in SHELLS and is_shell(really) else words
+    )
 
 
-def _is_around_shell(name: str, more: Sequence[str]) -> bool:
+def _wraps_shell(name: str, more: Sequence[str]) -> bool:
     """Whether what starts another program started a shell, wherever among its words that begins."""
     if any(is_shell(more[at:]) for at in range(len(more))):
         return True
-    return name in _THEMSELVES and not any(re.match("-[a-z]*c|--command", word) for word in more)
+    return name in _SHELL_WRAPPERS and not any(re.match("-[a-z]*c|--command", word) for word in more)
 
 
 def _runs_other(more: Sequence[str]) -> bool:
     """Whether a shell whose options are not known runs a script, or a command."""
-    return bool(more) and (more[0] in _COMMAND_WORDS or _is_script(more[0]))
+    return bool(more) and (more[0] in _COMMAND_OPTIONS or _is_script(more[0]))
 
 
 def _runs_bourne(more: Sequence[str]) -> bool:
@@ -72,17 +74,17 @@ def _runs_bourne(more: Sequence[str]) -> bool:
             return at + 1 < len(more) and not _NO_FILES.match(posixpath.normpath(more[at + 1]))
         if not word.startswith(("-", "+")):
             return _is_script(word)
-        if word.lstrip("-") in _PLAIN_WORDS:
+        if word.lstrip("-") in _FLAG_NAMES:
             at += 1
             continue
-        if word.lstrip("-") in _VALUE_WORDS:
+        if word.lstrip("-") in _VALUE_OPTIONS:
             at += 2
             continue
         # The value of -o and -O is the next word in one shell, and the rest of this one in another.
         letters, takes = (word[1:-1], 1) if word[-1] in "oO" else (word[1:], 0)
-        if word[0] == "-" and "c" in letters and set(letters) <= _PLAIN | {"c"}:
+        if word[0] == "-" and "c" in letters and set(letters) <= _FLAG_LETTERS | {"c"}:
             return True
-        if not set(letters) <= _PLAIN:
+        if not set(letters) <= _FLAG_LETTERS:
             return False
         at += 1 + takes
     return False

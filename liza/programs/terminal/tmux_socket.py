@@ -18,11 +18,11 @@ CONNECT_LIMIT = 5.0  # seconds; a server takes calls before it looks at them
 _CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): pid, user, group
 
 
-class Silent(Refused):
+class TmuxNotAnswering(Refused):
     """A server takes questions and answers none. Exit code 1."""
 
 
-class Gone(Refused):
+class TmuxServerGone(Refused):
     """The server is not there any more. Exit code 1."""
 
 
@@ -31,7 +31,7 @@ def server_name(root: Path) -> str:
     return f"liza-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
 
 
-def is_own(root: Path, address: str) -> bool:
+def is_crew_socket(root: Path, address: str) -> bool:
     """Whether a path is that of a socket of the crew's server: its name, this user's, in a directory of this user's as
     tmux makes them. Above that it may be anywhere: who started the crew may have had another ``TMUX_TMPDIR``."""
     path = Path(address)
@@ -46,7 +46,7 @@ def is_own(root: Path, address: str) -> bool:
     return mine and stat.S_ISSOCK(there.st_mode) and stat.S_ISDIR(above.st_mode)
 
 
-def listens(address: str, server: int) -> bool:
+def is_server_listening(address: str, server: int) -> bool:
     """Whether it is this process that listens at a socket. Where the system does not tell: whether anybody does.
 
     Raises Silent where more wait to be heard than the system lets wait.
@@ -55,26 +55,26 @@ def listens(address: str, server: int) -> bool:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(CONNECT_LIMIT)
             line.connect(address)
-            return not hasattr(socket, "SO_PEERCRED") or _peer(line) == (server, os.getuid())
+            return not hasattr(socket, "SO_PEERCRED") or _peer_credentials(line) == (server, os.getuid())
     except (BlockingIOError, TimeoutError) as error:
-        raise Silent("the tmux server hears nobody", f"tmux -S {address} ls") from error
+        raise TmuxNotAnswering("the tmux server hears nobody", f"tmux -S {address} ls") from error
     except OSError:
         return False
 
 
-def _peer(line: socket.socket) -> tuple[int, int]:
+def _peer_credentials(line: socket.socket) -> tuple[int, int]:
     """The pid and the user of whoever listens at the other end."""
     said = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(said)[:2]
 
 
-def forget(root: Path, address: str) -> None:
+def remove_socket(root: Path, address: str) -> None:
     """Take away the name that the crew's server left behind, where nobody listens. Raises OSError."""
-    if is_own(root, address) and not _is_heard(address):
+    if is_crew_socket(root, address) and not _has_listener(address):
         Path(address).unlink(missing_ok=True)
 
 
-def _is_heard(address: str) -> bool:
+def _has_listener(address: str) -> bool:
     """Whether anybody listens, or may."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(CONNECT_LIMIT)

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from liza.programs.presets.preset import Journal, Preset
-from liza.programs.usage.usage_report import at, is_id, joined, of_object
-from liza.rules.sessions.spending import Used
+from liza.programs.presets.preset import ConversationLogFormat, Preset
+from liza.programs.usage.usage_report import combine_usage, is_id, usage_of_object, value_at
+from liza.rules.sessions.spending import TokenUsage
 
-SHORT = 8
+SHORT_ID_LENGTH = 8
 
 
-def files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The files that hold a conversation; none for what is no id."""
     form = preset.journal
     if not form.file or conversation is None or not is_id(conversation):
@@ -25,7 +25,7 @@ def files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) 
     if own is None and home is None:
         return ()
     config = own or str(Path(home or "/") / form.config)
-    words = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT]}
+    words = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
     pattern = form.file
     for word, value in words.items():
         pattern = pattern.replace(word, glob.escape(value))
@@ -33,33 +33,33 @@ def files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) 
     return tuple(Path(one) for one in sorted(glob.glob(pattern)))  # noqa: PTH207
 
 
-class Reading:
+class ConversationUsage:
     """Adds up what the lines of a journal tell, without those that an earlier session wrote."""
 
-    def __init__(self, form: Journal, started: datetime) -> None:
+    def __init__(self, form: ConversationLogFormat, started: datetime) -> None:
         self._form = form
         self._started = started
-        self._requests: dict[str, Used] = {}
+        self._requests: dict[str, TokenUsage] = {}
 
-    def read(self, found: Any) -> None:
+    def add(self, found: Any) -> None:
         """One object of the journal."""
-        used = of_object(self._form, found)
+        used = usage_of_object(self._form, found)
         if used is None or self._is_older(found):
             return
-        key = at(found, self._form.key) if self._form.key else None
+        key = value_at(found, self._form.key) if self._form.key else None
         self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
 
     @property
-    def used(self) -> Used | None:
+    def used(self) -> TokenUsage | None:
         """What all requests used; None before the first."""
-        return joined(self._form, list(self._requests.values())) if self._requests else None
+        return combine_usage(self._form, list(self._requests.values())) if self._requests else None
 
     def _is_older(self, found: Any) -> bool:
-        when = _time(at(found, self._form.time)) if self._form.time else None
+        when = _parse_time(value_at(found, self._form.time)) if self._form.time else None
         return when is not None and when < self._started
 
 
-def _time(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     try:
         if isinstance(value, str):
             when = datetime.fromisoformat(value)

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from liza.programs.brief.quoting import MESSAGE
-from liza.programs.presets.preset import Calls
-from liza.programs.usage.usage_report import at
+from liza.programs.brief.quoting import MESSAGE_PREFIX
+from liza.programs.presets.preset import ToolCallFormat
+from liza.programs.usage.usage_report import value_at
 
-MOST_OPEN = 256
+MAX_OPEN_CALLS = 256
 """Calls that began and are not over; a program that never says how one ended must not fill the memory."""
-_LONGEST_WORDS = 100
+_MAX_SUMMARY = 100
 _TIMES = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?\S*|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?"
     r"|\d+(?:\.\d+)? ?(?:ms|µs|s|sec|secs|seconds?|min|minutes?)\b|0x[0-9a-f]{6,}"
@@ -29,13 +29,13 @@ class FinishedCall:
 
     call: str
     result: str
-    words: str
+    summary: str
 
 
-class Reader:
+class ToolCallReader:
     """Reads tool calls from the objects of an output, one after the other."""
 
-    def __init__(self, forms: Sequence[Calls]) -> None:
+    def __init__(self, forms: Sequence[ToolCallFormat]) -> None:
         self._forms = forms
         self._open: dict[str, tuple[str, str]] = {}
         self._last: dict[str, str] = {}
@@ -43,46 +43,48 @@ class Reader:
     def read(self, found: Any) -> Iterator[FinishedCall]:
         """The tool calls that ``found`` says are over."""
         for form in self._forms:
-            within = at(found, form.each) if form.each else found
+            within = value_at(found, form.each) if form.each else found
             for one in within if isinstance(within, list) else (within,):
-                if isinstance(one, dict) and _counts(form, found, one):
-                    yield from self._one(form, one)
+                if isinstance(one, dict) and _matches(form, found, one):
+                    yield from self._read_entry(form, one)
 
-    def _one(self, form: Calls, one: Mapping[str, Any]) -> Iterator[FinishedCall]:
-        name = str(at(one, form.id))
+    def _read_entry(self, form: ToolCallFormat, one: Mapping[str, Any]) -> Iterator[FinishedCall]:
+        name = str(value_at(one, form.id))
         if form.call:
-            called = [at(one, path) for path in form.call]
-            self._open[name] = digest(called), words(called)
-            if len(self._open) > MOST_OPEN:
+            called = [value_at(one, path) for path in form.call]
+            self._open[name] = digest(called), summarize_call(called)
+            if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
         if form.result and name in self._open:
             call, told = self._open.pop(name)
             yield FinishedCall(
-                call, self._result(call, [_plain(at(one, path), form.noise) for path in form.result]), told
+                call,
+                self._result(call, [_without_noise(value_at(one, path), form.noise) for path in form.result]),
+                told,
             )
 
     def _result(self, call: str, texts: list[str]) -> str:
         """The digest of a result. Liza's own message, which a hook laid into it, makes no new result of it: the warning
         of a loop must not end the count."""
-        if not any(MESSAGE in text for text in texts):
+        if not any(MESSAGE_PREFIX in text for text in texts):
             self._last.pop(call, None)
             self._last[call] = digest(texts)
-            if len(self._last) > MOST_OPEN:
+            if len(self._last) > MAX_OPEN_CALLS:
                 del self._last[next(iter(self._last))]
         return self._last.get(call) or digest(texts)
 
 
-def _counts(form: Calls, whole: Any, one: Mapping[str, Any]) -> bool:
+def _matches(form: ToolCallFormat, whole: Any, one: Mapping[str, Any]) -> bool:
     """Whether the object, or the entry of its list, holds what the form asks for."""
     for path, wanted in form.when.items():
-        value = at(one, path) if form.each else None
-        value = at(whole, path) if value is None else value
+        value = value_at(one, path) if form.each else None
+        value = value_at(whole, path) if value is None else value
         if not re.fullmatch(wanted, str(value)):
             return False
     return True
 
 
-def _plain(value: Any, noise: str) -> str:
+def _without_noise(value: Any, noise: str) -> str:
     """A result without what differs each time."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return _TIMES.sub("", re.sub(noise, "", text) if noise else text)
@@ -93,10 +95,10 @@ def digest(value: Any) -> str:
     return hashlib.sha1(json.dumps(value, sort_keys=True, default=str).encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-def words(values: Any) -> str:
+def summarize_call(values: Any) -> str:
     """What was called, in one line. Programs cut texts in the middle of a character: half of one is no text, and could
     be written nowhere."""
-    told = " ".join(" ".join(_strings(values)).split())[:_LONGEST_WORDS]
+    told = " ".join(" ".join(_strings(values)).split())[:_MAX_SUMMARY]
     return told.encode(errors="replace").decode()
 
 

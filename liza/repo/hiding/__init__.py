@@ -1,1 +1,7 @@
-"""Package."""
+"""Hide the brief and Liza's own directories from git.
+
+A clean filter (`_filter.py`, run by git) removes the marked block of a brief before git compares or stores a file.
+`brief_filter.py` installs the filter and binds it to file names, one section for each run. `exclude.py` ignores
+`.liza` and `.worktrees`. `marked_sections.py` edits named sections in `.git/info/exclude` and `.git/info/attributes`.
+Read `brief_filter.py` first.
+"""

@@ -11,9 +11,9 @@ import sys
 BEGIN = b"<!-- liza:begin run="
 END = b"<!-- liza:end run="
 CLOSE = b" -->"
-COMMENT = b"// "  # what may stand before a begin mark: in a settings file it is in a comment
-_LONGEST = 64  # bytes of a run's name
-_MOST = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is
+COMMENT_PREFIX = b"// "  # what may stand before a begin mark: in a settings file it is in a comment
+_MAX_RUN_NAME = 64  # bytes of a run's name
+_MAX_UNENDED = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is
 
 
 def strip_blocks(text: bytes) -> bytes:
@@ -30,9 +30,13 @@ def strip_blocks(text: bytes) -> bytes:
         start = text.find(BEGIN, look)
         if start < 0:
             return b"".join(kept) + text[done:]
-        line = start - len(COMMENT) if text[max(done, start - len(COMMENT)) : start] == COMMENT else start
+        line = (
+            start - len(COMMENT_PREFIX)
+            if text[max(done, start - len(COMMENT_PREFIX)) : start] == COMMENT_PREFIX
+            else start
+        )
         begins = line == done or text[line - 1 : line] == b"\n"
-        end = _end_of_block(text, start, unended) if begins else None
+        end = _find_block_end(text, start, unended) if begins else None
         if end is None:
             look = start + 1
             continue
@@ -40,17 +44,17 @@ def strip_blocks(text: bytes) -> bytes:
         done = look = end
 
 
-def _end_of_block(text: bytes, start: int, unended: set[bytes]) -> int | None:
+def _find_block_end(text: bytes, start: int, unended: set[bytes]) -> int | None:
     """Where the text goes on after the block that begins at ``start``; None where no complete block does.
 
     ``unended`` are runs whose mark is not in the rest: a text of nothing but begin marks is not read once for each.
     """
     name_at = start + len(BEGIN)
-    name_end = text.find(CLOSE, name_at, name_at + _LONGEST)
+    name_end = text.find(CLOSE, name_at, name_at + _MAX_RUN_NAME)
     if name_end < 0:
         return None
     run = text[name_at:name_end]
-    if not _is_run(run) or run in unended or len(unended) > _MOST:
+    if not _is_run_name(run) or run in unended or len(unended) > _MAX_UNENDED:
         return None
     mark = END + run + CLOSE
     found = text.find(mark, name_end)
@@ -63,7 +67,7 @@ def _end_of_block(text: bytes, start: int, unended: set[bytes]) -> int | None:
     return end + 1 if text.startswith(b"\n", end) else end
 
 
-def _is_run(name: bytes) -> bool:
+def _is_run_name(name: bytes) -> bool:
     """``coder-1.7``: so that a document about the marks keeps its examples."""
     agent, dot, number = name.rpartition(b".")
     role, dash, which = agent.rpartition(b"-")

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import _filter, marked_sections
-from liza.repo.hiding.exclude import info
+from liza.repo.hiding.exclude import info_file
 from liza.repo.runner import Git
-from liza.repo.survey import in_progress
+from liza.repo.survey import find_operation
 from liza.rules.errors import Refused
 
-NAME = "liza-brief"
-KEY = f"filter.{NAME}.clean"
-LARGEST = 1 << 23
+FILTER_NAME = "liza-brief"
+FILTER_KEY = f"filter.{FILTER_NAME}.clean"
+MAX_FILE_SIZE = 1 << 23
 strip_blocks = _filter.strip_blocks
 
 
@@ -30,7 +30,7 @@ def add_block(text: bytes, block: bytes) -> bytes:
     return block.removesuffix(b"\n") + b"\n" + text
 
 
-def install(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
+def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
     """Write the filter into ``.git/config``. Pins are taken after this. Repeatable. Raises GitFailed."""
     words: Sequence[str | Path]
     if program is None:
@@ -38,100 +38,105 @@ def install(git: Git, program: Path | Sequence[str | Path] | None = None) -> Non
     else:
         words = (program,) if isinstance(program, Path) else program
     command = shlex.join(str(word) for word in words)
-    done = git.unpinned().run("config", "--local", "--get-all", KEY, codes=(0, 1)).stdout.decode("utf-8", "replace")
+    done = (
+        git.unpinned().run("config", "--local", "--get-all", FILTER_KEY, codes=(0, 1)).stdout.decode("utf-8", "replace")
+    )
     if done.splitlines() != [command]:
-        git.unpinned().out("config", "--local", "--replace-all", KEY, command)
+        git.unpinned().out("config", "--local", "--replace-all", FILTER_KEY, command)
 
 
-def uninstall(git: Git) -> None:
+def uninstall_filter(git: Git) -> None:
     """Take the filter, every binding and every hidden name out of ``.git``. Repeatable. Raises GitFailed."""
-    for path in (info(git, "attributes"), info(git, "exclude")):
-        for name in marked_sections.sections(path):
+    for path in (info_file(git, "attributes"), info_file(git, "exclude")):
+        for name in marked_sections.read_sections(path):
             if name.startswith("run="):
-                marked_sections.take_out(path, name)
-    git.unpinned().run("config", "--local", "--remove-section", f"filter.{NAME}", codes=(0, 128))
+                marked_sections.remove_section(path, name)
+    git.unpinned().run("config", "--local", "--remove-section", f"filter.{FILTER_NAME}", codes=(0, 128))
 
 
-def bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
+def find_bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
     """Those of the files ``names`` that no other filter works on: binding ours would store them unfiltered.
 
     Raises GitFailed.
     """
     rows = git.names("check-attr", "-z", "filter", "--", *names) if names else ()
     values = zip(rows[::3], rows[2::3], strict=True)
-    return tuple(name for name, value in values if value in ("unspecified", "unset", NAME))
+    return tuple(name for name, value in values if value in ("unspecified", "unset", FILTER_NAME))
 
 
-def bind(git: Git, names: Sequence[str], run: str) -> None:
+def bind_filter(git: Git, names: Sequence[str], run: str) -> None:
     """Have the filter work on the instructions files ``names`` (relative to the top) while ``run`` needs it.
 
     Raises Refused for a file that is not ``bindable`` or cannot be named, GitFailed.
     """
-    lines = [f"{_pattern(name)} filter={NAME}" for name in names]
-    for name in sorted({*names} - {*bindable(git, names)}):
+    lines = [f"{_escape_name(name)} filter={FILTER_NAME}" for name in names]
+    for name in sorted({*names} - {*find_bindable(git, names)}):
         raise Refused(f"{name} goes through a filter of the project, so no brief can be hidden in it", "liza doctor")
-    marked_sections.put(info(git, "attributes"), f"run={run}", lines)
+    marked_sections.write_section(info_file(git, "attributes"), f"run={run}", lines)
 
 
-def unbind(git: Git, run: str) -> None:
+def unbind_filter(git: Git, run: str) -> None:
     """Take the bindings of ``run`` away; those of other runs stay. Repeatable. Raises GitFailed."""
-    marked_sections.take_out(info(git, "attributes"), f"run={run}")
+    marked_sections.remove_section(info_file(git, "attributes"), f"run={run}")
 
 
-def hide(git: Git, names: Sequence[str], run: str) -> None:
+def hide_files(git: Git, names: Sequence[str], run: str) -> None:
     """Keep instructions files that git does not know, and that hold nothing but a block, out of ``git status``.
 
     Raises GitFailed.
     """
-    marked_sections.put(info(git, "exclude"), f"run={run}", [_pattern(name) for name in names])
+    marked_sections.write_section(info_file(git, "exclude"), f"run={run}", [_escape_name(name) for name in names])
 
 
-def unhide(git: Git, run: str) -> None:
+def unhide_files(git: Git, run: str) -> None:
     """Take the hidden names of ``run`` away; those of other runs stay. Repeatable. Raises GitFailed."""
-    marked_sections.take_out(info(git, "exclude"), f"run={run}")
+    marked_sections.remove_section(info_file(git, "exclude"), f"run={run}")
 
 
-def runs(git: Git) -> tuple[str, ...]:
+def list_bound_runs(git: Git) -> tuple[str, ...]:
     """The runs that have something bound or hidden: what recovery compares with the runs that live."""
-    found = {**marked_sections.sections(info(git, "attributes")), **marked_sections.sections(info(git, "exclude"))}
+    found = {
+        **marked_sections.read_sections(info_file(git, "attributes")),
+        **marked_sections.read_sections(info_file(git, "exclude")),
+    }
     return tuple(sorted(name.removeprefix("run=") for name in found if name.startswith("run=")))
 
 
-def bound(git: Git) -> tuple[str, ...]:
+def list_bound_files(git: Git) -> tuple[str, ...]:
     """The file names, relative to the top of a work tree, that are bound or hidden for any run."""
     lines = [
-        line.partition(f" filter={NAME}")[0]
-        for path in (info(git, "attributes"), info(git, "exclude"))
-        for name, section in marked_sections.sections(path).items()
+        line.partition(f" filter={FILTER_NAME}")[0]
+        for path in (info_file(git, "attributes"), info_file(git, "exclude"))
+        for name, section in marked_sections.read_sections(path).items()
         if name.startswith("run=")
         for line in section
     ]
-    return tuple(sorted({_name(line) for line in lines}))
+    return tuple(sorted({_unescape_name(line) for line in lines}))
 
 
-def is_known(git: Git, name: str) -> bool:
+def is_tracked(git: Git, name: str) -> bool:
     """Whether git tracks the file ``name`` in this work tree. Raises GitFailed."""
     return bool(git.names("--literal-pathspecs", "ls-files", "-z", "--", name))
 
 
-def text_outside(path: Path) -> bytes:
+def read_without_blocks(path: Path) -> bytes:
     """What an instructions file holds besides complete blocks; nothing where there is no file. Raises OSError."""
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_FILE_SIZE:
             return b"more than any brief"
         return strip_blocks(path.read_bytes())
     except FileNotFoundError:
         return b""
 
 
-def settle_index(git: Git, name: str) -> bool:
+def refresh_index_entry(git: Git, name: str) -> bool:
     """Let git see that the file ``name``, with its block, is what it has: else every status would read it anew.
 
     Only where the index holds exactly the file without the block, and no merge, rebase or cherry-pick is under way;
     anything else would stage, or resolve, somebody's work. Says whether it was done. Raises GitFailed.
     """
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
-    if len(rows) != 1 or in_progress(git.git_dir or git_dirs(git)[0]):
+    if len(rows) != 1 or find_operation(git.git_dir or git_dirs(git)[0]):
         return False
     mode, stored, rest = rows[0].split(" ", 2)
     if not mode.startswith("100") or not rest.startswith("0\t") or not (git.directory / name).is_file():
@@ -142,7 +147,7 @@ def settle_index(git: Git, name: str) -> bool:
     return True
 
 
-def _pattern(name: str) -> str:
+def _escape_name(name: str) -> str:
     """A line of gitignore or gitattributes that means this one file at the top of a work tree."""
     if not name or name.startswith("/") or re.search(r"""[\s"\\]""", name) or ".." in Path(name).parts:
         raise Refused(f"{name!r} cannot be the name of an instructions file", "liza programs show")
@@ -150,5 +155,5 @@ def _pattern(name: str) -> str:
     return f"/{escaped}"
 
 
-def _name(pattern: str) -> str:
+def _unescape_name(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", pattern.removeprefix("/"))

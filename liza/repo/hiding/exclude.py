@@ -8,22 +8,22 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import marked_sections
 from liza.repo.runner import Git
 
-_CREW = "crew"
-_LINES = ("/.liza", "/.worktrees")
+_SECTION = "crew"
+_PATTERNS = ("/.liza", "/.worktrees")
 
 
-def info(git: Git, name: str) -> Path:
+def info_file(git: Git, name: str) -> Path:
     """``.git/info/<name>`` of the repository, its directory made. Raises GitFailed."""
     place = git_dirs(git)[1] / "info"
     place.mkdir(exist_ok=True)
     return place / name
 
 
-def keep_out(git: Git) -> None:
+def ignore_liza_dirs(git: Git) -> None:
     """Have ``.liza`` and ``.worktrees`` ignored in this clone. Repeatable. Raises GitFailed."""
-    marked_sections.put(info(git, "exclude"), _CREW, _LINES)
+    marked_sections.write_section(info_file(git, "exclude"), _SECTION, _PATTERNS)
 
 
-def let_in(git: Git) -> None:
+def unignore_liza_dirs(git: Git) -> None:
     """Undo ``keep_out``. Repeatable. Raises GitFailed."""
-    marked_sections.take_out(info(git, "exclude"), _CREW)
+    marked_sections.remove_section(info_file(git, "exclude"), _SECTION)

@@ -14,36 +14,36 @@ from pathlib import Path
 
 from liza.rules.errors import GitFailed
 from liza.system import crash_points
-from liza.system.flock import locked
+from liza.system.flock import lock_path
 
 BEGIN, END = "# liza:begin ", "# liza:end "
-LARGEST = 1 << 24
+MAX_FILE_SIZE = 1 << 24
 
 
-def put(path: Path, name: str, lines: Sequence[str]) -> None:
+def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
     """Have exactly ``lines`` in the section ``name``; no lines, no section. Repeatable. Raises OSError."""
-    with locked(path.parent):
-        text = _read(path)
-        kept = _without(text, name)
+    with lock_path(path.parent):
+        text = _read_text(path)
+        kept = _remove_from_text(text, name)
         if lines:
             joined = "\n".join(lines)
             kept += "" if kept.endswith("\n") or not kept else "\n"
             kept += f"# liza:begin {name}\n{joined}\n# liza:end {name}\n"
         if kept != text:
-            _write(path, kept)
+            _write_atomic(path, kept)
 
 
-def take_out(path: Path, name: str) -> None:
+def remove_section(path: Path, name: str) -> None:
     """Remove the section ``name``; nothing happens where there is none. Raises OSError."""
-    put(path, name, ())
+    write_section(path, name, ())
 
 
-def sections(path: Path) -> dict[str, tuple[str, ...]]:
+def read_sections(path: Path) -> dict[str, tuple[str, ...]]:
     """The sections of a file, name to lines. Raises OSError."""
     found: dict[str, tuple[str, ...]] = {}
     name: str | None = None
     inside: list[str] = []
-    for line in _read(path).split("\n"):
+    for line in _read_text(path).split("\n"):
         if line.startswith(BEGIN):
             name, inside = line.removeprefix(BEGIN), []
         elif name is not None and line == f"{END}{name}":
@@ -53,7 +53,7 @@ def sections(path: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _without(text: str, name: str) -> str:
+def _remove_from_text(text: str, name: str) -> str:
     """``text`` without the section ``name``; a mark without its partner is text."""
     kept: list[str] = []
     begun: int | None = None
@@ -68,18 +68,18 @@ def _without(text: str, name: str) -> str:
     return "".join(kept)
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Anybody who works in the repository can put anything there, a device or a thousand megabytes."""
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_SIZE:
             raise GitFailed(f"{path} is no file of a sensible size any more", f"ls -lL {path}")
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
-def _write(path: Path, text: str) -> None:
+def _write_atomic(path: Path, text: str) -> None:
     """Write aside and rename; a link to a person's own file is followed, not replaced."""
     place = path.resolve()
     handle, aside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)

@@ -17,7 +17,7 @@ from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import GitFailed
 from liza.system import small_file
 
-LEFT = "liza-left"
+LAST_COMMIT_FILE = "liza-left"
 """In the git directory of a checkout that was absent: the commit that it was left at."""
 
 
@@ -25,47 +25,47 @@ LEFT = "liza-left"
 class AbsentCheckoutRecord:
     """A checkout that was absent when its branch moved: its directory, its git directory, the commit it was left at."""
 
-    place: Path
-    admin: Path
-    left: str
+    directory: Path
+    git_dir: Path
+    last_commit: str
 
 
-def note(git: Git, branch: str, commit: str) -> None:
+def record_absent(git: Git, branch: str, commit: str) -> None:
     """Note the commit at which the absent checkouts of a branch were left, before it moves on. Raises GitFailed."""
-    for admin, place in _linked(git).items():
-        if not place.is_dir() and _head(admin) == f"ref: refs/heads/{branch}" and _left(admin) is None:
-            aside = admin / f"{LEFT}.{os.getpid()}"
+    for admin, place in _linked_worktrees(git).items():
+        if not place.is_dir() and _read_head(admin) == f"ref: refs/heads/{branch}" and _read_last_commit(admin) is None:
+            aside = admin / f"{LAST_COMMIT_FILE}.{os.getpid()}"
             aside.write_text(f"{commit}\n")
-            aside.replace(admin / LEFT)
+            aside.replace(admin / LAST_COMMIT_FILE)
 
 
-def lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
+def find_lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
     """The checkouts of a branch that it was moved without. Raises GitFailed."""
     found = []
-    for admin, place in _linked(git).items():
-        left = _left(admin)
-        if left is not None and _head(admin) == f"ref: refs/heads/{branch}":
+    for admin, place in _linked_worktrees(git).items():
+        left = _read_last_commit(admin)
+        if left is not None and _read_head(admin) == f"ref: refs/heads/{branch}":
             found.append(AbsentCheckoutRecord(place, admin, left))
     return tuple(found)
 
 
-def forget(git: Git, one: AbsentCheckoutRecord) -> None:
+def remove_record(git: Git, one: AbsentCheckoutRecord) -> None:
     """The checkout was brought along, or needs it no more."""
-    (one.admin / LEFT).unlink(missing_ok=True)
+    (one.git_dir / LAST_COMMIT_FILE).unlink(missing_ok=True)
 
 
-def lags(git: Git, one: AbsentCheckoutRecord, tip: str) -> bool:
+def is_lagging(git: Git, one: AbsentCheckoutRecord, tip: str) -> bool:
     """Whether the index of a checkout that is there still has what the branch left behind. Raises GitFailed."""
-    return checkout_files.behind(git.at(one.place), one.left, tip)
+    return checkout_files.is_behind(git.at(one.directory), one.last_commit, tip)
 
 
-def _linked(git: Git) -> dict[Path, Path]:
+def _linked_worktrees(git: Git) -> dict[Path, Path]:
     """The git directories of linked worktrees, there or not, each with the directory of its checkout."""
     places = git_dirs(git)[1] / "worktrees"
     found = {}
     for admin in sorted(places.iterdir()) if places.is_dir() else ():
         try:
-            leads = small_file.read(admin / "gitdir").decode("utf-8", "surrogateescape").removesuffix("\n")
+            leads = small_file.read_small_file(admin / "gitdir").decode("utf-8", "surrogateescape").removesuffix("\n")
         except (OSError, GitFailed):
             continue
         if leads:
@@ -73,16 +73,16 @@ def _linked(git: Git) -> dict[Path, Path]:
     return found
 
 
-def _head(admin: Path) -> str:
+def _read_head(admin: Path) -> str:
     try:
-        return small_file.read(admin / "HEAD").decode(errors="replace").strip()
+        return small_file.read_small_file(admin / "HEAD").decode(errors="replace").strip()
     except (OSError, GitFailed):
         return ""
 
 
-def _left(admin: Path) -> str | None:
+def _read_last_commit(admin: Path) -> str | None:
     try:
-        left = small_file.read(admin / LEFT).decode(errors="replace").strip()
+        left = small_file.read_small_file(admin / LAST_COMMIT_FILE).decode(errors="replace").strip()
     except (OSError, GitFailed):
         return None
     return left if COMMIT.fullmatch(left) else None

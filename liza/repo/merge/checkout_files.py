@@ -13,7 +13,7 @@ from pathlib import Path
 
 from liza.repo.runner import Git
 
-_NONE, _LINK, _MODULE = "000000", "120000", "160000"
+_ABSENT_MODE, _LINK_MODE, _SUBMODULE_MODE = "000000", "120000", "160000"
 
 
 @dataclass(frozen=True)
@@ -21,41 +21,41 @@ class _Change:
     """A file that two commits have differently: mode and blob at one end, and at the other."""
 
     path: str
-    here: tuple[str, str]
-    there: tuple[str, str]
+    old_entry: tuple[str, str]
+    new_entry: tuple[str, str]
 
 
-def behind(git: Git, old: str, new: str) -> bool:
+def is_behind(git: Git, old: str, new: str) -> bool:
     """Whether the index has something as ``old`` has it that ``new`` has differently. Raises GitFailed."""
-    index = _index(git)
-    return any(index.get(one.path) == _entry(one.here) for one in _changes(git, old, new))
+    index = _read_index(git)
+    return any(index.get(one.path) == _index_entry(one.old_entry) for one in _diff_commits(git, old, new))
 
 
-def foreign(git: Git, index: Path, old: str, new: str) -> tuple[str, ...]:
+def find_user_changes(git: Git, index: Path, old: str, new: str) -> tuple[str, ...]:
     """The files that a person changed among those in which the two commits differ. ``index`` is written over."""
-    aside = git.having(GIT_INDEX_FILE=str(index))
-    changes = _changes(git, old, new)
-    return tuple(one.path for one in _astray(aside, changes) if not _on_the_way(git, one))
+    aside = git.with_environment(GIT_INDEX_FILE=str(index))
+    changes = _diff_commits(git, old, new)
+    return tuple(one.path for one in _find_pending(aside, changes) if not _is_in_transition(git, one))
 
 
-def bring(git: Git, index: Path, old: str, new: str) -> None:
+def update_files(git: Git, index: Path, old: str, new: str) -> None:
     """Have the files, and ``index``, as ``new`` has them where they were ``old``'s or on the way; a person's stay.
 
     Repeatable. Raises GitFailed.
     """
-    aside = git.having(GIT_INDEX_FILE=str(index))
-    changes = _changes(git, old, new)
-    wanted = [one for one in _astray(aside, changes) if _on_the_way(git, one)]
+    aside = git.with_environment(GIT_INDEX_FILE=str(index))
+    changes = _diff_commits(git, old, new)
+    wanted = [one for one in _find_pending(aside, changes) if _is_in_transition(git, one)]
     for one in wanted:
-        if one.there[0] == _NONE:
-            _remove(git.directory, one.path)
-    written = [one.path for one in wanted if one.there[0] not in (_NONE, _MODULE)]
+        if one.new_entry[0] == _ABSENT_MODE:
+            _remove_file(git.directory, one.path)
+    written = [one.path for one in wanted if one.new_entry[0] not in (_ABSENT_MODE, _SUBMODULE_MODE)]
     if written:
         names = "".join(f"{name}\0" for name in written)
         aside.out("checkout-index", "--force", "--index", "--quiet", "-z", "--stdin", stdin=names)
 
 
-def _changes(git: Git, old: str, new: str) -> list[_Change]:
+def _diff_commits(git: Git, old: str, new: str) -> list[_Change]:
     words = iter(git.names("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new))
     found = []
     for word in words:
@@ -64,11 +64,11 @@ def _changes(git: Git, old: str, new: str) -> list[_Change]:
     return found
 
 
-def _astray(aside: Git, changes: list[_Change]) -> list[_Change]:
+def _find_pending(aside: Git, changes: list[_Change]) -> list[_Change]:
     """The changes whose file is not as the other end has it. The index has that end afterwards, but for a person's."""
-    index = _index(aside)
-    ours = [one for one in changes if index.get(one.path) in (_entry(one.here), _entry(one.there))]
-    rows = "".join(f"{one.there[0]} {one.there[1]} 0\t{one.path}\0" for one in ours)
+    index = _read_index(aside)
+    ours = [one for one in changes if index.get(one.path) in (_index_entry(one.old_entry), _index_entry(one.new_entry))]
+    rows = "".join(f"{one.new_entry[0]} {one.new_entry[1]} 0\t{one.path}\0" for one in ours)
     if rows:
         aside.out("update-index", "-z", "--index-info", stdin=rows)
         aside.run("update-index", "-q", "--refresh")
@@ -76,22 +76,22 @@ def _astray(aside: Git, changes: list[_Change]) -> list[_Change]:
     return [
         one
         for one in ours
-        if one.path in differ or (one.there[0] == _NONE and os.path.lexists(aside.directory / one.path))
+        if one.path in differ or (one.new_entry[0] == _ABSENT_MODE and os.path.lexists(aside.directory / one.path))
     ]
 
 
-def _index(git: Git) -> dict[str, tuple[str, str] | None]:
+def _read_index(git: Git) -> dict[str, tuple[str, str] | None]:
     rows = (row.partition("\t") for row in git.names("ls-files", "-s", "-z"))
     return {path: (facts.split(" ")[0], facts.split(" ")[1]) for facts, _, path in rows}
 
 
-def _entry(end: tuple[str, str]) -> tuple[str, str] | None:
-    return None if end[0] == _NONE else end
+def _index_entry(end: tuple[str, str]) -> tuple[str, str] | None:
+    return None if end[0] == _ABSENT_MODE else end
 
 
-def _on_the_way(git: Git, one: _Change) -> bool:
+def _is_in_transition(git: Git, one: _Change) -> bool:
     path = git.directory / one.path
-    if _MODULE in (one.here[0], one.there[0]):
+    if _SUBMODULE_MODE in (one.old_entry[0], one.new_entry[0]):
         return False
     try:
         found = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
@@ -100,17 +100,21 @@ def _on_the_way(git: Git, one: _Change) -> bool:
     except IsADirectoryError:
         # What was a directory becomes a file: its own files are judged one by one.
         return True
-    return any(_text(git, one.path, end).startswith(found) for end in (one.here, one.there) if end[0] != _NONE)
+    return any(
+        _checkout_content(git, one.path, end).startswith(found)
+        for end in (one.old_entry, one.new_entry)
+        if end[0] != _ABSENT_MODE
+    )
 
 
-def _text(git: Git, path: str, end: tuple[str, str]) -> bytes:
+def _checkout_content(git: Git, path: str, end: tuple[str, str]) -> bytes:
     """What a checkout writes for this end of a change."""
-    if end[0] == _LINK:
+    if end[0] == _LINK_MODE:
         return git.raw("cat-file", "blob", end[1])
     return git.raw("cat-file", "--filters", f"--path={path}", end[1])
 
 
-def _remove(top: Path, name: str) -> None:
+def _remove_file(top: Path, name: str) -> None:
     path = top / name
     with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
         path.unlink()

@@ -18,81 +18,83 @@ def tested_ref(task: str) -> str:
     return _TESTED + task
 
 
-def keep_reviewed(git: Git, task: str, commit: str) -> None:
+def write_review_ref(git: Git, task: str, commit: str) -> None:
     """Keep the reviewed commit of a task. Raises GitFailed."""
     git.out("update-ref", review_ref(task), commit)
 
 
-def reviewed(git: Git) -> dict[str, str]:
+def list_reviewed(git: Git) -> dict[str, str]:
     """The commits that are kept for review, by task. Raises GitFailed."""
-    return below(git, _REVIEW)
+    return refs_below(git, _REVIEW)
 
 
-def drop_reviewed(git: Git, task: str) -> None:
+def delete_review_ref(git: Git, task: str) -> None:
     """Let the reviewed commit of a closed task go; nothing happens where there is none. Raises GitFailed."""
     git.out("update-ref", "-d", review_ref(task))
 
 
-def note_tested(git: Git, task: str, candidate: str) -> None:
+def write_tested_ref(git: Git, task: str, candidate: str) -> None:
     """Record that this candidate may be published, before the branch moves. Raises GitFailed."""
     git.out("update-ref", tested_ref(task), candidate)
 
 
-def tested(git: Git) -> dict[str, str]:
+def list_tested(git: Git) -> dict[str, str]:
     """The candidates that may be published, by task. Raises GitFailed."""
-    return below(git, _TESTED)
+    return refs_below(git, _TESTED)
 
 
-def snapshot(git: Git) -> dict[str, str]:
+def snapshot_refs(git: Git) -> dict[str, str]:
     """Every ref with the object that it names, and with the ref where it is symbolic. Raises GitFailed."""
     rows = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     return {name: value.rstrip() for name, _, value in (row.partition(" ") for row in rows)}
 
 
-def changes(git: Git, before: dict[str, str], candidate: str, made: frozenset[str] = frozenset()) -> list[RefChange]:
+def find_ref_changes(
+    git: Git, before: dict[str, str], candidate: str, made: frozenset[str] = frozenset()
+) -> list[RefChange]:
     """The refs that are elsewhere than in ``before``, and how they stand to the candidate, and to the commits that
     were ``made`` where it is tested. Raises GitFailed."""
-    after = snapshot(git)
+    after = snapshot_refs(git)
     found = []
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) == after.get(name):
             continue
         old, new = (known[name].partition(" ")[0] if name in known else None for known in (before, after))
         symbolic = " " in after.get(name, "")
-        built_on = new is not None and (new in made or _has(git, new, candidate))
-        rewound = None not in (old, new) and not built_on and not _has(git, str(new), str(old))
+        built_on = new is not None and (new in made or _is_in_history(git, new, candidate))
+        rewound = None not in (old, new) and not built_on and not _is_in_history(git, str(new), str(old))
         found.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound, symbolic=symbolic))
     return found
 
 
-def committed(there: Git) -> frozenset[str]:
+def list_commits_made(there: Git) -> frozenset[str]:
     """The commits that were made in a work tree, on whatever branch, as far as git's log of its HEAD tells."""
     rows = there.run("reflog", "show", "--format=%H %gs", "HEAD", codes=(0, 128)).stdout.decode("utf-8", "replace")
     found = (row.partition(" ") for row in rows.split("\n"))
     return frozenset(commit for commit, _, how in found if not how.startswith(("checkout:", "reset:")))
 
 
-def exists(git: Git, commit: str) -> bool:
+def has_commit(git: Git, commit: str) -> bool:
     """Whether the repository has this commit. Raises GitFailed."""
     return git.run("cat-file", "-e", f"{commit}^{{commit}}").code == 0
 
 
-def readable(git: Git, branch: str) -> bool:
+def is_readable(git: Git, branch: str) -> bool:
     """Whether git can read this repository: only then does it prove anything that a commit is not found."""
-    return exists(git, f"refs/heads/{branch}")
+    return has_commit(git, f"refs/heads/{branch}")
 
 
-def related(git: Git, commit: str, other: str) -> bool:
+def has_merge_base(git: Git, commit: str, other: str) -> bool:
     """Whether two commits have a merge base; so they are taken to where ``other`` does not exist."""
     return git.run("merge-base", commit, other).code != 1
 
 
-def _has(git: Git, ref: str, commit: str) -> bool:
+def _is_in_history(git: Git, ref: str, commit: str) -> bool:
     """Whether ``commit`` is in the history of ``ref``; not where ``ref`` is no commit."""
     return git.run("merge-base", "--is-ancestor", commit, ref).code == 0
 
 
-def below(git: Git, prefix: str) -> dict[str, str]:
+def refs_below(git: Git, prefix: str) -> dict[str, str]:
     """The commits that the refs below ``prefix`` name. A symbolic ref is no record of Liza's. Raises GitFailed."""
     rows = git.lines("for-each-ref", "--format=%(refname) %(objectname) %(symref)", prefix.rstrip("/"))
     found = (row.split(" ") for row in rows)

@@ -11,14 +11,14 @@ from typing import Literal
 from liza.repo import stale_locks, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import absent_checkouts, branch_moves, merge_refs
-from liza.repo.merge.branch_moves import Move
-from liza.repo.runner import Git, last_words, mending
-from liza.repo.survey import changed
+from liza.repo.merge.branch_moves import BranchMove
+from liza.repo.runner import Git, lock_removal_command, summarize_error
+from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, MergeConflict, Missing
 
 
 @dataclass(frozen=True)
-class Advance:
+class AdvanceResult:
     """What became of moving a branch.
 
     ``moved``: it stands at the candidate. ``lost``: it had moved elsewhere before, the candidate must be built anew.
@@ -31,7 +31,7 @@ class Advance:
     checkout: Path | None = None
 
 
-LEFT = "refs/liza/integration"
+LAST_INTEGRATION_REF = "refs/liza/integration"
 """Where Liza left integration the last time that it moved it."""
 
 
@@ -40,35 +40,35 @@ def candidate_ref(task: str) -> str:
     return f"refs/liza/candidates/{task}"
 
 
-def candidate(git: Git, commit: str, expected: str, message: str, task: str) -> str:
+def build_candidate(git: Git, commit: str, expected: str, message: str, task: str) -> str:
     """Merge ``commit`` into ``expected``, the tip of integration, without touching either; the merge commit's name.
 
     Raises MergeConflict with the names of the files, GitFailed.
     """
     # Attributes are taken from the branch that is merged into, not from what a person has checked out.
-    merging = git.having(GIT_ATTR_SOURCE=expected)
-    tree, files = merged(merging, expected, commit)
+    merging = git.with_environment(GIT_ATTR_SOURCE=expected)
+    tree, files = merge_trees(merging, expected, commit)
     if files:
         shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
         raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {shown}", files)
     words = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
-    made = git.signed().out(*words, stdin=message if message.endswith("\n") else message + "\n")
+    made = git.with_identity().out(*words, stdin=message if message.endswith("\n") else message + "\n")
     git.out("update-ref", candidate_ref(task), made)
     return made
 
 
-def merged(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
+def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
     """The tree of two commits merged, and the names of the files that conflict in it. Raises GitFailed."""
     done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
     tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
     # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
     if done.code not in (0, 1) or not tree:
-        what = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {last_words(done)}"
-        raise GitFailed(what, mending(done.stderr))
+        what = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {summarize_error(done)}"
+        raise GitFailed(what, lock_removal_command(done.stderr))
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
-def joins(git: Git, made: str, expected: str, commit: str) -> bool:
+def is_merge_of(git: Git, made: str, expected: str, commit: str) -> bool:
     """Whether ``made`` is the merge of ``commit`` into ``expected``, and has nothing else in it. Raises GitFailed."""
     known = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", made)
     lines = known.stdout.decode().splitlines()
@@ -77,10 +77,10 @@ def joins(git: Git, made: str, expected: str, commit: str) -> bool:
     tree, *parents = lines[-1].split(" ")
     if parents != [expected, commit]:
         return False
-    return merged(git.having(GIT_ATTR_SOURCE=expected), expected, commit) == (tree, ())
+    return merge_trees(git.with_environment(GIT_ATTR_SOURCE=expected), expected, commit) == (tree, ())
 
 
-def drop_candidate(git: Git, task: str, *, closed: bool = False) -> None:
+def delete_candidate(git: Git, task: str, *, closed: bool = False) -> None:
     """Let the candidate of a task go, with the record that it was tested; nothing happens where there is none.
 
     Of a task that is ``closed`` the reviewed commit goes as well. Raises GitFailed.
@@ -94,7 +94,7 @@ def contains(git: Git, branch: str, commit: str) -> bool:
     return git.ok("merge-base", "--is-ancestor", commit, f"refs/heads/{branch}")
 
 
-def tip(git: Git, branch: str) -> str | None:
+def branch_tip(git: Git, branch: str) -> str | None:
     """The commit that a branch stands at; None where there is no such branch. Raises GitFailed."""
     done = git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}", codes=(0, 1))
     return done.stdout.decode().strip() or None
@@ -108,7 +108,7 @@ class Branch:
     checkout: Path | None
 
 
-def branches(git: Git, *names: str) -> dict[str, Branch]:
+def find_branches(git: Git, *names: str) -> dict[str, Branch]:
     """Those of the branches ``names`` that there are, by name. Raises GitFailed."""
     form = "--format=%(refname)%00%(objectname)%00%(worktreepath)"
     rows = git.out("for-each-ref", form, *(f"refs/heads/{name}" for name in names)).split("\n")
@@ -118,7 +118,7 @@ def branches(git: Git, *names: str) -> dict[str, Branch]:
     }
 
 
-def checkouts(git: Git) -> dict[Path, str | None]:
+def list_checkouts(git: Git) -> dict[Path, str | None]:
     """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed.
 
     A locked one that is absent (git keeps its record, for a portable drive) is left out: see ``away``.
@@ -137,150 +137,153 @@ def checkouts(git: Git) -> dict[Path, str | None]:
     return {place: branch for place, branch in found.items() if place.is_dir()}
 
 
-def advance(git: Git, branch: str, candidate: str, expected: str) -> Advance:
+def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
     """Move ``branch`` from ``expected`` to ``candidate``: both or nothing, with the checkout of it, if there is one.
 
     Only for a candidate whose tests passed: where somebody has moved the branch onto it already, that is ``moved``.
     Raises GitFailed when git fails for another reason than those an Advance names, Missing for a symbolic ref.
     """
     ref = f"refs/heads/{branch}"
-    named = symbolic_refs.target(git, ref)
+    named = symbolic_refs.symbolic_target(git, ref)
     if named is not None:
-        raise Missing(symbolic_refs.told(ref, named), symbolic_refs.putting(ref, expected))
-    if tip(git, branch) == candidate:
-        return settle_checkout(git, branch, candidate, expected)
-    absent_checkouts.note(git, branch, expected)
-    place = _checkout(git, branch)
+        raise Missing(symbolic_refs.describe_symbolic(ref, named), symbolic_refs.plain_ref_command(ref, expected))
+    if branch_tip(git, branch) == candidate:
+        return sync_checkout(git, branch, candidate, expected)
+    absent_checkouts.record_absent(git, branch, expected)
+    place = _find_checkout(git, branch)
     if place is not None:
-        return _in_checkout(git, place, branch, candidate, expected)
+        return _advance_in_checkout(git, place, branch, candidate, expected)
     words = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
     done = git.run(*words)
     if done.code != 0:
-        now = tip(git, branch)
+        now = branch_tip(git, branch)
         if now == expected:
             raise GitFailed(
-                f"{branch} could not be moved to {candidate[:10]}: {last_words(done)}", mending(done.stderr)
+                f"{branch} could not be moved to {candidate[:10]}: {summarize_error(done)}",
+                lock_removal_command(done.stderr),
             )
         # A git that was killed after its last act has moved it all the same.
         if now != candidate or done.code > 0:
-            return Advance("lost")
-    return settle_checkout(git, branch, candidate, expected)
+            return AdvanceResult("lost")
+    return sync_checkout(git, branch, candidate, expected)
 
 
-def settle_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advance:
+def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
     """Bring along a checkout that somebody made of ``branch`` while it moved from ``expected`` to ``candidate``.
 
     Repeatable: where the files are those of the candidate already, nothing happens. Where the person's files stand in
     the way, the branch goes back, so that their next commit does not undo the merge. Raises GitFailed.
     """
-    place = _checkout(git, branch)
+    place = _find_checkout(git, branch)
     if place is None:
-        return Advance("moved")
-    outcome, reason = branch_moves.catch_up(git.at(place), Move(branch, expected, candidate))
+        return AdvanceResult("moved")
+    outcome, reason = branch_moves.catch_up_checkout(git.at(place), BranchMove(branch, expected, candidate))
     if outcome == "waiting":
-        return Advance("waiting", _in_the_way(git.at(place), candidate, expected), reason, place)
-    return Advance("moved", checkout=place)
+        return AdvanceResult("waiting", _find_blocking_files(git.at(place), candidate, expected), reason, place)
+    return AdvanceResult("moved", checkout=place)
 
 
-def give_back(git: Git, branch: str, commit: str) -> bool:
+def restore_branch(git: Git, branch: str, commit: str) -> bool:
     """Have ``branch`` at ``commit`` again, from which it was taken away during tests; whether it is there.
 
     Not where files of a person's checkout are in the way. Raises GitFailed.
     """
-    now = tip(git, branch)
+    now = branch_tip(git, branch)
     if now is not None:
-        return now == commit or put_back(git, branch, now, commit)
+        return now == commit or move_branch_back(git, branch, now, commit)
     # Whoever has it checked out keeps HEAD, index and files: they are those of this commit.
     return (
         git.run("update-ref", "-m", "liza: it was deleted during tests", f"refs/heads/{branch}", commit, "").code == 0
     )
 
 
-def put_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
+def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
     """Move ``branch`` from ``candidate``, where tests have put it, back to ``expected``; whether that was done.
 
     Not done where the branch is elsewhere, or where files of a person's checkout are in the way. Raises GitFailed.
     """
-    if tip(git, branch) != candidate:
+    if branch_tip(git, branch) != candidate:
         return False
-    place = _checkout(git, branch)
+    place = _find_checkout(git, branch)
     if place is not None:
-        return branch_moves.carry(git.at(place), Move(branch, candidate, expected))[0] == "moved"
+        return branch_moves.move_branch(git.at(place), BranchMove(branch, candidate, expected))[0] == "moved"
     words = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
     return git.run(*words).code == 0
 
 
-def bring_back(git: Git, branch: str) -> None:
+def sync_returned_checkouts(git: Git, branch: str) -> None:
     """Bring along the checkouts of ``branch`` that were absent when it moved, and are there again.
 
     Raises Refused while a git of the person's is at work there, GitFailed.
     """
-    for one in absent_checkouts.lagging(git, branch):
-        now = tip(git, branch)
-        if now is None or not one.place.is_dir():
+    for one in absent_checkouts.find_lagging(git, branch):
+        now = branch_tip(git, branch)
+        if now is None or not one.directory.is_dir():
             continue
-        if absent_checkouts.lags(git, one, now):
-            outcome, _ = branch_moves.catch_up(git.at(one.place), Move(branch, one.left, now, turn_back=False))
+        if absent_checkouts.is_lagging(git, one, now):
+            outcome, _ = branch_moves.catch_up_checkout(
+                git.at(one.directory), BranchMove(branch, one.last_commit, now, turn_back=False)
+            )
             if outcome != "moved":
                 continue
-        absent_checkouts.forget(git, one)
+        absent_checkouts.remove_record(git, one)
 
 
-def settle(git: Git, branch: str) -> None:
+def recover_merges(git: Git, branch: str) -> None:
     """Finish, or take back, what a dead merger left in work trees and beside refs. Only for who holds the merge lock:
     the gits of a merger hold it as well, so they are gone too.
 
     Raises Refused while a git of the person's is in the way, GitFailed.
     """
-    kept = candidates(git)
+    kept = list_candidates(git)
     refs = [ref(task) for task in kept for ref in (candidate_ref, merge_refs.tested_ref)]
-    stale_locks.remove(git, (f"refs/heads/{branch}", LEFT, *refs))
-    stale_locks.refuse(git_dirs(git)[1] / f"refs/heads/{branch}.lock")
-    bring_back(git, branch)
-    if branch_moves.under_way(git):
-        for place in checkouts(git):
-            branch_moves.settle(git.at(place))
-    now = tip(git, branch)
+    stale_locks.remove_stale_locks(git, (f"refs/heads/{branch}", LAST_INTEGRATION_REF, *refs))
+    stale_locks.refuse_directory_at_lock(git_dirs(git)[1] / f"refs/heads/{branch}.lock")
+    sync_returned_checkouts(git, branch)
+    if branch_moves.has_unfinished_move(git):
+        for place in list_checkouts(git):
+            branch_moves.recover_move(git.at(place))
+    now = branch_tip(git, branch)
     if now is not None and now in kept.values():
         # Anybody can name the first commit of all a candidate, and that replaced nothing.
         expected = git.run("rev-parse", "-q", "--verify", f"{now}^1", codes=(0, 1)).stdout.decode().strip()
         if expected:
-            settle_checkout(git, branch, now, expected)
+            sync_checkout(git, branch, now, expected)
 
 
-def candidates(git: Git) -> dict[str, str]:
+def list_candidates(git: Git) -> dict[str, str]:
     """The candidates that are kept, by task. Raises GitFailed."""
-    return merge_refs.below(git, candidate_ref(""))
+    return merge_refs.refs_below(git, candidate_ref(""))
 
 
-def _checkout(git: Git, branch: str) -> Path | None:
-    return next((place for place, found in checkouts(git).items() if found == branch), None)
+def _find_checkout(git: Git, branch: str) -> Path | None:
+    return next((place for place, found in list_checkouts(git).items() if found == branch), None)
 
 
-def _in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> Advance:
+def _advance_in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> AdvanceResult:
     there = git.at(place)
-    now = tip(git, branch)
+    now = branch_tip(git, branch)
     if now != expected:
-        return settle_checkout(git, branch, candidate, expected) if now == candidate else Advance("lost")
+        return sync_checkout(git, branch, candidate, expected) if now == candidate else AdvanceResult("lost")
     # git itself would bring back a file that the person has deleted.
-    mine = _in_the_way(there, candidate, expected)
+    mine = _find_blocking_files(there, candidate, expected)
     if mine:
-        return Advance("waiting", mine, "changed in the checkout", place)
-    outcome, reason = branch_moves.carry(there, Move(branch, expected, candidate))
+        return AdvanceResult("waiting", mine, "changed in the checkout", place)
+    outcome, reason = branch_moves.move_branch(there, BranchMove(branch, expected, candidate))
     if outcome == "waiting":
-        files = _in_the_way(there, candidate, expected)
+        files = _find_blocking_files(there, candidate, expected)
         if not files:
             what = f"{branch} is checked out in {place}, and its files could not be brought along"
             raise GitFailed(f"{what}: {reason}", f"git -C {shlex.quote(str(place))} status")
-        return Advance("waiting", files, reason, place)
-    return Advance("lost") if outcome == "lost" else Advance("moved", checkout=place)
+        return AdvanceResult("waiting", files, reason, place)
+    return AdvanceResult("lost") if outcome == "lost" else AdvanceResult("moved", checkout=place)
 
 
-def _in_the_way(there: Git, candidate: str, expected: str) -> tuple[str, ...]:
+def _find_blocking_files(there: Git, candidate: str, expected: str) -> tuple[str, ...]:
     """The files that the merge changes and the person has changed, or has lying there, ignored or not."""
     words = there.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
     wanted = dict(zip(words[1::2], words[::2], strict=True))
-    mine = changed(there)
+    mine = list_changed_files(there)
     folders = tuple(name for name in mine if name.endswith("/"))
     return tuple(
         sorted(

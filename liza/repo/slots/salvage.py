@@ -18,11 +18,11 @@ from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
-from liza.repo.survey import look
+from liza.repo.survey import read_work_tree
 from liza.rules.errors import GitFailed
 
-IGNORED_LIMIT = 10 * 1024 * 1024
-BUNDLES = ".liza-nested"
+MAX_IGNORED_SIZE = 10 * 1024 * 1024
+BUNDLE_DIRECTORY = ".liza-nested"
 _TIME_LIMIT = 1800.0
 _DEPTH = 3
 
@@ -33,8 +33,8 @@ class _Extras:
 
     ignored: tuple[str, ...]
     bundles: tuple[tuple[str, str], ...]
-    linked: tuple[str, ...]
-    left_out: tuple[str, ...]
+    worktree_salvages: tuple[str, ...]
+    omitted: tuple[str, ...]
 
 
 def salvage_ref(task: str, run: str) -> str:
@@ -42,95 +42,97 @@ def salvage_ref(task: str, run: str) -> str:
     return f"refs/liza/salvage/{task}/{run}"
 
 
-def salvage(git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)) -> str | None:
+def salvage_if_needed(
+    git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)
+) -> str | None:
     """Save what lies in the work tree of ``git``; the ref, or None where nothing needs saving.
 
     Saving is needed when anything is changed or untracked, or HEAD is in none of the refs or commits ``kept_in``.
     Raises GitFailed.
     """
-    show_hidden_changes(git)
-    return salvage_again(git, task, run, kept_in)
+    clear_hiding_flags(git)
+    return salvage_new_changes(git, task, run, kept_in)
 
 
-def salvage_again(git: Git, task: str, run: str, kept_in: Sequence[str]) -> str | None:
+def salvage_new_changes(git: Git, task: str, run: str, kept_in: Sequence[str]) -> str | None:
     """``salvage`` of what came since the last one, which took off the marks that hide changes. Raises GitFailed."""
-    seen = look(git)
-    if not seen.changed and (seen.head is None or any(_is_in(git, seen.head, place) for place in kept_in)):
+    seen = read_work_tree(git)
+    if not seen.changed and (seen.head is None or any(_is_contained(git, seen.head, place) for place in kept_in)):
         return None
-    return save(git, task, run)
+    return create_salvage(git, task, run)
 
 
-def save(git: Git, task: str, run: str) -> str:
+def create_salvage(git: Git, task: str, run: str) -> str:
     """Save what lies in the work tree of ``git``, and give the ref. The same state twice is one salvage.
 
     Raises GitFailed: then nothing may be reset.
     """
-    return _save(git.within(_TIME_LIMIT), task, run, _DEPTH)
+    return _create_salvage(git.with_timeout(_TIME_LIMIT), task, run, _DEPTH)
 
 
-def keep_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
+def salvage_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
     """Keep the commit at HEAD as a salvage if it is in none of the refs or commits ``kept_in``. Raises GitFailed."""
-    head = head_of(git)
-    if head is not None and not any(_is_in(git, head, place) for place in kept_in):
-        _keep(git, salvage_ref(task, run), head)
+    head = head_commit(git)
+    if head is not None and not any(_is_contained(git, head, place) for place in kept_in):
+        _create_ref(git, salvage_ref(task, run), head)
 
 
-def show_hidden_changes(git: Git) -> None:
+def clear_hiding_flags(git: Git) -> None:
     """Take marks off the index that make git overlook changed files (``--assume-unchanged`` and the like)."""
     rows = git.names("ls-files", "-v", "-z")
     unchanged = [row[2:] for row in rows if row[0].islower()]
     skipped = [row[2:] for row in rows if row[0] in "Ss" and os.path.lexists(git.directory / row[2:])]
     for option, names in (("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)):
         if names:
-            git.out("update-index", option, "-z", "--stdin", stdin=joined(names))
+            git.out("update-index", option, "-z", "--stdin", stdin=join_nul(names))
 
 
-def _save(git: Git, task: str, run: str, depth: int) -> str:
-    head = head_of(git)
-    with _index(git) as aside:
-        staged = _staged(aside)
+def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
+    head = head_commit(git)
+    with _index_copy(git) as aside:
+        staged = _staged_tree(aside)
         _add_changes(aside, head)
-        extras = _extras(aside, task, run, depth)
+        extras = _find_extras(aside, task, run, depth)
         work = aside.out("write-tree")
         _add_extras(aside, extras)
         tree = aside.out("write-tree")
-    known = _known(git, salvage_ref(task, run), head, tree)
+    known = _find_same_salvage(git, salvage_ref(task, run), head, tree)
     if known:
         return known
     parents = [head] if head else []
     # What was staged, then changed or deleted again, is in no file any more.
-    lost = staged is not None and staged not in (work, _tree(git, head))
+    lost = staged is not None and staged not in (work, _tree_of_commit(git, head))
     if tree != work or lost:
-        parents.append(commit(git, _tree_of(git, extras), (), f"Ignored and nested files of {run}\n"))
+        parents.append(create_commit(git, _extras_tree(git, extras), (), f"Ignored and nested files of {run}\n"))
     if staged is not None and lost:
-        parents.append(commit(git, staged, parents[:1], f"Staged files of {run}\n"))
-    return _keep(git, salvage_ref(task, run), commit(git, tree, parents, _message(task, run, extras)))
+        parents.append(create_commit(git, staged, parents[:1], f"Staged files of {run}\n"))
+    return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, _message(task, run, extras)))
 
 
-def commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
+def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
     """A commit of Liza's own, on no ref yet. Raises GitFailed."""
     words = [word for parent in parents for word in ("-p", parent)]
-    return git.signed().out("commit-tree", tree, *words, "-F", "-", stdin=message)
+    return git.with_identity().out("commit-tree", tree, *words, "-F", "-", stdin=message)
 
 
-def _tree(git: Git, head: str | None) -> str | None:
+def _tree_of_commit(git: Git, head: str | None) -> str | None:
     return git.out("rev-parse", f"{head}^{{tree}}") if head else None
 
 
-def _staged(aside: Git) -> str | None:
+def _staged_tree(aside: Git) -> str | None:
     """The tree of the index as it was; None where it holds a conflict, which has no tree."""
     return None if aside.names("ls-files", "-u", "-z") else aside.out("write-tree")
 
 
 @contextmanager
-def _index(git: Git) -> Iterator[Git]:
+def _index_copy(git: Git) -> Iterator[Git]:
     """git on a copy of the index: the copy remembers file times, so nothing unchanged is read again."""
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         index = Path(folder) / "index"
         own = git.git_dir or git_dirs(git)[0]
         if (own / "index").exists():
             shutil.copyfile(own / "index", index)
-        yield git.having(GIT_INDEX_FILE=str(index))
+        yield git.with_environment(GIT_INDEX_FILE=str(index))
 
 
 def _add_changes(aside: Git, head: str | None) -> None:
@@ -141,29 +143,29 @@ def _add_changes(aside: Git, head: str | None) -> None:
     # Not `add --update`: that runs a status of its own in every submodule, with whatever filters it names itself.
     known = aside.names("diff-files", "-z", "--name-only", "--no-renames")
     if known:
-        aside.out("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=joined(known))
+        aside.out("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=join_nul(known))
     new = [name for name in aside.names("ls-files", "--others", "--exclude-standard", "-z") if not name.endswith("/")]
     if new:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=joined(new))
+        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(new))
 
 
-def _extras(aside: Git, task: str, run: str, depth: int) -> _Extras:
+def _find_extras(aside: Git, task: str, run: str, depth: int) -> _Extras:
     left_out: list[str] = []
     bundles: list[tuple[str, str]] = []
     linked: list[str] = []
     for name in aside.names("ls-files", "--others", "--exclude-standard", "-z"):
         if name.endswith("/"):
-            nested = _nested(aside, name, depth)
+            nested = _nested_git(aside, name, depth)
             if git_dirs(nested)[1] == git_dirs(aside)[1]:
                 # A work tree that the agent added here itself: the same repository can keep it.
-                linked.append(_save(nested, task, f"{run}-nested", depth - 1))
+                linked.append(_create_salvage(nested, task, f"{run}-nested", depth - 1))
             else:
-                bundles.append((f"{BUNDLES}/{name[:-1]}.bundle", _bundle(aside, nested, depth)))
-    room = IGNORED_LIMIT
+                bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", _bundle(aside, nested, depth)))
+    room = MAX_IGNORED_SIZE
     ignored: list[str] = []
     rows = aside.names("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     for name in sorted(rows, key=lambda row: (row.endswith("/"), row)):
-        files, size = _below(aside.directory, name, room)
+        files, size = _ignored_files(aside.directory, name, room)
         if files is None:
             left_out.append(name)
         else:
@@ -172,7 +174,7 @@ def _extras(aside: Git, task: str, run: str, depth: int) -> _Extras:
     return _Extras(tuple(ignored), tuple(bundles), tuple(linked), tuple(left_out))
 
 
-def _below(top: Path, name: str, room: int) -> tuple[list[str] | None, int]:
+def _ignored_files(top: Path, name: str, room: int) -> tuple[list[str] | None, int]:
     """The files of an ignored name and their size; None where they are more than ``room`` or hold a repository."""
     if not name.endswith("/"):
         size = (top / name).lstat().st_size
@@ -191,7 +193,7 @@ def _below(top: Path, name: str, room: int) -> tuple[list[str] | None, int]:
     return found, total
 
 
-def _nested(aside: Git, name: str, depth: int) -> Git:
+def _nested_git(aside: Git, name: str, depth: int) -> Git:
     if depth == 0:
         raise GitFailed(f"{aside.directory / name} is a repository inside too many others to be saved")
     place = aside.directory / name.rstrip("/")
@@ -200,7 +202,7 @@ def _nested(aside: Git, name: str, depth: int) -> Git:
 
 def _bundle(aside: Git, nested: Git, depth: int) -> str:
     """A nested repository, its uncommitted files saved in it first, as the blob of a bundle."""
-    _save(nested, "nested", "work", depth - 1)
+    _create_salvage(nested, "nested", "work", depth - 1)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
         path = Path(folder) / "bundle"
         nested.out("bundle", "create", "--quiet", str(path), "--all")
@@ -209,21 +211,21 @@ def _bundle(aside: Git, nested: Git, depth: int) -> str:
 
 def _add_extras(aside: Git, extras: _Extras) -> None:
     if extras.ignored:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=joined(extras.ignored))
+        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(extras.ignored))
     if extras.bundles:
         rows = [f"100644 {blob}\t{path}" for path, blob in extras.bundles]
-        aside.out("update-index", "--add", "-z", "--index-info", stdin=joined(rows))
+        aside.out("update-index", "--add", "-z", "--index-info", stdin=join_nul(rows))
 
 
-def _tree_of(git: Git, extras: _Extras) -> str:
+def _extras_tree(git: Git, extras: _Extras) -> str:
     """A tree of nothing but the extras."""
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
-        alone = git.having(GIT_INDEX_FILE=str(Path(folder) / "index"))
+        alone = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
         _add_extras(alone, extras)
         return alone.out("write-tree")
 
 
-def _known(git: Git, ref: str, head: str | None, tree: str) -> str | None:
+def _find_same_salvage(git: Git, ref: str, head: str | None, tree: str) -> str | None:
     """The salvage of this run that has this parent and this tree already."""
     rows = git.lines("for-each-ref", "--format=%(refname)%00%(tree)%00%(parent)", ref, f"{ref}+*")
     for row in rows:
@@ -233,7 +235,7 @@ def _known(git: Git, ref: str, head: str | None, tree: str) -> str | None:
     return None
 
 
-def _keep(git: Git, ref: str, made: str) -> str:
+def _create_ref(git: Git, ref: str, made: str) -> str:
     """Put a new ref on ``made``: an older salvage is never written over."""
     for number in range(1, 1000):
         name = ref if number == 1 else f"{ref}+{number}"
@@ -245,24 +247,24 @@ def _keep(git: Git, ref: str, made: str) -> str:
 def _message(task: str, run: str, extras: _Extras) -> str:
     lines = [f"Salvage of {task} after {run}", "", "What was not committed when its work tree was reset."]
     lines += [f"Nested repository as a bundle: {json.dumps(path)}" for path, _ in extras.bundles]
-    lines += [f"Nested work tree, saved as {ref}" for ref in extras.linked]
-    lines += [f"Ignored, and too large to be saved: {json.dumps(name)}" for name in extras.left_out[:50]]
-    if len(extras.left_out) > 50:
-        lines.append(f"… and {len(extras.left_out) - 50} more ignored names")
+    lines += [f"Nested work tree, saved as {ref}" for ref in extras.worktree_salvages]
+    lines += [f"Ignored, and too large to be saved: {json.dumps(name)}" for name in extras.omitted[:50]]
+    if len(extras.omitted) > 50:
+        lines.append(f"… and {len(extras.omitted) - 50} more ignored names")
     return "\n".join([*lines, "", f"Liza-Task: {task}", f"Liza-Run: {run}", ""])
 
 
-def head_of(git: Git) -> str | None:
+def head_commit(git: Git) -> str | None:
     """The commit at HEAD; None before the first. Raises GitFailed."""
     done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
     return done.stdout.decode().strip() or None
 
 
-def _is_in(git: Git, head: str, place: str) -> bool:
+def _is_contained(git: Git, head: str, place: str) -> bool:
     """Whether ``head`` is in ``place``; not, where there is no such place: then it is saved."""
     return head == place or git.run("merge-base", "--is-ancestor", head, place, codes=(0, 1, 128)).code == 0
 
 
-def joined(names: Sequence[str]) -> str:
+def join_nul(names: Sequence[str]) -> str:
     """``names`` as a git with ``-z --stdin`` reads them."""
     return "".join(f"{name}\0" for name in names)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from liza.repo import stale_locks
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed, PlaceBroken
+from liza.rules.errors import GitFailed, SharedPathBlocked
 from liza.rules.paths import Paths
 from liza.system import crash_points, small_file
 
-_OWNER = "liza"
-_LONGEST = 8192  # bytes in a file `.git`: a path
-_HOME = b"../.."
+_OWNER_FILE = "liza"
+_MAX_GITFILE = 8192  # bytes in a file `.git`: a path
+_COMMON_DIR = b"../.."
 """Where the shared git directory lies, seen from that of a work tree."""
-_TASKS = "ref: refs/heads/task/"
-_STALE = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
+_TASK_HEAD = "ref: refs/heads/task/"
+_LOCK_FILES = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
 
 
 @dataclass(frozen=True)
-class Owner:
+class SlotOwner:
     """Who has a slot: the file ``liza`` in its git directory.
 
     ``commit`` is where work starts, or where a detached slot was put. ``salvage`` is what has yet to be laid back,
@@ -39,26 +39,26 @@ class Owner:
     commit: str | None = None
     salvage: str | None = None
     done: bool = False
-    before: Owner | None = None
+    before: SlotOwner | None = None
 
 
-def admin_of(slot: Path, common: Path) -> Path | None:
+def find_git_dir(slot: Path, common: Path) -> Path | None:
     """The git directory of the work tree at ``slot``, found by what the repository itself says; None without one."""
     # git notes the real place of the parent; the slot itself is never followed.
     wanted = slot.parent.resolve() / slot.name / ".git"
     places = common / "worktrees"
     first = places / slot.name
     others = sorted(places.iterdir()) if places.is_dir() else []
-    return next((place for place in (first, *others) if points_to(place) == wanted), None)
+    return next((place for place in (first, *others) if recorded_path(place) == wanted), None)
 
 
 def refuse_links(slot: Path) -> None:
     """Raises PlaceBroken where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
-    refuse_linked_place(slot.parent)
+    refuse_linked_directory(slot.parent)
     _refuse_link(slot)
 
 
-def refuse_linked_place(place: Path) -> None:
+def refuse_linked_directory(place: Path) -> None:
     """Raises PlaceBroken where the directory of the slots, or the one that it lies in, is a link."""
     for one in (place.parent, place):
         _refuse_link(one)
@@ -66,18 +66,18 @@ def refuse_linked_place(place: Path) -> None:
 
 def _refuse_link(place: Path) -> None:
     if place.is_symlink():
-        raise PlaceBroken(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
+        raise SharedPathBlocked(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
 
 
-def half_made(admin: Path) -> bool:
+def is_half_made(admin: Path) -> bool:
     """Whether ``git worktree add`` was killed before it ended: it holds this lock until then."""
     try:
-        return small_file.read(admin / "locked").strip() == b"initializing"
+        return small_file.read_small_file(admin / "locked").strip() == b"initializing"
     except (FileNotFoundError, GitFailed):
         return False
 
 
-def lead_back(slot: Path, admin: Path) -> None:
+def repair_gitfile(slot: Path, admin: Path) -> None:
     """Have ``slot/.git`` be the file that leads to ``admin``, whatever an agent made of it.
 
     Raises GitFailed where it is a directory, which may hold a repository that was not saved.
@@ -85,7 +85,7 @@ def lead_back(slot: Path, admin: Path) -> None:
     place = slot / ".git"
     line = f"gitdir: {admin}\n"
     if place.is_symlink() or not place.is_dir():
-        if place.is_symlink() or not place.is_file() or _leads_to(place) != admin:
+        if place.is_symlink() or not place.is_file() or _read_gitfile(place) != admin:
             aside = slot / f".git.{os.getpid()}"
             aside.write_bytes(os.fsencode(line))
             aside.replace(place)
@@ -93,48 +93,53 @@ def lead_back(slot: Path, admin: Path) -> None:
     raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
 
 
-def leads_into(slot: Path, common: Path) -> bool:
+def is_worktree_of(slot: Path, common: Path) -> bool:
     """Whether the ``.git`` in a directory is the file of a worktree of the repository with this git directory."""
     place = slot / ".git"
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > _LONGEST:
+    if place.is_symlink() or not place.is_file() or place.stat().st_size > _MAX_GITFILE:
         return False
-    admin = _leads_to(place)
+    admin = _read_gitfile(place)
     return admin is not None and admin.parent == common / "worktrees"
 
 
-def lead_home(admin: Path) -> None:
+def repair_commondir(admin: Path) -> None:
     """Have the git directory of a slot say that its repository is the one it lies in, whatever an agent made of it.
 
     Raises GitFailed where a directory is in the way.
     """
     place = admin / "commondir"
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > 100 or place.read_bytes().strip() != _HOME:
+    if (
+        place.is_symlink()
+        or not place.is_file()
+        or place.stat().st_size > 100
+        or place.read_bytes().strip() != _COMMON_DIR
+    ):
         if place.is_dir() and not place.is_symlink():
             raise GitFailed(f"{place} is a directory", f"mv {place} {place}.saved")
         aside = admin / f"commondir.{os.getpid()}"
-        aside.write_bytes(_HOME + b"\n")
+        aside.write_bytes(_COMMON_DIR + b"\n")
         aside.replace(place)
 
 
-def release_locks(admin: Path) -> None:
+def remove_slot_locks(admin: Path) -> None:
     """Remove what a killed git left locked. Only for who has proved that no session lives in the slot.
 
     Raises GitFailed where something else stands there.
     """
-    for name in _STALE:
-        stale_locks.refuse(admin / name)
+    for name in _LOCK_FILES:
+        stale_locks.refuse_directory_at_lock(admin / name)
         (admin / name).unlink(missing_ok=True)
 
 
-def below(place: Path, common: Path) -> dict[str, Path]:
+def git_dirs_below(place: Path, common: Path) -> dict[str, Path]:
     """The git directories of all work trees directly below ``place``, there or not, by the name of the slot."""
     real = place.resolve()
     admins = common / "worktrees"
-    found = ((points_to(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
+    found = ((recorded_path(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
     return {path.parent.name: admin for path, admin in found if path is not None and path.parent.parent == real}
 
 
-def name_at(path: Path, place: Path) -> str | None:
+def find_slot_name(path: Path, place: Path) -> str | None:
     """The slot that ``path`` is the directory of, if it lies in ``place``."""
     return path.name if path.parent.resolve() == place.resolve() else None
 
@@ -148,9 +153,9 @@ def remove_half_made(git: Git, slot: Path, admin: Path) -> None:
             shutil.rmtree(left)
 
 
-def link(paths: Paths, task: str, slot: str) -> None:
+def link_task(paths: Paths, task: str, slot: str) -> None:
     """Make ``.worktrees/<task>``, for people: always there or absent, never half. Raises GitFailed, OSError."""
-    place, target = paths.link(task), paths.leads_to(slot)
+    place, target = paths.task_link(task), paths.link_target(slot)
     if place.is_symlink() and str(place.readlink()) == target:
         return
     if place.exists() and not place.is_symlink():
@@ -164,21 +169,21 @@ def link(paths: Paths, task: str, slot: str) -> None:
     crash_points.point("renamed", "link")
 
 
-def unlink(paths: Paths, task: str, slot: str) -> None:
+def unlink_task(paths: Paths, task: str, slot: str) -> None:
     """Remove the link of a task if it leads to ``slot``. Raises OSError."""
-    place = paths.link(task)
-    if place.is_symlink() and str(place.readlink()) == paths.leads_to(slot):
+    place = paths.task_link(task)
+    if place.is_symlink() and str(place.readlink()) == paths.link_target(slot):
         place.unlink()
 
 
-def links(paths: Paths) -> tuple[tuple[Path, str], ...]:
+def list_links(paths: Paths) -> tuple[tuple[Path, str], ...]:
     """The links to slots, each with the slot that it leads to. Raises OSError."""
-    return tuple((entry, slot) for entry, slot in _links(paths) if not entry.name.startswith("."))
+    return tuple((entry, slot) for entry, slot in _iter_links(paths) if not entry.name.startswith("."))
 
 
-def leave(paths: Paths) -> None:
+def remove_links(paths: Paths) -> None:
     """Remove the links to slots, and ``.worktrees`` if nothing else is in it. Raises OSError."""
-    for entry, _ in _links(paths):
+    for entry, _ in _iter_links(paths):
         entry.unlink()
     # Whatever else is there is not ours to remove.
     for directory in (paths.worktrees / ".slots", paths.worktrees):
@@ -186,16 +191,16 @@ def leave(paths: Paths) -> None:
             directory.rmdir()
 
 
-def relink(paths: Paths, olds: set[Path]) -> None:
+def retarget_links(paths: Paths, olds: set[Path]) -> None:
     """Turn the links that lead to slots in one of ``olds`` to the slots of the same name here. Raises OSError."""
     for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
         target = entry.readlink() if entry.is_symlink() else None
         if target is not None and target.parent in olds and not entry.name.startswith("."):
-            link(paths, entry.name, target.name)
+            link_task(paths, entry.name, target.name)
 
 
-def _links(paths: Paths) -> Iterator[tuple[Path, str]]:
-    places = {os.path.dirname(paths.leads_to("x")), ".slots"}  # noqa: PTH120 the text of a link, which may be relative
+def _iter_links(paths: Paths) -> Iterator[tuple[Path, str]]:
+    places = {os.path.dirname(paths.link_target("x")), ".slots"}  # noqa: PTH120 the text of a link, which may be relative
     for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
         if entry.is_symlink():
             place, _, slot = str(entry.readlink()).rpartition("/")
@@ -203,22 +208,22 @@ def _links(paths: Paths) -> Iterator[tuple[Path, str]]:
                 yield entry, slot
 
 
-def read_owner(admin: Path) -> Owner | None:
+def read_owner(admin: Path) -> SlotOwner | None:
     """Who has the slot; None where nobody has. Raises GitFailed where the file cannot be understood."""
     try:
-        return _owner(json.loads(small_file.read(admin / _OWNER)))
+        return _owner_from_json(json.loads(small_file.read_small_file(admin / _OWNER_FILE)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError, GitFailed) as error:
-        raise GitFailed(f"{admin / _OWNER} cannot be read: {error}", "liza doctor --fix") from error
+        raise GitFailed(f"{admin / _OWNER_FILE} cannot be read: {error}", "liza doctor --fix") from error
 
 
 def has_owner(admin: Path) -> bool:
     """Whether the record is of a slot that somebody has: no other worktree has such a file."""
-    return os.path.lexists(admin / _OWNER)
+    return os.path.lexists(admin / _OWNER_FILE)
 
 
-def known_owner(admin: Path) -> Owner | None:
+def find_owner(admin: Path) -> SlotOwner | None:
     """As ``read_owner``; where the file is gone or cannot be understood, the branch in the slot tells whose it is.
 
     For who saves all that lies in the slot before anything is done with it.
@@ -227,13 +232,13 @@ def known_owner(admin: Path) -> Owner | None:
         known = read_owner(admin)
     except GitFailed:
         known = None
-    head = small_file.read(admin / "HEAD").decode(errors="replace").strip()
-    if known is not None or not head.startswith(_TASKS):
+    head = small_file.read_small_file(admin / "HEAD").decode(errors="replace").strip()
+    if known is not None or not head.startswith(_TASK_HEAD):
         return known
-    return Owner(head.removeprefix(_TASKS), "unknown", done=True)
+    return SlotOwner(head.removeprefix(_TASK_HEAD), "unknown", done=True)
 
 
-def record_anew(slot: Path, common: Path, commit: str) -> Path:
+def recreate_record(slot: Path, common: Path, commit: str) -> Path:
     """Have git know a work tree again whose records are gone, standing at ``commit``; its files stay as they are.
 
     The new git directory, there whole or not at all. Raises OSError.
@@ -254,19 +259,19 @@ def record_anew(slot: Path, common: Path, commit: str) -> Path:
     return place
 
 
-def write_owner(admin: Path, owner: Owner | None) -> None:
+def write_owner(admin: Path, owner: SlotOwner | None) -> None:
     """Write aside and rename; None takes the file away. A directory in its place is kept under another name."""
-    place = admin / _OWNER
+    place = admin / _OWNER_FILE
     if place.is_dir() and not place.is_symlink():
-        names = (place.with_name(f"{_OWNER}.odd{number or ''}") for number in count())
+        names = (place.with_name(f"{_OWNER_FILE}.odd{number or ''}") for number in count())
         place.rename(next(name for name in names if not os.path.lexists(name)))
     if owner is None:
         place.unlink(missing_ok=True)
         crash_points.point("unlinked", "owner")
         return
-    aside = admin / f"{_OWNER}.{os.getpid()}"
+    aside = admin / f"{_OWNER_FILE}.{os.getpid()}"
     with aside.open("w") as stream:
-        json.dump(_words(owner), stream, indent=1)
+        json.dump(_owner_to_json(owner), stream, indent=1)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
@@ -275,39 +280,39 @@ def write_owner(admin: Path, owner: Owner | None) -> None:
     crash_points.point("renamed", "owner")
 
 
-def _words(owner: Owner) -> dict[str, object]:
+def _owner_to_json(owner: SlotOwner) -> dict[str, object]:
     words: dict[str, object] = {"task": owner.task, "run": owner.run, "done": owner.done}
     words |= {name: value for name in ("commit", "salvage") if (value := getattr(owner, name)) is not None}
-    return words | ({"before": _words(owner.before)} if owner.before else {})
+    return words | ({"before": _owner_to_json(owner.before)} if owner.before else {})
 
 
-def _owner(words: object) -> Owner:
+def _owner_from_json(words: object) -> SlotOwner:
     if not isinstance(words, dict) or not all(isinstance(words.get(name), str) for name in ("task", "run")):
         raise ValueError("task and run are not both there")
     named = [words[name] for name in ("commit", "salvage") if words.get(name) is not None]
     if not all(isinstance(name, str) and not name.startswith("-") for name in named):
         raise ValueError("commit or salvage names none")
     before = words.get("before")
-    return Owner(
+    return SlotOwner(
         words["task"],
         words["run"],
         words.get("commit"),
         words.get("salvage"),
         words.get("done") is True,
-        None if before is None else _owner(before),
+        None if before is None else _owner_from_json(before),
     )
 
 
-def points_to(admin: Path) -> Path | None:
+def recorded_path(admin: Path) -> Path | None:
     """The ``.git`` of the worktree that a record leads to, there or not; None if the record has no path."""
     try:
         # Everybody's worktrees have a record here: a path is any bytes, and what is no file is no record to git either.
-        text = os.fsdecode(small_file.read(admin / "gitdir")).removesuffix("\n")
+        text = os.fsdecode(small_file.read_small_file(admin / "gitdir")).removesuffix("\n")
     except (FileNotFoundError, NotADirectoryError, GitFailed):
         return None
     return Path(os.path.normpath(admin / text)) if text else None
 
 
-def _leads_to(gitfile: Path) -> Path | None:
+def _read_gitfile(gitfile: Path) -> Path | None:
     text = os.fsdecode(gitfile.read_bytes()).removesuffix("\n")
     return Path(os.path.normpath(gitfile.parent / text[8:])) if text.startswith("gitdir: ") else None

@@ -11,27 +11,27 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import submodules
-from liza.rules.errors import Refused, Usage
+from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config
 
-_NEVER = {".git", ".liza", ".worktrees"}
-_MARK = "liza-setup"
-_UNPROVED = "liza-unproved"
+_NEVER_COPIED = {".git", ".liza", ".worktrees"}
+_SETUP_MARK = "liza-setup"
+_TESTS_MARK = "liza-unproved"
 
 
-def copy(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
+def copy_files(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
     """Copy files of ``root`` that match ``patterns`` (relative, as for glob) into the slot of ``git``; the names.
 
     A file that git tracks in the slot is left alone, an equal one too. Raises Usage for a pattern that leaves the
     root, Refused where a link would lead out of the slot, OSError.
     """
-    wanted = sorted({name for pattern in patterns for name in _matches(root, pattern)})
+    wanted = sorted({name for pattern in patterns for name in _find_matches(root, pattern)})
     tracked = set(git.names("ls-files", "-z")) if wanted else set()
     slot = git.directory
     copied: list[str] = []
     for name in wanted:
         source, target = root / name, slot / name
-        if name in tracked or _equal(source, target):
+        if name in tracked or _has_equal_content(source, target):
             continue
         _make_parents(slot, target)
         aside = target.with_name(f".{target.name[:200]}.{os.getpid()}")
@@ -46,11 +46,11 @@ def bring(root: Path, git: Git, config: Config) -> bool:
 
     Raises what ``copy`` and ``setup_due`` raise.
     """
-    copy(root, git, config.sandbox_copy)
-    return setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
+    copy_files(root, git, config.sandbox_copy)
+    return is_setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
 
 
-def setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
+def is_setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
     """Whether the set-up ``command`` has to run in a slot: never run here, or it or one of ``files`` changed since.
 
     ``files`` are names relative to the slot; of a directory, such as a submodule, counts what the commit says of it.
@@ -59,53 +59,53 @@ def setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
     if not command:
         return False
     try:
-        return _mark(git).read_text() != _digest(git, command, files)
+        return _setup_mark_path(git).read_text() != _setup_digest(git, command, files)
     except FileNotFoundError:
         return True
 
 
 def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
     """Note that the set-up was run for the files as they are. Raises GitFailed, OSError."""
-    place = _mark(git)
-    aside = place.with_name(f"{_MARK}.{os.getpid()}")
-    aside.write_text(_digest(git, command, files))
+    place = _setup_mark_path(git)
+    aside = place.with_name(f"{_SETUP_MARK}.{os.getpid()}")
+    aside.write_text(_setup_digest(git, command, files))
     aside.replace(place)
 
 
-def forget_setup(git: Git) -> None:
+def clear_setup_mark(git: Git) -> None:
     """The set-up has to run again: what it made is gone. Raises GitFailed, OSError."""
-    _mark(git).unlink(missing_ok=True)
+    _setup_mark_path(git).unlink(missing_ok=True)
 
 
-def note_unproved(git: Git) -> None:
+def mark_tests_started(git: Git) -> None:
     """Note, so that it outlives this process, that tests begin in the slot and have not passed. Raises GitFailed,
     OSError."""
-    place = _unproved(git)
+    place = _tests_mark_path(git)
     with place.open("w") as stream:
         stream.write("tests began here and have not passed\n")
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def note_passed(git: Git) -> None:
+def mark_tests_passed(git: Git) -> None:
     """The tests that began in the slot passed. Raises GitFailed, OSError."""
-    _unproved(git).unlink(missing_ok=True)
+    _tests_mark_path(git).unlink(missing_ok=True)
 
 
-def clean_due(git: Git, when: str) -> bool:
+def is_clean_due(git: Git, when: str) -> bool:
     """Whether ignored files have to go before tests: ``when`` is ``config.merge_clean``. Raises GitFailed."""
-    return when == "always" or (when == "after_red" and _unproved(git).exists())
+    return when == "always" or (when == "after_red" and _tests_mark_path(git).exists())
 
 
-def clean(git: Git, keep: Sequence[str]) -> None:
+def remove_ignored_files(git: Git, keep: Sequence[str]) -> None:
     """Remove untracked and ignored files of a slot, but for names that match ``keep``, as in ``.gitignore``.
 
     Raises GitFailed.
     """
     options = ("-ffdx", *(word for pattern in keep for word in ("-e", pattern)))
     submodules.empty(git, options)
-    git.within(600).out("clean", "--quiet", *options)
-    forget_setup(git)
+    git.with_timeout(600).out("clean", "--quiet", *options)
+    clear_setup_mark(git)
 
 
 def empty_submodules(git: Git) -> None:
@@ -114,23 +114,23 @@ def empty_submodules(git: Git) -> None:
     Raises GitFailed, OSError.
     """
     if not submodules.empty(git):
-        forget_setup(git)
+        clear_setup_mark(git)
 
 
-def _unproved(git: Git) -> Path:
-    return git_dirs(git)[0] / _UNPROVED
+def _tests_mark_path(git: Git) -> Path:
+    return git_dirs(git)[0] / _TESTS_MARK
 
 
-def _matches(root: Path, pattern: str) -> Iterator[str]:
+def _find_matches(root: Path, pattern: str) -> Iterator[str]:
     if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise Usage(f"sandbox_copy has {pattern!r}, which is no name inside the repository", "liza edit")
+        raise UsageError(f"sandbox_copy has {pattern!r}, which is no name inside the repository", "liza edit")
     for found in root.glob(pattern):
         places = [found] if not found.is_dir() else [path for path in found.rglob("*") if not path.is_dir()]
         names = (path.relative_to(root) for path in places if path.is_file())
-        yield from (str(name) for name in names if not _NEVER & set(name.parts))
+        yield from (str(name) for name in names if not _NEVER_COPIED & set(name.parts))
 
 
-def _equal(source: Path, target: Path) -> bool:
+def _has_equal_content(source: Path, target: Path) -> bool:
     if target.is_symlink() or not target.is_file() or source.stat().st_size != target.stat().st_size:
         return False
     return source.read_bytes() == target.read_bytes()
@@ -149,11 +149,11 @@ def _make_parents(slot: Path, target: Path) -> None:
         raise Refused(f"{target} is a directory, and a file of that name was to be copied", f"ls -l {target}")
 
 
-def _mark(git: Git) -> Path:
-    return git_dirs(git)[0] / _MARK
+def _setup_mark_path(git: Git) -> Path:
+    return git_dirs(git)[0] / _SETUP_MARK
 
 
-def _digest(git: Git, command: str, files: Sequence[str]) -> str:
+def _setup_digest(git: Git, command: str, files: Sequence[str]) -> str:
     """A digest of the command, of each file, and of the commit of each submodule; what is not there counts as that."""
     whole = hashlib.sha256(command.encode())
     for name in sorted(set(files)):

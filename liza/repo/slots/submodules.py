@@ -24,7 +24,7 @@ def empty(git: Git, options: Sequence[str] = ("-ffd",)) -> bool:
     stood in its place was no submodule of this slot and was removed. Raises GitFailed, OSError.
     """
     own = git_dirs(git)[0].resolve()
-    return _empty(git.within(600), own, options)
+    return _empty(git.with_timeout(600), own, options)
 
 
 def _empty(git: Git, own: Path, options: Sequence[str]) -> bool:
@@ -44,7 +44,7 @@ def _one(git: Git, own: Path, place: Path, commit: str, options: Sequence[str]) 
     if repository is None or place.resolve() != git.directory.resolve() / place.relative_to(git.directory):
         _remove(git.directory, place)
         return False
-    inner = git.inside(place, repository, repository)
+    inner = git.with_git_dir(place, repository, repository)
     there = inner.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code == 0
     if there:
         inner.out("checkout", "--quiet", "--force", "--detach", commit)

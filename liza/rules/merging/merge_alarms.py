@@ -29,7 +29,7 @@ class AbsentCheckout(msgspec.Struct, frozen=True):
     branch: str
 
 
-def set_aside(task: Task) -> Iterator[Alarm]:
+def retry_alarms(task: Task) -> Iterator[Alarm]:
     """A merge that failed and is tried again. One dead merger alone is none: the next one begins at once."""
     aside = task.set_aside
     if aside is None or aside.until is None:
@@ -53,7 +53,7 @@ def _is_simple(command: str) -> bool:
     return bool(words) and not operators and command.isprintable() and not set("`$") & set(command)
 
 
-def away(places: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
+def absent_checkout_alarms(places: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
     """Checkouts whose index lags behind their branch: a commit there would revert what was merged since."""
     for one in places:
         message = (
@@ -64,7 +64,7 @@ def away(places: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
         yield Alarm("checkout_away", one.place, message, step)
 
 
-def slots(directories: Sequence[str]) -> Iterator[Alarm]:
+def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
     """Slots that could not be emptied: what is in them is kept, and is the person's to remove."""
     for place in directories:
         message = f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {place}"

@@ -9,12 +9,12 @@ from liza.rules.model import Task
 _LOG = re.compile(r" \(log: (\S+)\)")
 
 
-def red(what: str, log: str, end: str) -> str:
+def format_failure(what: str, log: str, end: str) -> str:
     """What is said of a command that failed: ``log`` has all of its output, ``end`` is the end of it."""
     return f"{what} (log: {log})\n{end}"
 
 
-def last(task: Task) -> str:
+def last_failure(task: Task) -> str:
     """What the last merge of the task that failed said; nothing where none failed."""
     return next((one.detail or "" for one in reversed(task.history) if one.event == "merge failed"), "").strip()
 
@@ -24,7 +24,7 @@ def first_line(words: str | None) -> str:
     return next(iter((words or "").strip().splitlines()), "")
 
 
-def look_at(task: Task) -> str:
+def inspect_command(task: Task) -> str:
     """The command that shows all of the output of the last failure, or the task where there was no output."""
-    log = _LOG.search(first_line(last(task)))
+    log = _LOG.search(first_line(last_failure(task)))
     return f"less {log[1]}" if log else f"liza task show {task.id}"

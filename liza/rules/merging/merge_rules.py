@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
-from liza.rules.model import Merging, SetAside, State, Status, Task
+from liza.rules.model import MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
-from liza.rules.tasks.claims import find
+from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
-from liza.rules.transitions import Said, move
+from liza.rules.transitions import Invocation, apply_verb
 
 S = Status
-SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 900.0  # seconds
-MOST_ROUNDS = 3
+SHORTEST_PAUSE, MAX_RETRY_DELAY = 1.0, 900.0  # seconds
+MAX_CANDIDATES = 3
 """How many candidates one merger makes for a task while integration moves during the tests."""
-MOST_DEATHS = 3
+MAX_MERGER_DEATHS = 3
 """How many mergers in a row may die during the tests of a task before it goes back to its coder."""
 
 
@@ -42,27 +42,27 @@ class MergeFailure:
     nothing."""
 
     kind: MergeFailureKind
-    words: str
+    message: str
     hint: str = ""
 
 
-def kind_of(*, commit_exists: bool, related: bool) -> MergeFailureKind:
+def classify_failure(*, commit_exists: bool, related: bool) -> MergeFailureKind:
     """The kind of a failure, from what the repository says of the reviewed commit afterwards."""
     if not commit_exists:
         return MergeFailureKind.GONE
     return MergeFailureKind.FAILED if related else MergeFailureKind.UNRELATED
 
 
-def goes_back(kind: MergeFailureKind, deaths: int) -> bool:
+def is_for_coder(kind: MergeFailureKind, deaths: int) -> bool:
     """Whether only the task's coder can resolve this kind of failure. Otherwise the merge is retried."""
-    return kind in (MergeFailureKind.UNRELATED, MergeFailureKind.GONE) or deaths >= MOST_DEATHS
+    return kind in (MergeFailureKind.UNRELATED, MergeFailureKind.GONE) or deaths >= MAX_MERGER_DEATHS
 
 
-def pause(kind: MergeFailureKind, tries: int, first: float) -> float:
+def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
     """Seconds until the next automatic try: doubling from ``first``. One dead merger alone is no reason to wait."""
     if kind is MergeFailureKind.DIED:
         tries -= 1
-    return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), LONGEST_PAUSE)
+    return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), MAX_RETRY_DELAY)
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
@@ -70,13 +70,13 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
 
     None while the tests are known to test another checkout: nothing would be tested.
     """
-    if test_proof.elsewhere(state.config) is not None:
+    if test_proof.tested_instead(state.config) is not None:
         return None
     able = [
         task
         for task in state.tasks
         if task.status is S.APPROVED
-        and hindrance(state, task) is None
+        and merge_obstacle(state, task) is None
         and not unmet_dependencies(state, task)
         and not (task.merging and task.merging.waiting)
         and not is_paused(task, now)
@@ -95,9 +95,9 @@ def seconds_to_next_try(state: State, now: datetime) -> float | None:
     return min(((end - now).total_seconds() for end in ends if end is not None), default=None)
 
 
-def hindrance(state: State, task: Task) -> str | None:
+def merge_obstacle(state: State, task: Task) -> str | None:
     """Why an APPROVED task must not be merged: no verdict on this very commit stands behind it. None when it may."""
-    broken = invariants.of_entry("tasks", task.id, task, state)
+    broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
     verdicts = [event for event in task.history if event.event == "approve"]
@@ -106,91 +106,93 @@ def hindrance(state: State, task: Task) -> str | None:
     return None
 
 
-def approved(state: State, task_id: str) -> Task:
+def get_approved_task(state: State, task_id: str) -> Task:
     """The task if it may be merged. Raises Refused."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is not S.APPROVED:
         raise Refused(f"{task_id} is {task.status}: only an APPROVED task is merged", f"liza task show {task_id}")
-    why = hindrance(state, task)
+    why = merge_obstacle(state, task)
     if why:
         raise Refused(f"{task_id} is APPROVED on the board and cannot be merged: {why}", f"liza history {task_id}")
     return task
 
 
-def begin(state: State, task_id: str, merging: Merging) -> State:
+def begin_merge(state: State, task_id: str, merging: MergeInProgress) -> State:
     """A candidate is made and about to be tested; a merger that dies leaves this behind."""
-    task = approved(state, task_id)
+    task = get_approved_task(state, task_id)
     return state.with_task(replace(task, merging=merging))
 
 
-def passed(state: State, task_id: str, tested: bool) -> State:
+def record_test_result(state: State, task_id: str, tested: bool) -> State:
     """The candidate may be published: its tests passed, or ``tested`` is False and there are none. Raises Refused."""
-    task = approved(state, task_id)
+    task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate", f"liza merge {task_id}")
     return state.with_task(replace(task, merging=replace(task.merging, tested=tested)))
 
 
-def waiting(state: State, task_id: str, files: tuple[str, ...]) -> State:
+def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
     """The candidate is tested, and changed files of a person's checkout are in its way."""
-    task = approved(state, task_id)
+    task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate that could wait", f"liza merge {task_id}")
     waits = replace(task.merging, waiting=", ".join(files) or "files")
     return state.with_task(replace(task, merging=waits, set_aside=None))
 
 
-def dropped(state: State, task_id: str) -> State:
+def drop_candidate(state: State, task_id: str) -> State:
     """The candidate came to nothing (its merger died, or integration moved on); the task is APPROVED as before."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     return state.with_task(replace(task, merging=None)) if task.merging else state
 
 
-def merged(state: State, task_id: str, said: Said, tested: bool) -> State:
+def record_merge(state: State, task_id: str, said: Invocation, tested: bool) -> State:
     """``said.commit`` is in integration. Raises Refused."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is S.MERGED:
         return state
-    done = move(approved(state, task_id), "merge", said, merge_commit=said.commit, tested=tested, merging=None)
+    done = apply_verb(
+        get_approved_task(state, task_id), "merge", said, merge_commit=said.commit, tested=tested, merging=None
+    )
     return state.with_task(done)
 
 
-def failed(state: State, task_id: str, said: Said) -> State:
+def fail_merge(state: State, task_id: str, said: Invocation) -> State:
     """A conflict with integration, or red on the candidate: its coder mends it. Raises Refused."""
-    back = move(approved(state, task_id), "merge failed", said, merging=None, approved_by=None)
+    back = apply_verb(get_approved_task(state, task_id), "merge failed", said, merging=None, approved_by=None)
     return state.with_task(back)
 
 
-def troubled(state: State, task_id: str, trouble: MergeFailure, said: Said) -> State:
+def retry_or_fail(state: State, task_id: str, trouble: MergeFailure, said: Invocation) -> State:
     """The merge failed: the task goes back to its coder, or is set aside and tried again after a growing pause.
 
     A candidate that passed its tests is kept for the next try. Raises Refused.
     """
-    task = approved(state, task_id)
+    task = get_approved_task(state, task_id)
     before = task.set_aside
     tries = before.tries + 1 if before is not None else 1
     deaths = _deaths(before) + 1 if trouble.kind is MergeFailureKind.DIED else 0
-    if goes_back(trouble.kind, deaths):
-        return failed(state, task_id, replace_detail(said, trouble.words))
-    seconds = pause(trouble.kind, tries, state.config.restart_after_crash)
+    if is_for_coder(trouble.kind, deaths):
+        return fail_merge(state, task_id, with_detail(said, trouble.message))
+    seconds = retry_delay(trouble.kind, tries, state.config.restart_after_crash)
     until = said.now + timedelta(seconds=seconds) if seconds else None
-    aside = SetAside(
-        kind=trouble.kind, reason=trouble.words, hint=trouble.hint, tries=tries, deaths=deaths, until=until
+    aside = MergeRetry(
+        kind=trouble.kind, reason=trouble.message, hint=trouble.hint, tries=tries, deaths=deaths, until=until
     )
     keeps = task.merging is not None and task.merging.tested is not None
     return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
 
 
-def _deaths(before: SetAside | None) -> int:
+def _deaths(before: MergeRetry | None) -> int:
     """How many mergers in a row died until now; earlier versions counted them as tries."""
     if before is None or before.kind != MergeFailureKind.DIED:
         return 0
     return before.deaths or before.tries
 
 
-def replace_detail(said: Said, detail: str) -> Said:
+def with_detail(said: Invocation, detail: str) -> Invocation:
     """The same caller and time, with other words."""
-    return Said(now=said.now, by=said.by, run=said.run, commit=said.commit, detail=detail)
+    return Invocation(now=said.now, by=said.by, run=said.run, commit=said.commit, detail=detail)
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class RefChange:
     symbolic: bool = False
 
 
-def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
+def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
     """The refs that tests moved, or may have moved, among those that changed while they ran.
 
     Only the tests have the candidate checked out. Agents commit on their task branches and people on theirs meanwhile:
@@ -216,8 +218,8 @@ def moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
         for change in changes
         if change.built_on
         or (change.symbolic and not change.name.startswith("refs/remotes/"))
-        or change.name.startswith(_OF_THE_MERGE)
-        or (not change.name.startswith(_OF_OTHERS) and (change.gone or change.rewound))
+        or change.name.startswith(_MERGE_REFS)
+        or (not change.name.startswith(_FOREIGN_REFS) and (change.gone or change.rewound))
     )
 
 
@@ -227,15 +229,15 @@ def is_sure(changes: Iterable[RefChange]) -> bool:
     A branch that was deleted or moved back has no such evidence: git notes no process, and a person may do it then.
     """
     found = list(changes)
-    proved = [one for one in found if one.built_on or one.symbolic or one.name.startswith(_OF_THE_MERGE)]
-    return len(moved_by_tests(proved)) == len(moved_by_tests(found))
+    proved = [one for one in found if one.built_on or one.symbolic or one.name.startswith(_MERGE_REFS)]
+    return len(refs_moved_by_tests(proved)) == len(refs_moved_by_tests(found))
 
 
-def is_taken(changes: Iterable[RefChange], branch: str) -> bool:
+def is_branch_rewound(changes: Iterable[RefChange], branch: str) -> bool:
     """Whether ``branch`` was deleted or moved back, by the tests or by somebody else: what was merged is not in it any
     more."""
     return any(change.name == branch and (change.gone or change.rewound) for change in changes)
 
 
-_OF_THE_MERGE = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/integration")
-_OF_OTHERS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")
+_MERGE_REFS = ("refs/liza/candidates/", "refs/liza/tested/", "refs/liza/integration")
+_FOREIGN_REFS = ("refs/liza/", "refs/heads/task/", "refs/remotes/", "refs/stash")

@@ -5,33 +5,33 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-MARK = "liza: this source was made to fail, to see whether the tests notice"
-_PYTHON = f'raise RuntimeError("{MARK}")\n'
-_THROW = f'throw new Error("{MARK}");\n'
-_SHELL = f"echo '{MARK}' >&2\nexit 97\n"
-_DIE = f'die "{MARK}";\n'
-_RAISE = f'raise "{MARK}"\n'
-_PLAIN = f"{MARK}\n"
+BREAKAGE_MARK = "liza: this source was made to fail, to see whether the tests notice"
+_PYTHON = f'raise RuntimeError("{BREAKAGE_MARK}")\n'
+_JAVASCRIPT = f'throw new Error("{BREAKAGE_MARK}");\n'
+_SHELL = f"echo '{BREAKAGE_MARK}' >&2\nexit 97\n"
+_PERL = f'die "{BREAKAGE_MARK}";\n'
+_RUBY = f'raise "{BREAKAGE_MARK}"\n'
+_NOT_CODE = f"{BREAKAGE_MARK}\n"
 _BY_SUFFIX = {
     **dict.fromkeys((".py", ".pyx"), _PYTHON),
-    **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _THROW),
+    **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), _JAVASCRIPT),
     **dict.fromkeys((".sh", ".bash", ".zsh"), _SHELL),
-    **dict.fromkeys((".pl", ".pm"), _DIE),
-    **dict.fromkeys((".rb", ".ex", ".exs"), _RAISE),
-    ".php": f"<?php throw new Exception('{MARK}');\n",
-    ".lua": f'error("{MARK}")\n',
-    ".rs": f'compile_error!("{MARK}");\n',
-    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".m"), f"#error {MARK}\n"),
-    **dict.fromkeys((".go", ".java", ".kt", ".scala", ".cs", ".swift", ".zig", ".hs", ".ml", ".dart"), _PLAIN),
+    **dict.fromkeys((".pl", ".pm"), _PERL),
+    **dict.fromkeys((".rb", ".ex", ".exs"), _RUBY),
+    ".php": f"<?php throw new Exception('{BREAKAGE_MARK}');\n",
+    ".lua": f'error("{BREAKAGE_MARK}")\n',
+    ".rs": f'compile_error!("{BREAKAGE_MARK}");\n',
+    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".m"), f"#error {BREAKAGE_MARK}\n"),
+    **dict.fromkeys((".go", ".java", ".kt", ".scala", ".cs", ".swift", ".zig", ".hs", ".ml", ".dart"), _NOT_CODE),
 }
 _BY_PROGRAM = {
     **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _SHELL),
     **dict.fromkeys(("python", "python2", "python3"), _PYTHON),
-    **dict.fromkeys(("node", "bun"), _THROW),
-    **dict.fromkeys(("perl",), _DIE),
-    **dict.fromkeys(("ruby",), _RAISE),
+    **dict.fromkeys(("node", "bun"), _JAVASCRIPT),
+    **dict.fromkeys(("perl",), _PERL),
+    **dict.fromkeys(("ruby",), _RUBY),
 }
-_COMPILED = (_PLAIN, _BY_SUFFIX[".rs"], _BY_SUFFIX[".c"])
+_COMPILED = (_NOT_CODE, _BY_SUFFIX[".rs"], _BY_SUFFIX[".c"])
 _TEST_DIRECTORIES = frozenset(
     ("test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures", "__mocks__")
 )
@@ -53,7 +53,7 @@ def is_test(name: str) -> bool:
     return _TEST.fullmatch(path.name) is not None or _TOOL.fullmatch(path.name) is not None or name == "docs/conf.py"
 
 
-def failing(name: str, first_line: str, mentioned: str = "") -> str | None:
+def broken_source(name: str, first_line: str, mentioned: str = "") -> str | None:
     """Return the text that a tracked source is replaced with, or None where it is no source or none that is known.
 
     ``first_line`` tells what a file without a known suffix is. ``mentioned`` is the text that starts the tests: a

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-ALWAYS = (
+REMOVED_VARIABLES = (
     "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
     "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "UV_PROJECT_ENVIRONMENT", "POETRY_ACTIVE", "PIPENV_ACTIVE",
 )  # fmt: skip
@@ -22,7 +22,7 @@ _SYSTEM = frozenset(("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedVariable:
     """One variable, or one entry of a search path, that was removed, and why."""
 
     name: str
@@ -31,14 +31,14 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Clean:
+class CleanEnvironment:
     """The variables that are left, and what was removed from them."""
 
     variables: dict[str, str]
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedVariable, ...] = ()
 
 
-def activated(variables: Mapping[str, str]) -> str | None:
+def active_environment(variables: Mapping[str, str]) -> str | None:
     """Return the directory of the activated environment, or None. Its ``bin`` directory is on PATH."""
     entries = {posixpath.normpath(entry) for entry in variables.get("PATH", "").split(":") if entry}
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -48,64 +48,68 @@ def activated(variables: Mapping[str, str]) -> str | None:
     return None
 
 
-def cleaned(
+def clean_variables(
     variables: Mapping[str, str],
     root: str,
     keep: str | None = None,
     resolve: Callable[[str], str] = posixpath.normpath,
-) -> Clean:
+) -> CleanEnvironment:
     """Remove what selects an environment, and each search path entry that is relative or below ``root``.
 
     ``keep`` is the directory of an environment that may be used (``config.environment``): its ``bin`` directory comes
     first on PATH. ``resolve`` follows symbolic links; without it only the text of a path counts.
     """
     left = dict(variables)
-    removed: list[Removed] = []
-    for name in ALWAYS:
+    removed: list[RemovedVariable] = []
+    for name in REMOVED_VARIABLES:
         if left.get(name):
-            removed.append(Removed(name, left.pop(name), "it selects where modules are found"))
+            removed.append(RemovedVariable(name, left.pop(name), "it selects where modules are found"))
         left.pop(name, None)
     for name in sorted(left):
         if name.startswith("CONDA_PREFIX_"):
-            removed.append(Removed(name, left.pop(name), "it selects where modules are found"))
+            removed.append(RemovedVariable(name, left.pop(name), "it selects where modules are found"))
     for name in SEARCH_PATHS:
         if name in left:
-            _without(left, name, list(_below(left[name], name, root, resolve)), removed)
+            _remove_entries(left, name, list(_entries_below(left[name], name, root, resolve)), removed)
     if "PATH" in left:
-        wrong = list(_wrong_programs(left["PATH"], root, _bin(activated(variables)), _bin(keep), resolve))
-        _without(left, "PATH", wrong, removed)
+        wrong = list(
+            _wrong_programs(
+                left["PATH"], root, _bin_directory(active_environment(variables)), _bin_directory(keep), resolve
+            )
+        )
+        _remove_entries(left, "PATH", wrong, removed)
     if keep is not None:
-        first = _bin(keep)
+        first = _bin_directory(keep)
         others = [entry for entry in left.get("PATH", DEFAULT_PATH).split(":") if posixpath.normpath(entry) != first]
         left["PATH"] = ":".join([str(first), *others])
-    return Clean(left, tuple(removed))
+    return CleanEnvironment(left, tuple(removed))
 
 
-def _bin(environment: str | None) -> str | None:
+def _bin_directory(environment: str | None) -> str | None:
     return None if environment is None else posixpath.normpath(f"{environment}/bin")
 
 
 def _wrong_programs(
     path: str, root: str, active: str | None, keep: str | None, resolve: Callable[[str], str]
-) -> Iterator[Removed]:
+) -> Iterator[RemovedVariable]:
     for entry in path.split(":"):
         if not entry.startswith("/"):
-            yield Removed("PATH", entry, "it is relative: in a worktree it leads to files of an agent")
+            yield RemovedVariable("PATH", entry, "it is relative: in a worktree it leads to files of an agent")
         elif posixpath.normpath(entry) == keep or posixpath.normpath(entry) in _SYSTEM:
             continue
-        elif _lies_in(entry, root, resolve):
-            yield Removed("PATH", entry, "it lies in your checkout")
+        elif _is_below(entry, root, resolve):
+            yield RemovedVariable("PATH", entry, "it lies in your checkout")
         elif posixpath.normpath(entry) == active:
-            yield Removed("PATH", entry, "it belongs to the activated environment")
+            yield RemovedVariable("PATH", entry, "it belongs to the activated environment")
 
 
-def _below(path: str, name: str, root: str, resolve: Callable[[str], str]) -> Iterator[Removed]:
+def _entries_below(path: str, name: str, root: str, resolve: Callable[[str], str]) -> Iterator[RemovedVariable]:
     for entry in path.split(":"):
-        if entry.startswith("/") and _lies_in(entry, root, resolve):
-            yield Removed(name, entry, "it lies in your checkout")
+        if entry.startswith("/") and _is_below(entry, root, resolve):
+            yield RemovedVariable(name, entry, "it lies in your checkout")
 
 
-def _lies_in(entry: str, root: str, resolve: Callable[[str], str]) -> bool:
+def _is_below(entry: str, root: str, resolve: Callable[[str], str]) -> bool:
     """Whether a path is ``root`` or below it, as it is written or with its symbolic links followed."""
     tops = {posixpath.normpath(root), resolve(root)}
     return any(
@@ -115,7 +119,9 @@ def _lies_in(entry: str, root: str, resolve: Callable[[str], str]) -> bool:
     )
 
 
-def _without(left: dict[str, str], name: str, wrong: list[Removed], removed: list[Removed]) -> None:
+def _remove_entries(
+    left: dict[str, str], name: str, wrong: list[RemovedVariable], removed: list[RemovedVariable]
+) -> None:
     if not wrong:
         return
     gone = {one.value for one in wrong}

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SUBMODULES = "git submodule update --init --recursive"
-REQUIREMENTS = (
+SUBMODULE_COMMAND = "git submodule update --init --recursive"
+REQUIREMENT_FILES = (
     "requirements.txt", "requirements-dev.txt", "dev-requirements.txt", "requirements_dev.txt",
     "requirements-test.txt", "test-requirements.txt", "requirements/dev.txt", "requirements/test.txt",
 )  # fmt: skip
@@ -21,7 +21,7 @@ class ProjectCommand:
     """A command of the project, and the files that made us think so: when one changes, a set-up runs again."""
 
     text: str
-    because: tuple[str, ...] = ()
+    source_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class ProjectFiles:
     """
 
     files: frozenset[str] = frozenset()
-    package: Mapping[str, Any] = field(default_factory=dict)
+    package_json: Mapping[str, Any] = field(default_factory=dict)
     pyproject: Mapping[str, Any] = field(default_factory=dict)
     makefile: str = ""
-    needs: str = ""
+    requirements: str = ""
     python_tests: bool = False
     submodules: tuple[str, ...] = ()
     ignored_venv: bool = True
@@ -50,24 +50,26 @@ class Project:
 
     test: ProjectCommand | None = None
     setup: ProjectCommand | None = None
-    own: ProjectCommand | None = None
-    own_test: ProjectCommand | None = None
+    worktree_setup: ProjectCommand | None = None
+    worktree_test: ProjectCommand | None = None
 
 
-def understood(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
+def detect_project(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
     """Return how a project is tested and set up. ``parts`` are its directories, where nothing at the top tells."""
-    project = _one(facts)
+    project = _detect_directory(facts)
     if project.test is None and parts:
-        project = _of_parts(project, {place: _one(inside) for place, inside in sorted(parts.items())})
+        project = _combine_parts(project, {place: _detect_directory(inside) for place, inside in sorted(parts.items())})
     if not facts.submodules:
         return project
-    fetch = ProjectCommand(SUBMODULES, (".gitmodules", *facts.submodules))
-    return Project(project.test, _then(fetch, project.setup), _then(fetch, project.own), project.own_test)
+    fetch = ProjectCommand(SUBMODULE_COMMAND, (".gitmodules", *facts.submodules))
+    return Project(
+        project.test, _chain(fetch, project.setup), _chain(fetch, project.worktree_setup), project.worktree_test
+    )
 
 
-def _one(facts: ProjectFiles) -> Project:
+def _detect_directory(facts: ProjectFiles) -> Project:
     node, python = _node(facts), _python(facts)
-    for project in (node, _make(facts, node, python), python, *_others(facts)):
+    for project in (node, _make(facts, node, python), python, *_other_languages(facts)):
         if project.test is not None:
             break
     else:
@@ -76,37 +78,37 @@ def _one(facts: ProjectFiles) -> Project:
     setups = [one.setup for one in (node, python) if one.setup is not None]
     setup = setups[0] if setups else None
     for more in setups[1:]:
-        setup = _then(setup, more)
-    own = _then(node.setup, python.own) if python.own is not None else None
-    return Project(project.test, setup, own, in_environment(project.test) if own else None)
+        setup = _chain(setup, more)
+    own = _chain(node.setup, python.worktree_setup) if python.worktree_setup is not None else None
+    return Project(project.test, setup, own, use_venv(project.test) if own else None)
 
 
-def own_commands(project: Project, command: str) -> tuple[str, str] | None:
+def worktree_commands(project: Project, command: str) -> tuple[str, str] | None:
     """Return the set-up of an environment in each worktree, and the test command that uses it; None if none is known.
 
     ``command`` is the test command that is in use: where it is not the project's usual one, it is kept.
     """
-    if project.own is None:
+    if project.worktree_setup is None:
         return None
     usual = project.test is not None and project.test.text == command
-    test = project.own_test if usual and project.own_test else in_environment(ProjectCommand(command))
-    return project.own.text, test.text if test else command
+    test = project.worktree_test if usual and project.worktree_test else use_venv(ProjectCommand(command))
+    return project.worktree_setup.text, test.text if test else command
 
 
-def in_environment(command: ProjectCommand | None) -> ProjectCommand | None:
+def use_venv(command: ProjectCommand | None) -> ProjectCommand | None:
     """Return the command as it runs with the programs of ``.venv`` in its own directory."""
     if command is None:
         return None
     match = re.fullmatch(r"(?:\S*/)?(python|pytest|tox|nox)[\d.]*( .*)?", command.text)
     if match:
-        return ProjectCommand(f".venv/bin/{match[1]}{match[2] or ''}", command.because)
-    return ProjectCommand(f'PATH="$PWD/.venv/bin:$PATH" {command.text}', command.because)
+        return ProjectCommand(f".venv/bin/{match[1]}{match[2] or ''}", command.source_files)
+    return ProjectCommand(f'PATH="$PWD/.venv/bin:$PATH" {command.text}', command.source_files)
 
 
-def _then(first: ProjectCommand | None, second: ProjectCommand | None) -> ProjectCommand | None:
+def _chain(first: ProjectCommand | None, second: ProjectCommand | None) -> ProjectCommand | None:
     if first is None or second is None:
         return first or second
-    return ProjectCommand(f"{first.text} && {second.text}", (*first.because, *second.because))
+    return ProjectCommand(f"{first.text} && {second.text}", (*first.source_files, *second.source_files))
 
 
 def _node(facts: ProjectFiles) -> Project:
@@ -123,10 +125,10 @@ def _node(facts: ProjectFiles) -> Project:
         if lock in facts.files:
             tool, setup = name, ProjectCommand(command, ("package.json", lock))
             break
-    needs = any(facts.package.get(name) for name in ("dependencies", "devDependencies", "workspaces"))
+    needs = any(facts.package_json.get(name) for name in ("dependencies", "devDependencies", "workspaces"))
     if setup is None and needs:
         setup = ProjectCommand("npm install --no-package-lock", ("package.json",))
-    scripts = facts.package.get("scripts")
+    scripts = facts.package_json.get("scripts")
     script = str(scripts.get("test", "")) if isinstance(scripts, Mapping) else ""
     if not script or "no test specified" in script:  # what `npm init` writes is no test
         return Project(setup=setup)
@@ -144,23 +146,23 @@ def _python(facts: ProjectFiles) -> Project:
     with_pytest = (
         not facts.files.isdisjoint(("pytest.ini", "conftest.py", "tests/conftest.py"))
         or _mentions_pytest(facts.pyproject)
-        or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.needs, re.MULTILINE) is not None
+        or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.requirements, re.MULTILINE) is not None
     )
     words, because = ("pytest -q", "pyproject.toml" if "pyproject.toml" in facts.files else "pytest")
     if not with_pytest:
         if not facts.python_tests:
-            return Project(setup=_locked(facts)[1])
+            return Project(setup=_locked_runner(facts)[1])
         words, because = ("unittest discover -s tests -q", "tests/")
-    runner, setup = _locked(facts)
+    runner, setup = _locked_runner(facts)
     if runner:
         words = words if with_pytest else f"python -m {words}"
         return Project(ProjectCommand(f"{runner} {words}", (because,)), setup)
-    return Project(ProjectCommand(f"python3 -m {words}", (because,)), None, _own_environment(facts, with_pytest))
+    return Project(ProjectCommand(f"python3 -m {words}", (because,)), None, _venv_setup(facts, with_pytest))
 
 
-def _locked(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
+def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
     """The tool that a lock file names, as the word that runs a command with it, and its set-up."""
-    extra = _extra(facts)
+    extra = _test_extra(facts)
     for lock, runner, setup in (
         ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else "")),
         ("poetry.lock", "poetry run", "poetry install" + (f" --extras {extra}" if extra else "")),
@@ -174,18 +176,20 @@ def _locked(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
     return "", None
 
 
-def _own_environment(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand | None:
+def _venv_setup(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand | None:
     """An environment in the worktree itself, with the project installed editable where it can be."""
-    required = [name for name in REQUIREMENTS if name in facts.files]
+    required = [name for name in REQUIREMENT_FILES if name in facts.files]
     words = [word for name in required for word in ("-r", name)]
     because = list(required)
     installs = bool(facts.pyproject.get("build-system") or facts.pyproject.get("project"))
     if installs or "setup.py" in facts.files:
-        extra = _extra(facts)
+        extra = _test_extra(facts)
         words += ["-e", f"'.[{extra}]'" if extra else "."]
         because += [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if name in facts.files]
-    if with_pytest and not _extra(facts):
-        words += _group(facts) or ([] if any("dev" in name or "test" in name for name in required) else ["pytest"])
+    if with_pytest and not _test_extra(facts):
+        words += _group_requirements(facts) or (
+            [] if any("dev" in name or "test" in name for name in required) else ["pytest"]
+        )
     if not because and not with_pytest:
         return None
     ignore = "" if facts.ignored_venv else " && echo '*' > .venv/.gitignore"
@@ -194,7 +198,7 @@ def _own_environment(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand |
     )
 
 
-def _extra(facts: ProjectFiles) -> str:
+def _test_extra(facts: ProjectFiles) -> str:
     """The extra of the project that has pytest in it, or one that is named after tests."""
     project = facts.pyproject.get("project")
     extras = project.get("optional-dependencies") if isinstance(project, Mapping) else None
@@ -205,7 +209,7 @@ def _extra(facts: ProjectFiles) -> str:
     return str((with_it or named or [""])[0])
 
 
-def _group(facts: ProjectFiles) -> list[str]:
+def _group_requirements(facts: ProjectFiles) -> list[str]:
     """The requirements of the dependency group that has pytest in it: not every pip can install a group by its name."""
     groups = facts.pyproject.get("dependency-groups")
     for needs in groups.values() if isinstance(groups, Mapping) else ():
@@ -228,7 +232,7 @@ def _mentions_pytest(pyproject: Mapping[str, Any]) -> bool:
     )
 
 
-def _others(facts: ProjectFiles) -> Iterator[Project]:
+def _other_languages(facts: ProjectFiles) -> Iterator[Project]:
     for name, command in (
         ("Cargo.toml", "cargo test"),
         ("go.mod", "go test ./..."),
@@ -240,23 +244,23 @@ def _others(facts: ProjectFiles) -> Iterator[Project]:
             yield Project(ProjectCommand(command, (name,)))
 
 
-def _of_parts(top: Project, parts: Mapping[str, Project]) -> Project:
+def _combine_parts(top: Project, parts: Mapping[str, Project]) -> Project:
     """One command for all parts that have tests, each run in its own directory."""
     tested = {place: project for place, project in parts.items() if project.test is not None}
     test = own_test = setup = own = None
     for place, project in tested.items():
-        test = _then(test, _inside(place, project.test))
-        own_test = _then(own_test, _inside(place, project.own_test or project.test))
-        setup = _then(setup, _inside(place, project.setup))
-        own = _then(own, _inside(place, project.own or project.setup))
-    has_own = any(project.own_test for project in tested.values())
-    return Project(test, _then(top.setup, setup), own if has_own else None, own_test if has_own else None)
+        test = _chain(test, _run_inside(place, project.test))
+        own_test = _chain(own_test, _run_inside(place, project.worktree_test or project.test))
+        setup = _chain(setup, _run_inside(place, project.setup))
+        own = _chain(own, _run_inside(place, project.worktree_setup or project.setup))
+    has_own = any(project.worktree_test for project in tested.values())
+    return Project(test, _chain(top.setup, setup), own if has_own else None, own_test if has_own else None)
 
 
-def _inside(place: str, command: ProjectCommand | None) -> ProjectCommand | None:
+def _run_inside(place: str, command: ProjectCommand | None) -> ProjectCommand | None:
     if command is None:
         return None
-    because = tuple(f"{place}/{name}" for name in command.because)
+    because = tuple(f"{place}/{name}" for name in command.source_files)
     return ProjectCommand(f"(cd {shlex.quote(place)} && {command.text})", because)
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
 
-MARK = ".liza-worktrees.json"
+MARK_FILE = ".liza-worktrees.json"
 """File in a slots directory that names its crew."""
 _PROPOSED = 9
 """Names that are tried beside a repository, before the user's state directory is used."""
 
 
 @dataclass(frozen=True)
-class Placed:
+class SlotsRecord:
     """The record ``.liza/worktrees.json``: where the slots of this crew lie.
 
     ``root`` is where the repository was when the record was written. Another root today means that it was moved or
@@ -29,13 +29,13 @@ class Placed:
     """
 
     root: Path
-    place: Path
+    directory: Path
     id: str
-    made: bool
+    created_by_liza: bool
 
 
 @dataclass(frozen=True)
-class Mark:
+class SlotsMark:
     """The file ``MARK`` of a slots directory: the repository and the id of the crew that it belongs to."""
 
     root: Path
@@ -50,13 +50,13 @@ class DirectoryFacts:
     user, and takes new entries. ``empty``: nothing but a mark lies in it. ``checkout``: the git checkout it lies in.
     """
 
-    place: Path
-    above: Path
-    directory: bool
+    path: Path
+    nearest_existing: Path
+    is_directory: bool
     owned: bool
     writable: bool
     empty: bool
-    mark: Mark | None
+    mark: SlotsMark | None
     checkout: Path | None
 
 
@@ -68,7 +68,7 @@ def refuse_line_break(root: Path) -> None:
         raise Refused(f"the path of the repository contains a line break: {str(root)!r}", f"mv $'{typed}' {better}")
 
 
-def proposals(root: Path, state_home: Path) -> Iterator[Path]:
+def propose_directories(root: Path, state_home: Path) -> Iterator[Path]:
     """Directories for the slots of a repository, the best first: beside it, else below the user's state directory.
     Nothing is beside the root of the file system."""
     for number in range(1, _PROPOSED + 1) if root.name else ():
@@ -77,15 +77,15 @@ def proposals(root: Path, state_home: Path) -> Iterator[Path]:
     yield state_home / "liza" / "worktrees" / f"{root.name}-{digest}"
 
 
-def asked_for(root: Path, directory: Path) -> Path:
+def requested_directory(root: Path, directory: Path) -> Path:
     """The place that a person named; ``.worktrees`` of the repository itself means the place inside it."""
     paths = Paths(root)
     return paths.slots if directory == paths.worktrees else directory
 
 
-def objection(root: Path, facts: DirectoryFacts) -> str | None:
+def directory_objection(root: Path, facts: DirectoryFacts) -> str | None:
     """Why the slots of ``root`` cannot lie at a directory; None if they can."""
-    place = facts.place
+    place = facts.path
     if "\n" in str(place):
         return "its path contains a line break"
     if place != Paths(root).slots:
@@ -95,8 +95,8 @@ def objection(root: Path, facts: DirectoryFacts) -> str | None:
             return "the repository lies in it"
         if facts.checkout is not None:
             return f"it lies in the git checkout {facts.checkout}"
-    if facts.above == place:
-        if not facts.directory:
+    if facts.nearest_existing == place:
+        if not facts.is_directory:
             return "it is not a directory"
         if facts.mark is not None and facts.mark.root != root:
             return f"it belongs to the crew of {facts.mark.root}"
@@ -105,11 +105,11 @@ def objection(root: Path, facts: DirectoryFacts) -> str | None:
         if not facts.owned:
             return "it belongs to another user"
     if not facts.writable:
-        return f"{facts.above} is not writable"
+        return f"{facts.nearest_existing} is not writable"
     return None
 
 
-def is_ours(placed: Placed, mark: Mark | None, other: Placed | None, place: Path) -> bool:
+def is_own_directory(placed: SlotsRecord, mark: SlotsMark | None, other: SlotsRecord | None, place: Path) -> bool:
     """Whether a slots directory at ``place`` belongs to the crew of ``placed``, whose repository was moved or copied.
 
     ``other`` is the record found in the repository that ``mark`` names. A copied repository has the same id as its
@@ -117,17 +117,19 @@ def is_ours(placed: Placed, mark: Mark | None, other: Placed | None, place: Path
     """
     if mark is None or mark.id != placed.id:
         return False
-    return other is None or other.id != mark.id or other.root != mark.root or other.place != place
+    return other is None or other.id != mark.id or other.root != mark.root or other.directory != place
 
 
-def not_ours(placed: Placed | None, place: Path, directory: bool, mark: Mark | None, own: bool) -> str | None:
+def foreign_reason(
+    placed: SlotsRecord | None, place: Path, directory: bool, mark: SlotsMark | None, own: bool
+) -> str | None:
     """Why what stands at ``place`` is not this crew's directory of slots; None if it is.
 
     ``own``: worktrees of this repository lie in it, or nothing does. That shows whose it is where the mark is gone.
     """
     if not directory:
         return "it is not a directory"
-    if placed is None or placed.place != place:
+    if placed is None or placed.directory != place:
         return None
     if mark is None:
         return None if own else "no worktree of this crew is in it, and something else is"

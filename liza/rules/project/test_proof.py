@@ -18,8 +18,10 @@ _DOCUMENTS = re.compile(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
     r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
 )
-_THEY = "have names of modules of the project and are"
-_UNNOTED = re.compile(r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s")
+_NAMESAKES_ARE = "have names of modules of the project and are"
+_UNTRACED = re.compile(
+    r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
+)
 _NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
@@ -40,14 +42,14 @@ class TestsAnotherCheckout:
     """The tests use files of another checkout, or of an installed copy. ``where`` names them, ``cure`` is a command."""
 
     where: tuple[str, ...]
-    cure: str
+    hint: str
 
 
-Outcome = Proved | NotProved | TestsAnotherCheckout
+ProofOutcome = Proved | NotProved | TestsAnotherCheckout
 
 
 @dataclass(frozen=True)
-class Observed:
+class ProofObservation:
     """What was seen when the tests ran in a slot as it is, and then with sources that fail.
 
     ``code`` is that of the second run, None at the time limit. ``broken`` are the sources that are made to fail.
@@ -58,17 +60,17 @@ class Observed:
     though none was noted.
     """
 
-    code: int | None
+    exit_status: int | None
     broken: tuple[str, ...] = ()
     checkout: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    naming: tuple[str, ...] = ()
+    lines_with_path: tuple[str, ...] = ()
     namesakes: tuple[str, ...] = ()
-    unnoted: tuple[str, ...] = ()
+    untraced: tuple[str, ...] = ()
 
 
-def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
+def installed_suffixes(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
     """Return how the files of the project's Python packages end where they are installed: ``invo/__init__.py``.
 
     Packages lie at the top or in ``src``, of the repository or of a directory with a build file. A module that is no
@@ -86,7 +88,7 @@ def installed_as(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[st
     return frozenset(str(tail) for tail in tails if len(tail.parts) > 1 and tail.parts[0] not in ("src", *_FOREIGN))
 
 
-def judge(seen: Observed, root: str, cure: str) -> Outcome:
+def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
     """Return what the two runs show. Only positive evidence says that another checkout is tested.
 
     A source that was loaded from the person's checkout, or from a copy, is such evidence whatever the tests said: any
@@ -96,34 +98,34 @@ def judge(seen: Observed, root: str, cure: str) -> Outcome:
         return NotProved(NO_SOURCE)
     by = f" (by {', '.join(seen.programs)})" if seen.programs else ""
     if seen.checkout:
-        return TestsAnotherCheckout((f"{_few(seen.checkout)} in your checkout {root}{by}",), cure)
+        return TestsAnotherCheckout((f"{_join_first(seen.checkout)} in your checkout {root}{by}",), cure)
     if seen.copies:
-        return TestsAnotherCheckout((f"the installed {_few(seen.copies)}{by}",), cure)
-    if seen.code is None:
+        return TestsAnotherCheckout((f"the installed {_join_first(seen.copies)}{by}",), cure)
+    if seen.exit_status is None:
         return NotProved("the tests did not end in time when the sources were made to fail")
-    if seen.code == 0 and seen.naming:
-        return TestsAnotherCheckout((f"{root}, which is named in {_few(seen.naming)}",), cure)
+    if seen.exit_status == 0 and seen.lines_with_path:
+        return TestsAnotherCheckout((f"{root}, which is named in {_join_first(seen.lines_with_path)}",), cure)
     if seen.namesakes:
-        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _THEY
-        return NotProved(f"the tests load {_few(seen.namesakes)}, which {them} none of it")
-    if seen.unnoted:
-        return NotProved(_few(seen.unnoted))
-    if seen.code != 0:
+        them = "has the name of a module of the project and is" if len(seen.namesakes) == 1 else _NAMESAKES_ARE
+        return NotProved(f"the tests load {_join_first(seen.namesakes)}, which {them} none of it")
+    if seen.untraced:
+        return NotProved(_join_first(seen.untraced))
+    if seen.exit_status != 0:
         return Proved()
     number = len(seen.broken)
     sources = "the only source file was" if number == 1 else f"{number} source files were"
     return NotProved(f"{sources} made to fail and the tests stayed green: they do not run them")
 
 
-def names_path(line: str, path: str) -> bool:
+def contains_path(line: str, path: str) -> bool:
     """Return whether a line names a path or what lies below it, and not just one that begins or ends alike."""
     before = r"(?:(?<![\w.~+-])|(?<=-[A-Za-z]))"
     return re.search(rf"{before}{re.escape(path)}(?![\w+~@%-]|\.\w)", line) is not None
 
 
-def notes_nothing(text: str) -> bool:
+def is_untraced_command(text: str) -> bool:
     """Return whether a command starts Python so that it notes no loads: isolated, or with an empty environment."""
-    return _UNNOTED.search(text) is not None
+    return _UNTRACED.search(text) is not None
 
 
 def is_documentation(name: str) -> bool:
@@ -131,12 +133,12 @@ def is_documentation(name: str) -> bool:
     return _DOCUMENTS.fullmatch(name) is not None
 
 
-def project_names(files: Mapping[str, str]) -> frozenset[str]:
+def distribution_names(files: Mapping[str, str]) -> frozenset[str]:
     """Return the names, as indexes of packages write them, that build files (name → text) give their projects."""
-    return frozenset(distribution(name) for path, text in files.items() for name in _named(path, text))
+    return frozenset(normalize_distribution(name) for path, text in files.items() for name in _named(path, text))
 
 
-def distribution(name: str) -> str:
+def normalize_distribution(name: str) -> str:
     """Return the name of a distribution as indexes write it: ``my-invo`` of ``My_Invo``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -154,7 +156,7 @@ def _named(path: str, text: str) -> Iterable[str]:
     return names
 
 
-def noted(outcome: Outcome, command: str, setup: str | None) -> TestProof:
+def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> TestProof:
     """Return what the board keeps of an outcome."""
     match outcome:
         case Proved():
@@ -167,7 +169,7 @@ def noted(outcome: Outcome, command: str, setup: str | None) -> TestProof:
             assert_never(outcome)
 
 
-def due(config: Config) -> bool:
+def is_proof_due(config: Config) -> bool:
     """Return whether the proof has to run: the test command or the set-up is not the one that it was run for.
 
     A person who wanted no proof is not asked again.
@@ -177,13 +179,13 @@ def due(config: Config) -> bool:
     return not _is_current(config)
 
 
-def elsewhere(config: Config) -> str | None:
+def tested_instead(config: Config) -> str | None:
     """Return what the tests use instead of the checkout they run in, if that was shown: nothing is tested then."""
     shown = config.proof.outcome == "elsewhere" and config.has_tests and _is_current(config)
     return (config.proof.why or "another checkout") if shown else None
 
 
-def doubt(config: Config) -> str | None:
+def unproved_reason(config: Config) -> str | None:
     """Return why nobody knows that the tests test their own checkout; None where that is proved, or there are none."""
     if not config.has_tests or (config.proof.outcome == "proved" and _is_current(config)):
         return None
@@ -198,7 +200,7 @@ def _is_current(config: Config) -> bool:
     return (config.proof.command, config.proof.setup) == (config.integration_command, config.sandbox_setup or "")
 
 
-def _few(names: Iterable[str]) -> str:
+def _join_first(names: Iterable[str]) -> str:
     listed = list(names)
     rest = len(listed) - 3
     return ", ".join(listed[:3]) + (f" and {rest} more" if rest > 0 else "")

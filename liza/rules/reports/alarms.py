@@ -11,26 +11,26 @@ from msgspec.structs import replace
 from liza.rules import invariants, settings
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
-from liza.rules.model import FINAL, State, Status, SupervisorExit, Task
+from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.rules.project import test_proof
-from liza.rules.reports import intrusions
-from liza.rules.reports.intrusions import Repository as Repository
-from liza.rules.reports.up_command import starting
-from liza.rules.sessions.decide import Holding, holding
-from liza.rules.settings import Unconfirmed
+from liza.rules.reports import drift_alarms
+from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
+from liza.rules.reports.up_command import up_command_for
+from liza.rules.sessions.decide import CurrentWork, find_current_work
+from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.claims import HELD_UP
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.unclaimable import never_claimable
+from liza.rules.tasks.unclaimable import find_unclaimable
 
 S = Status
 STALE_DRAFT = timedelta(minutes=30)
 STALE_SIGNAL = timedelta(minutes=30)
-NEAR = 2
+WARN_BEFORE_LIMIT = 2
 """How many tries or review rounds before the limit the warning comes."""
-CYCLES_WITH_A_FAILURE = 3
-BY_HAND = "; start it by hand once, and answer it or log in"
-MOST_HELD_UP = 3
+CYCLES_AFTER_FAILURE = 3
+BY_HAND_HINT = "; start it by hand once, and answer it or log in"
+MAX_HELD_UP = 3
 """How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
 
 
@@ -38,16 +38,16 @@ NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", 
 """Alarms that a person should know of and that wait for nobody: the work goes on."""
 
 
-_TOLD_BY_THEMSELVES = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
+_OWN_ALARMS = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
 """What wakes a planner and is an alarm of its own, with the command for it."""
 
 
-def waits(alarm: Alarm) -> bool:
+def needs_person(alarm: Alarm) -> bool:
     """Whether something stands still until a person does what ``next`` says."""
     return alarm.kind not in NOTICES
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
 
     ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
@@ -57,25 +57,30 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     evidence: Evidence = Evidence()
-    left: Mapping[str, SupervisorExit] = {}
-    alone: frozenset[str] = frozenset()
+    exits: Mapping[str, SupervisorExit] = {}
+    unsupervised: frozenset[str] = frozenset()
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
-    settings: tuple[Unconfirmed, ...] | None = ()
+    unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
     """What of the settings does not count; None where nobody ever confirmed any."""
-    repository: Repository = Repository()
-    aside: tuple[str, ...] = ()
-    lacks: Mapping[str, drafts.Lack] = {}
-    stuck: Mapping[str, str] = {}
-    blind: str | None = None
+    repository: RepositoryDrift = RepositoryDrift()
+    stuck_slots: tuple[str, ...] = ()
+    missing_parts: Mapping[str, drafts.MissingParts] = {}
+    no_progress: Mapping[str, str] = {}
+    unpriced: str | None = None
 
 
-def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
+def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
     """Everything that stands, the gravest first."""
-    found = [*_invalid(state), *intrusions.alarms(state, seen.repository, seen.settings)]
+    found = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
     found += [*_signals(seen, now), *_config(seen)]
-    found += [*_left(state, seen), *_alone(state, now, seen), *_stuck(seen), *merge_alarms.slots(seen.aside)]
-    hopeless = never_claimable(state)
+    found += [
+        *_supervisor_exits(state, seen),
+        *_unsupervised(state, now, seen),
+        *_stuck(seen),
+        *merge_alarms.stuck_slot_alarms(seen.stuck_slots),
+    ]
+    hopeless = find_unclaimable(state)
     for task in state.tasks:
         found += _of_task(state, task, now, seen)
         if task.id in hopeless:
@@ -90,78 +95,83 @@ def alarms(state: State, now: datetime, seen: Seen) -> tuple[Alarm, ...]:
     return (*found, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 
 
-def _left(state: State, seen: Seen) -> Iterator[Alarm]:
-    for agent, left in seen.left.items():
+def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
+    for agent, left in seen.exits.items():
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
-        message += BY_HAND if left.by_hand else ""
-        yield Alarm("supervisor_left", agent, message, after_leaving(state, agent, left.by_hand))
+        message += BY_HAND_HINT if left.by_hand else ""
+        yield Alarm("supervisor_left", agent, message, restart_hint(state, agent, left.by_hand))
 
 
-def _stuck(seen: Seen) -> Iterator[Alarm]:
-    for agent, why in seen.stuck.items():
+def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
+    for agent, why in seen.no_progress.items():
         yield Alarm("no_progress", agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
-    if seen.blind is not None:
-        yield Alarm("budget_blind", "budget", seen.blind, "liza edit")
+    if seen.unpriced is not None:
+        yield Alarm("budget_blind", "budget", seen.unpriced, "liza edit")
 
 
-def after_leaving(state: State, agent: str, by_hand: str) -> str:
+def restart_hint(state: State, agent: str, by_hand: str) -> str:
     """What to type once a supervisor has left. To start it again is of no use while its program waits for a person."""
-    return f"{by_hand or f'liza logs {agent}'}; {starting(state, agent)}"
+    return f"{by_hand or f'liza logs {agent}'}; {up_command_for(state, agent)}"
 
 
-def _alone(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    for agent in sorted(seen.alone - seen.left.keys()):
-        held = holding(state, agent)
+def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    for agent in sorted(seen.unsupervised - seen.exits.keys()):
+        held = find_current_work(state, agent)
         if held is not None and not _has_lapsed(state, held, now):
             message = f"{agent} holds {_named(held)}, and its supervisor is gone: nobody brings that to an end"
-            yield Alarm("supervisor_gone", agent, message, starting(state, agent))
+            yield Alarm("supervisor_gone", agent, message, up_command_for(state, agent))
 
 
-def _has_lapsed(state: State, held: Holding, now: datetime) -> bool:
+def _has_lapsed(state: State, held: CurrentWork, now: datetime) -> bool:
     """Whether the work is free to be taken over, which is another alarm."""
     task = state.task(held.task) if held.task and held.kind == "work" else None
     return task is not None and task.lease_expires is not None and task.lease_expires <= now
 
 
-def _named(held: Holding) -> str:
+def _named(held: CurrentWork) -> str:
     return "the planning" if held.task is None else f"the review of {held.task}" if held.kind == "review" else held.task
 
 
-def _of_task(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     rule = _RULES.get(task.status)
     if rule is not None:
         yield from rule(state, task, now, seen)
-    if task.status not in FINAL:
+    if task.status not in FINAL_STATUSES:
         yield from _near_limits(state, task)
         yield from _held_up(task)
-    why = forged_status.forged(state, task)
+    why = forged_status.forgery_reason(state, task)
     if why is not None:
-        yield Alarm("unexplained_status", task.id, f"{task.id} is {task.status}, and {why}", forged_status.way(task.id))
+        yield Alarm(
+            "unexplained_status",
+            task.id,
+            f"{task.id} is {task.status}, and {why}",
+            forged_status.restore_command(task.id),
+        )
 
 
 def _held_up(task: Task) -> Iterator[Alarm]:
     ends = [event for event in task.history if event.event != "resume"]
     row = next((number for number, event in enumerate(reversed(ends)) if event.event != HELD_UP), len(ends))
-    if row >= MOST_HELD_UP:
+    if row >= MAX_HELD_UP:
         message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
         yield Alarm("held_up", task.id, message, "liza doctor")
 
 
-def _draft(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     """A draft that somebody asked for; those that wait for something are told together. A planner at work may still
     mean to free it."""
     since = task.history[-1].time if task.history else task.created
     fresh = since is not None and now - since < STALE_DRAFT
     if drafts.is_incomplete(task) or (fresh and state.planning.run is not None):
         return
-    lack = seen.lacks.get(task.id, drafts.Lack((), ""))
+    lack = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(lack.missing)}" if lack.missing else ""
     message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
     yield Alarm("stale_draft", task.id, message, lack.next if lack.missing else f"liza task edit {task.id}")
 
 
-def _incomplete(state: State, seen: Seen) -> Iterator[Alarm]:
-    for lack, ids in drafts.waiting(state, seen.lacks).items():
+def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
+    for lack, ids in drafts.group_incomplete(state, seen.missing_parts).items():
         names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
         one = len(ids) == 1
         if not lack.missing:
@@ -173,7 +183,7 @@ def _incomplete(state: State, seen: Seen) -> Iterator[Alarm]:
         yield Alarm("incomplete_draft", ids[0], told, lack.next)
 
 
-def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.lease_expires is None or task.lease_expires > now or task.reservation is not None:
         return
     coder = task.assigned_to
@@ -186,7 +196,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
         step = f"liza logs {coder}"
     elif task.run in seen.evidence.dead:
         why = f"{coder} is offline and its session is over: another coder may take it"
-        step = starting(state)
+        step = up_command_for(state)
     else:
         why = f"{coder} is offline, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
@@ -194,8 +204,8 @@ def _claimed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
     yield Alarm("expired_lease", task.id, message, step)
 
 
-def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    if task.reviewing_by in seen.alone:
+def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    if task.reviewing_by in seen.unsupervised:
         return
     if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
         ran_out = _at(task.review_lease_expires)
@@ -207,8 +217,8 @@ def _in_review(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[
         )
 
 
-def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    if len(task.failed_by) >= planning.FAILED_CODERS:
+def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    if len(task.failed_by) >= planning.MAX_FAILED_CODERS:
         yield Alarm(
             "hypothesis_exhaustion",
             task.id,
@@ -226,7 +236,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Al
     )
 
 
-def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.merging is not None and task.merging.waiting:
         yield Alarm(
             "waiting_for_files",
@@ -234,24 +244,24 @@ def _approved(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[A
             f"{task.id} is tested and waits for files of your checkout: {task.merging.waiting}",
             "git status",
         )
-    yield from merge_alarms.set_aside(task)
+    yield from merge_alarms.retry_alarms(task)
 
 
-def _failed(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
-    why = _short(merge_failures.first_line(merge_failures.last(task)) or "see its history")
+def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
+    why = _short(merge_failures.first_line(merge_failures.last_failure(task)) or "see its history")
     message = f"{task.id} does not merge: {why}"
-    for alarm in _orphaned(state, task, now, seen):
+    for alarm in _coder_offline(state, task, now, seen):
         yield replace(alarm, message=f"{message}; {task.assigned_to}, whose it is to mend, is offline")
-    yield Alarm("integration_failed", task.id, message, merge_failures.look_at(task))
+    yield Alarm("integration_failed", task.id, message, merge_failures.inspect_command(task))
 
 
-def _orphaned(state: State, task: Task, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.assigned_to in seen.evidence.offline:
         yield Alarm(
             f"orphaned_{task.status.lower()}",
             task.id,
             f"{task.id} is {task.status}, and {task.assigned_to}, whose it is to mend, is offline",
-            starting(state, task.assigned_to),
+            up_command_for(state, task.assigned_to),
         )
 
 
@@ -261,8 +271,8 @@ _RULES = {
     S.READY_FOR_REVIEW: _in_review,
     S.BLOCKED: _blocked,
     S.APPROVED: _approved,
-    S.REJECTED: _orphaned,
-    S.INTEGRATION_FAILED: _failed,
+    S.REJECTED: _coder_offline,
+    S.INTEGRATION_FAILED: _merge_failed,
 }
 
 
@@ -273,14 +283,14 @@ def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
         yield _near(task, _of_limit("try", task.iteration, tries))
     if _is_near(cycles, rounds):
         yield _near(task, _of_limit("rejection", cycles, rounds))
-    elif task.failed_by and task.review_cycles_total >= CYCLES_WITH_A_FAILURE:
+    elif task.failed_by and task.review_cycles_total >= CYCLES_AFTER_FAILURE:
         times = f"was rejected {task.review_cycles_total} times"
         yield _near(task, f"nears its limit: {task.failed_by[0]} failed it, and it {times}")
 
 
 def _is_near(count: int, most: int) -> bool:
     """The first of several is never near the last one."""
-    return most > NEAR and count >= max(most - NEAR, 2)
+    return most > WARN_BEFORE_LIMIT and count >= max(most - WARN_BEFORE_LIMIT, 2)
 
 
 def _of_limit(what: str, count: int, most: int) -> str:
@@ -294,33 +304,33 @@ def _near(task: Task, what: str) -> Alarm:
 
 
 def _invalid(state: State) -> Iterable[Alarm]:
-    for violation in invariants.check(state):
+    for violation in invariants.check_board(state):
         yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
 
 
-def _signals(seen: Seen, now: datetime) -> Iterator[Alarm]:
+def _signals(seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     for name, since in seen.signals.items():
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
             yield Alarm(f"stale_{name.lower()}", name, f"{name} stands for {minutes} minutes", "liza resume")
 
 
-def _config(seen: Seen) -> Iterator[Alarm]:
+def _config(seen: AlarmFacts) -> Iterator[Alarm]:
     for key in seen.unknown_config:
-        yield Alarm("unknown_config", "config", settings.told(key), "liza edit")
+        yield Alarm("unknown_config", "config", settings.describe_unknown_key(key), "liza edit")
 
 
-def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
+def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     plan = state.planning
-    planner = planning.planner_of(state)
+    planner = planning.current_planner(state)
     lapsed = plan.lease_expires is not None and plan.lease_expires <= now
-    if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.alone:
+    if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.unsupervised:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
         yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
-    elif plan.run is None and plan.count >= planning.MOST_WAKES:
-        standing = planning.wake(state)
-        found = planning.triggers(state)
-        if isinstance(standing, str) and found and found[0].name not in _TOLD_BY_THEMSELVES:
+    elif plan.run is None and plan.count >= planning.MAX_WAKES:
+        standing = planning.next_trigger(state)
+        found = planning.find_triggers(state)
+        if isinstance(standing, str) and found and found[0].name not in _OWN_ALARMS:
             status = " --status INTEGRATION_FAILED" if found[0].name == "INTEGRATION_FAILED" else ""
             yield Alarm("planning_stalled", "planning", standing, f"liza task list{status}")
     for one in state.discovered:
@@ -334,7 +344,7 @@ def _planning(state: State, now: datetime, seen: Seen) -> Iterator[Alarm]:
 
 
 def _untested(state: State) -> Iterator[Alarm]:
-    where = test_proof.elsewhere(state.config)
+    where = test_proof.tested_instead(state.config)
     if where is not None:
         command = state.config.integration_command
         message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"

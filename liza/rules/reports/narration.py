@@ -10,11 +10,11 @@ from liza.rules.model import Event, State, Status, Task
 
 LIZA = "liza"
 """How what supervisors do for the whole crew is signed, whichever of them was free to do it."""
-_OF_THE_CREW = frozenset({"merge", "merge failed"})
+_CREW_EVENTS = frozenset({"merge", "merge failed"})
 
 
 @dataclass(frozen=True)
-class News:
+class NewsItem:
     """One thing that happened. ``who`` is the agent, or the person, that did it; ``liza`` says that a supervisor did it
     for the crew, and that it has nothing to do with its agent's role. ``merged`` is the task that is merged."""
 
@@ -24,28 +24,28 @@ class News:
     merged: str | None = None
 
 
-def news(before: State, after: State) -> tuple[News, ...]:
+def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     """Everything that the histories of ``after`` have and those of ``before`` have not, in the order of time."""
     known = {task.id: len(task.history) for task in before.tasks}
     lines = [(event, task) for task in after.tasks for event in task.history[known.get(task.id, 0) :]]
     found = [
-        News(event.agent or "", text, is_lizas(event), task.id if event.event == "merge" else None)
+        NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == "merge" else None)
         for event, task in sorted(lines, key=_when)
-        if (text := _told(event, task))
+        if (text := _describe_event(event, task))
     ]
     return (*_added(before, after), *found, *_ended(before, after))
 
 
-def is_lizas(event: Event) -> bool:
+def is_crew_event(event: Event) -> bool:
     """Whether a supervisor did this for the crew: a merge that no person asked for."""
-    return event.event in _OF_THE_CREW and not (event.agent or "").startswith("human:")
+    return event.event in _CREW_EVENTS and not (event.agent or "").startswith("human:")
 
 
 def _when(line: tuple[Event, Task]) -> tuple[object, str]:
     return line[0].time, line[1].id
 
 
-def _added(before: State, after: State) -> Iterator[News]:
+def _added(before: State, after: State) -> Iterator[NewsItem]:
     """Tasks that came together are told together: `3 tasks: a, b (needs a), c`."""
     known = {task.id for task in before.tasks}
     by: dict[str, list[str]] = {}
@@ -56,12 +56,12 @@ def _added(before: State, after: State) -> Iterator[News]:
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
             by.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
     for who, tasks in by.items():
-        yield News(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
+        yield NewsItem(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
 
 
-def _ended(before: State, after: State) -> Iterator[News]:
+def _ended(before: State, after: State) -> Iterator[NewsItem]:
     for note in after.goal.alignment_history[len(before.goal.alignment_history) :]:
-        yield News(note.event.rpartition(".")[0], f"decided: {_short(note.summary)}")
+        yield NewsItem(note.event.rpartition(".")[0], f"decided: {_short(note.summary)}")
     if after.goal.status != before.goal.status:
         notes = after.goal.alignment_history
         who = notes[-1].event.rpartition(".")[0] if notes else ""
@@ -70,12 +70,12 @@ def _ended(before: State, after: State) -> Iterator[News]:
             if after.goal.status == "COMPLETED"
             else ""
         )
-        yield News(who, f"the goal is {after.goal.status}{next_step}")
+        yield NewsItem(who, f"the goal is {after.goal.status}{next_step}")
 
 
-def _told(event: Event, task: Task) -> str:
+def _describe_event(event: Event, task: Task) -> str:
     """A sentence for an event; the empty string for those that only machines need."""
-    tell = _TELL.get(event.event)
+    tell = _SENTENCES.get(event.event)
     said = tell(event, task) if tell else ""
     return f"{task.id} {said}" if said else ""
 
@@ -107,7 +107,7 @@ def _merged(event: Event, task: Task) -> str:
     return f"merged as {(event.commit or '')[:10]}, {tested}"
 
 
-_TELL: dict[str, Callable[[Event, Task], str]] = {
+_SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     "edit": _edited,
     "claim": lambda event, task: f"claimed as {event.run}, try {task.iteration}",
     "resume": lambda event, task: f"goes on as {event.run}, try {task.iteration}",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-HEADS, REMOTES, HEAD = "refs/heads/", "refs/remotes/", "HEAD"
+HEADS_PREFIX, REMOTES_PREFIX, HEAD = "refs/heads/", "refs/remotes/", "HEAD"
 _RUN = re.compile(r" \(((?:planner|coder|code-reviewer)-[0-9]{1,9}\.[0-9]{1,9})\)$")
 _ENTRY = re.compile(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) (.*) <[^>]*> ([0-9]+) [+-][0-9]{4}(?:\t(.*))?")
 _SWITCH = re.compile(r"checkout: moving from (\S+) to (\S+)")
@@ -22,7 +22,7 @@ _COPIED = re.compile(r"[Bb]ranch: copied refs/heads/\S+ to refs/heads/\S+")
 MOST_BRANCHES = 1000
 """How many branches are remembered that may be gone."""
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-PUSHED = "update by push"
+PUSH_MESSAGE = "update by push"
 
 Contains = Callable[[str, str], bool]
 """Whether the first commit has the second one in its history; False for one that is not there any more."""
@@ -49,7 +49,7 @@ class ReflogEntry(msgspec.Struct, frozen=True):
         return not self.old.strip("0")
 
 
-class Trespass(msgspec.Struct, frozen=True):
+class SessionRefMove(msgspec.Struct, frozen=True):
     """A ref that a session moved. ``about`` is its name for people, ``way`` the command that puts it back."""
 
     ref: str
@@ -58,12 +58,12 @@ class Trespass(msgspec.Struct, frozen=True):
     way: str
 
 
-def marked(name: str, run: str) -> str:
+def session_author(name: str, run: str) -> str:
     """The name that a session commits under."""
     return f"{name} ({run})"
 
 
-def entries(log: str) -> Iterator[ReflogEntry]:
+def parse_reflog(log: str) -> Iterator[ReflogEntry]:
     """The entries of the log of a ref, oldest first; what is no entry is passed over."""
     for line in log.split("\n"):
         found = _ENTRY.fullmatch(line)
@@ -72,29 +72,29 @@ def entries(log: str) -> Iterator[ReflogEntry]:
             yield ReflogEntry(old, new, name, int(time), message or "")
 
 
-def judge(
+def find_session_moves(
     logs: Mapping[str, Sequence[ReflogEntry]],
     reviewed: Mapping[str, int],
     tips: Mapping[str, str],
     contains: Contains,
     places: Mapping[str, str],
     known: Mapping[str, str] | None = None,
-) -> tuple[Trespass, ...]:
+) -> tuple[SessionRefMove, ...]:
     """The refs that sessions moved and that still stand there.
 
     ``reviewed``: until when a person has accepted what was done to a ref, ``*`` for every one. ``tips``: where refs
     stand. ``places``: where branches are checked out; HEAD is that of the person's checkout. ``known``: where the
     branches of people were, from ``remembered``.
     """
-    found: list[Trespass] = []
+    found: list[SessionRefMove] = []
     for ref, log in sorted(logs.items(), reverse=True):
         since = max(reviewed.get("*", 0), reviewed.get(ref, 0))
         theirs = [one for one in log if one.run and one.time > since]
         if ref == HEAD:
             found += _switched(theirs, tips, places)
-        elif theirs and ref in tips and ref.startswith(REMOTES):
-            moves = [one for one in theirs if one.message == PUSHED]
-            if moves and _stands(moves[0].old, moves[-1].new, tips[ref], contains):
+        elif theirs and ref in tips and ref.startswith(REMOTES_PREFIX):
+            moves = [one for one in theirs if one.message == PUSH_MESSAGE]
+            if moves and _is_in_effect(moves[0].old, moves[-1].new, tips[ref], contains):
                 found.append(_pushed(ref, moves))
         elif theirs and ref in tips:
             found += _of_branch(ref, log, theirs, (known or {}).get(ref), Standing(tips, contains, places))
@@ -105,7 +105,7 @@ def remembered(before: Mapping[str, str], logs: Mapping[str, Sequence[ReflogEntr
     """Where the branches of people are, by ref. A branch that is gone, or that a session made anew under the same name,
     is remembered as it was: git deletes the log of a branch with the branch.
     """
-    now = {ref: log[-1].new for ref, log in logs.items() if ref.startswith(HEADS) and log and not _is_own(log)}
+    now = {ref: log[-1].new for ref, log in logs.items() if ref.startswith(HEADS_PREFIX) and log and not _is_own(log)}
     gone = {ref: commit for ref, commit in before.items() if ref not in now}
     return dict([*gone.items(), *now.items()][-MOST_BRANCHES:])
 
@@ -125,7 +125,7 @@ def _is_own(log: Sequence[ReflogEntry]) -> bool:
 
 def _of_branch(
     ref: str, log: Sequence[ReflogEntry], theirs: Sequence[ReflogEntry], was: str | None, now: Standing
-) -> Iterator[Trespass]:
+) -> Iterator[SessionRefMove]:
     """A branch that sessions renamed, moved, or deleted and created again. ``was``: the commit before a session created
     it, if it existed before."""
     first = next((found[1] for one in theirs if (found := _RENAMED.fullmatch(one.message))), ref)
@@ -139,29 +139,29 @@ def _of_branch(
     if created and was is not None:
         moves = [msgspec.structs.replace(one, old=was) if one.is_first else one for one in moves]
         moves = [one for one in moves if one.old != one.new]
-    if moves and _stands(moves[0].old, moves[-1].new, now.tips[ref], now.contains):
+    if moves and _is_in_effect(moves[0].old, moves[-1].new, now.tips[ref], now.contains):
         yield _moved(ref, moves, log[-1] == theirs[-1], now.places, created=created)
 
 
-def _stands(old: str, new: str, tip: str, contains: Contains) -> bool:
+def _is_in_effect(old: str, new: str, tip: str, contains: Contains) -> bool:
     """Whether what moved a ref from ``old`` to ``new`` is not undone by where it stands now."""
     if not old.strip("0") or contains(new, old):
         return contains(tip, new)
     return not contains(tip, old)
 
 
-def _renamed(ref: str, first: str, theirs: Sequence[ReflogEntry]) -> Trespass:
-    branch, was = ref.removeprefix(HEADS), first.removeprefix(HEADS)
+def _renamed(ref: str, first: str, theirs: Sequence[ReflogEntry]) -> SessionRefMove:
+    branch, was = ref.removeprefix(HEADS_PREFIX), first.removeprefix(HEADS_PREFIX)
     renames = [one for one in theirs if _RENAMED.fullmatch(one.message)]
     message = f"{_runs(renames)} renamed the branch {was}; its name is {branch} now"
-    return Trespass(ref, branch, message, shlex.join(["git", "branch", "-m", branch, was]))
+    return SessionRefMove(ref, branch, message, shlex.join(["git", "branch", "-m", branch, was]))
 
 
 def _moved(
     ref: str, moves: Sequence[ReflogEntry], is_last: bool, places: Mapping[str, str], *, created: bool
-) -> Trespass:
+) -> SessionRefMove:
     """``is_last``: nobody has moved the branch since; ``created``: it was deleted, and sessions created it again."""
-    branch, old, new = ref.removeprefix(HEADS), moves[0].old, moves[-1].new
+    branch, old, new = ref.removeprefix(HEADS_PREFIX), moves[0].old, moves[-1].new
     if created:
         message = f"the branch {branch} was deleted at {old[:10]}, and {_runs(moves)} created it again at {new[:10]}"
     else:
@@ -174,11 +174,11 @@ def _moved(
         way = ["git", "-C", place, "reset", "--keep", old[:12]]
     else:
         way = ["git", "branch", "-f", branch, old[:12]]
-    return Trespass(ref, branch, message, shlex.join(way))
+    return SessionRefMove(ref, branch, message, shlex.join(way))
 
 
-def _pushed(ref: str, moves: Sequence[ReflogEntry]) -> Trespass:
-    name, old, new = ref.removeprefix(REMOTES), moves[0].old, moves[-1].new
+def _pushed(ref: str, moves: Sequence[ReflogEntry]) -> SessionRefMove:
+    name, old, new = ref.removeprefix(REMOTES_PREFIX), moves[0].old, moves[-1].new
     remote, _, branch = name.partition("/")
     if moves[0].is_first:
         message = f"{_runs(moves)} pushed {new[:10]} to {name}, which was not there before"
@@ -186,10 +186,12 @@ def _pushed(ref: str, moves: Sequence[ReflogEntry]) -> Trespass:
     else:
         message = f"{_runs(moves)} pushed to {name}: from {old[:10]} to {new[:10]}"
         way = ["git", "push", f"--force-with-lease={branch}:{new[:12]}", remote, f"{old[:12]}:refs/heads/{branch}"]
-    return Trespass(ref, name, message, shlex.join(way))
+    return SessionRefMove(ref, name, message, shlex.join(way))
 
 
-def _switched(theirs: Iterable[ReflogEntry], tips: Mapping[str, str], places: Mapping[str, str]) -> Iterator[Trespass]:
+def _switched(
+    theirs: Iterable[ReflogEntry], tips: Mapping[str, str], places: Mapping[str, str]
+) -> Iterator[SessionRefMove]:
     """The person's checkout, where a session left it on another branch."""
     switches = [(one, found) for one in theirs if (found := _SWITCH.fullmatch(one.message))]
     if not switches:
@@ -202,7 +204,7 @@ def _switched(theirs: Iterable[ReflogEntry], tips: Mapping[str, str], places: Ma
         message = f"{_runs([one for one, _ in switches])} switched your checkout from {was} to {now}"
         # It was on no branch where git has noted a commit.
         back = ["--detach", was] if _COMMIT.fullmatch(was) else [was]
-        yield Trespass(HEAD, HEAD, message, shlex.join(["git", "-C", checkout, "switch", *back]))
+        yield SessionRefMove(HEAD, HEAD, message, shlex.join(["git", "-C", checkout, "switch", *back]))
 
 
 def _runs(moves: Iterable[ReflogEntry]) -> str:

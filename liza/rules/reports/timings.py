@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from liza.rules.model import FINAL, Event, State, Status, Task
+from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task
 from liza.rules.tasks import drafts
 
 _ASKS = frozenset({"block", "give up review", "deadlock"})
@@ -16,7 +16,7 @@ Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True)
-class Times:
+class TaskTimes:
     """Of a task: seconds from its first claim to its end or to now, seconds that it waited for a person, and claims."""
 
     seconds: int | None
@@ -24,15 +24,15 @@ class Times:
     tries: int
 
 
-def of_task(task: Task, now: datetime) -> Times:
+def task_times(task: Task, now: datetime) -> TaskTimes:
     """The times of a task; ``seconds`` is None for one that nobody has taken yet."""
     claims = [event.time for event in task.history if event.event == _TRY]
-    over = task.history[-1].time if task.history and task.status in FINAL else now
+    over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
-    return Times(seconds, _sum(_waits(task, now)), len(claims))
+    return TaskTimes(seconds, _union_seconds(_waiting_spans(task, now)), len(claims))
 
 
-def of_goal(state: State, now: datetime) -> int | None:
+def goal_seconds(state: State, now: datetime) -> int | None:
     """Seconds since the goal was set, until it was reached or now; None where the board does not say when."""
     began = state.goal.created or state.sprint.timeline.started
     if began is None:
@@ -42,12 +42,12 @@ def of_goal(state: State, now: datetime) -> int | None:
     return max(0, int((over - began).total_seconds()))
 
 
-def waiting(state: State, now: datetime) -> int:
+def waiting_seconds(state: State, now: datetime) -> int:
     """Seconds in which at least one task waited for a person."""
-    return _sum(span for task in state.tasks for span in _waits(task, now))
+    return _union_seconds(span for task in state.tasks for span in _waiting_spans(task, now))
 
 
-def _waits(task: Task, now: datetime) -> list[Span]:
+def _waiting_spans(task: Task, now: datetime) -> list[Span]:
     found, since = [], _draft_since(task)
     for event in task.history:
         if event.event in _ASKS:
@@ -68,7 +68,7 @@ def _still_waits(task: Task) -> bool:
     return task.status is Status.BLOCKED or drafts.is_incomplete(task)
 
 
-def _sum(spans: Iterable[Span]) -> int:
+def _union_seconds(spans: Iterable[Span]) -> int:
     """Seconds in the union of the spans."""
     total, end = 0.0, None
     for start, stop in sorted(spans):

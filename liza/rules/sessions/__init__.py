@@ -1,1 +1,7 @@
-"""Package."""
+"""What a supervisor does next with the session of its agent.
+
+`decide.decide` maps a `Situation` to one action of `actions.py`; the supervisor loop carries it out. The other
+modules judge one aspect of a session each: tool calls in a loop, a model that does not answer, messages to deliver,
+tokens and money spent, run directories to archive.
+Read `decide.py` first, with `actions.py` beside it.
+"""

@@ -58,19 +58,19 @@ class StopSession:
 
     run: str
     why: str
-    unusable: bool = False
-    model: str = ""
+    needs_person: bool = False
+    failure_kind: str = ""
 
 
 @dataclass(frozen=True)
-class Settle:
+class ConcludeSession:
     """The session is over: tell the board what came of it."""
 
     run: str
 
 
 @dataclass(frozen=True)
-class Renew:
+class RenewLease:
     """Heartbeat: extend what the run holds."""
 
     run: str
@@ -92,18 +92,18 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class LetGo:
+class GiveBack:
     """Leaving: give back what is held."""
 
     run: str
 
 
 @dataclass(frozen=True)
-class Deliver:
+class DeliverMessage:
     """Do this for a message to the session."""
 
     run: str
-    step: message_rules.Step
+    step: message_rules.DeliveryStep
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Warn:
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReportQuestion:
     """Tell the person what the session's program asks at its terminal; None: that it asks no more."""
 
     run: str
@@ -134,11 +134,11 @@ class NoteModelSilence:
     """Keep, for ``status``, why the session gets no answer from its model; None: that it gets answers."""
 
     run: str
-    model: ModelSilence | None
+    silence: ModelSilence | None
 
 
 @dataclass(frozen=True)
-class Pause:
+class PauseCrew:
     """Put PAUSE up for a person: no more may be spent."""
 
     why: str
@@ -158,16 +158,16 @@ Action = (
     | StartSession
     | Resume
     | StopSession
-    | Settle
-    | Renew
+    | ConcludeSession
+    | RenewLease
     | BlockTask
     | Merge
-    | LetGo
-    | Deliver
+    | GiveBack
+    | DeliverMessage
     | Remind
     | Warn
-    | Ask
+    | ReportQuestion
     | NoteModelSilence
-    | Pause
+    | PauseCrew
     | Exit
 )

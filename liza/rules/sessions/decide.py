@@ -16,21 +16,21 @@ from liza.rules.paths import role_of
 from liza.rules.sessions import message_rules, model_silence
 from liza.rules.sessions.actions import (
     Action,
-    Ask,
     BlockTask,
     Claim,
     ClaimPlanning,
     ClaimReview,
-    Deliver,
+    ConcludeSession,
+    DeliverMessage,
     Exit,
-    LetGo,
+    GiveBack,
     Merge,
     NoteModelSilence,
-    Pause,
+    PauseCrew,
     Remind,
-    Renew,
+    RenewLease,
+    ReportQuestion,
     Resume,
-    Settle,
     StartSession,
     StopSession,
     Wait,
@@ -39,20 +39,22 @@ from liza.rules.sessions.actions import (
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.tasks import picking, planning
-from liza.rules.tasks.claims import STOP, ended_by_nobodys_fault
-from liza.rules.tasks.picking import Evidence, Limit, Nothing
-from liza.rules.transitions import has_said
+from liza.rules.tasks.claims import STOP, is_last_end_blameless
+from liza.rules.tasks.picking import Evidence, LimitReached, NoTask
+from liza.rules.transitions import has_done
 
 S = Status
 CRASH_WINDOW = 300.0
-MOST_CRASHES_IN_WINDOW = 3
-LONGEST_BACKOFF = 300.0
-LOOK_AT_START = 1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
-LOOK_LATER = 10.0  # and of one that is at work
-MOST_REMINDERS = 2
-IDLE = "it waits at its terminal and has said no last word"
+MAX_CRASHES_IN_WINDOW = 3
+MAX_BACKOFF = 300.0
+START_POLL_SECONDS = (
+    1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
+)
+RUNNING_POLL_SECONDS = 10.0  # and of one that is at work
+MAX_REMINDERS = 2
+IDLE_REASON = "it waits at its terminal and has said no last word"
 """Why a session is ended that has nothing left to do, as one without a terminal ends by itself."""
-UNUSABLE = 5
+EXIT_UNUSABLE = 5
 """The exit code of a supervisor whose program nobody can use before a person did something."""
 _NO_EVIDENCE = Evidence()
 
@@ -74,28 +76,28 @@ class SessionFacts:
     """
 
     run: str
-    standing: SessionState
+    state: SessionState
     ready: bool = False
-    never: str | None = None
+    never_ready: str | None = None
     needs_person: bool = False
-    terminal: bool = False
-    model: ModelSilence | None = None
-    told: tuple[str, str] | None = None
+    has_terminal: bool = False
+    silence: ModelSilence | None = None
+    reported_silence: tuple[str, str] | None = None
     idle: float = 0.0
     """How long its program has waited at its terminal, since it began to or was reminded."""
     reminders: int = 0
-    asks: str | None = None
+    question: str | None = None
     """What its screen asks a person, ``asked`` what the person was told of that."""
-    asked: str | None = None
+    reported_question: str | None = None
     stuck: Stuck | None = None
     """Why it makes no progress; ``warned`` whether it was told so."""
     warned: bool = False
     since_start: float = 0.0
-    since_movement: float = 0.0
-    since_word: float | None = None
-    at_rest: bool = False
+    since_activity: float = 0.0
+    since_closing_command: float | None = None
+    is_turn_over: bool = False
     """Whether its turn at a terminal is over since its last word: nothing more comes, and it does not end by itself."""
-    since_beat: float = 0.0
+    since_heartbeat: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,15 +119,15 @@ class Situation:
     job: str | None = None
     leaving: bool = False
     crashes: tuple[float, ...] = ()
-    rest: float = 0.0
+    rest_seconds: float = 0.0
     ready_timeout: float = 60.0
     merge_lock_free: bool = True
-    offered: str | None = None
-    since_gap: float | None = None
-    unusable: str | None = None
-    overspent: str | None = None
+    resumable_merge: str | None = None
+    since_clock_gap: float | None = None
+    unusable_reason: str | None = None
+    over_budget: str | None = None
     seconds_left: float | None = None
-    mail: message_rules.Step | None = None
+    message_step: message_rules.DeliveryStep | None = None
 
 
 def decide(at: Situation) -> Action:
@@ -142,27 +144,27 @@ def decide(at: Situation) -> Action:
 
 def _decide(at: Situation) -> Action:
     leaving = at.leaving or "ABORT" in at.signals
-    if at.session is not None and at.session.standing is SessionState.OVER:
-        return Settle(at.session.run)
-    if at.session is not None and at.session.standing is SessionState.LIVING:
-        return _watch(at, at.session, leaving)
-    held = holding(at.state, at.agent)
+    if at.session is not None and at.session.state is SessionState.OVER:
+        return ConcludeSession(at.session.run)
+    if at.session is not None and at.session.state is SessionState.LIVING:
+        return _decide_living(at, at.session, leaving)
+    held = find_current_work(at.state, at.agent)
     if leaving:
-        return LetGo(held.run) if held and not _given_back(at, held) else Exit(0, "stopped")
-    hopeless = Exit(UNUSABLE, at.unusable) if at.unusable else _crash_loop(at)
+        return GiveBack(held.run) if held and not _is_given_back(at, held) else Exit(0, "stopped")
+    hopeless = Exit(EXIT_UNUSABLE, at.unusable_reason) if at.unusable_reason else _crash_loop(at)
     if hopeless:
-        return LetGo(held.run) if held and not _given_back(at, held) else hopeless
-    if at.overspent and not _halted(at):
-        return Pause(at.overspent)
+        return GiveBack(held.run) if held and not _is_given_back(at, held) else hopeless
+    if at.over_budget and not _wait_for_signal(at):
+        return PauseCrew(at.over_budget)
     if at.job is not None:
         return Wait(at.job)
     if held is not None:
-        return _go_on(at, held)
+        return _continue_work(at, held)
     return _look_for_work(at)
 
 
 @dataclass(frozen=True)
-class Holding:
+class CurrentWork:
     """What an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
 
     run: str
@@ -170,153 +172,162 @@ class Holding:
     kind: str
 
 
-def holding(state: State, agent: str) -> Holding | None:
+def find_current_work(state: State, agent: str) -> CurrentWork | None:
     """What ``agent`` holds on the board; None when nothing."""
     for task in state.tasks:
         if task.status is S.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
-            return Holding(task.run, task.id, "work")
+            return CurrentWork(task.run, task.id, "work")
         if task.reviewing_by == agent and task.review_run:
-            return Holding(task.review_run, task.id, "review")
-    if state.planning.run and planning.planner_of(state) == agent:
-        return Holding(state.planning.run, None, "planning")
+            return CurrentWork(task.review_run, task.id, "review")
+    if state.planning.run and planning.current_planner(state) == agent:
+        return CurrentWork(state.planning.run, None, "planning")
     return None
 
 
-def _given_back(at: Situation, held: Holding) -> bool:
+def _is_given_back(at: Situation, held: CurrentWork) -> bool:
     """Whether all was said about what is held: a coder's task stays its own after it was stopped."""
     task = at.state.task(held.task) if held.task and held.kind == "work" else None
-    return task is not None and has_said(task, "stop", held.run)
+    return task is not None and has_done(task, "stop", held.run)
 
 
-def _watch(at: Situation, session: SessionFacts, leaving: bool) -> Action:
+def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     if leaving:
         return StopSession(session.run, "stop")
-    held = holding(at.state, at.agent)
+    held = find_current_work(at.state, at.agent)
     if held is None or held.run != session.run:
-        if session.since_word is None:
+        if session.since_closing_command is None:
             return StopSession(session.run, "fenced")
-        left = at.state.config.grace - session.since_word
-        if left <= 0 or session.at_rest:
+        left = at.state.config.grace - session.since_closing_command
+        if left <= 0 or session.is_turn_over:
             return StopSession(session.run, "over")
         # Nothing tells of a prompt that is back.
-        left = min(left, LOOK_AT_START) if session.terminal else left
+        left = min(left, START_POLL_SECONDS) if session.has_terminal else left
         return Wait(f"{session.run} has said its last word", left)
-    hopeless = _hopeless(at, session)
+    hopeless = _stop_hopeless(at, session)
     if hopeless is not None:
         return hopeless
-    if session.since_movement > at.state.config.hung_after and session.asks is not None:
-        return StopSession(session.run, f"nobody answered: the program shows {session.asks}", True)
-    if session.since_movement > at.state.config.hung_after:
-        return StopSession(session.run, f"hung: nothing moved for {session.since_movement:.0f} s")
+    if session.since_activity > at.state.config.hung_after and session.question is not None:
+        return StopSession(session.run, f"nobody answered: the program shows {session.question}", True)
+    if session.since_activity > at.state.config.hung_after:
+        return StopSession(session.run, f"hung: nothing moved for {session.since_activity:.0f} s")
     beat = at.state.config.heartbeat_interval
-    if session.since_beat >= beat:
-        return Renew(session.run)
-    if session.asks != session.asked:
-        return Ask(session.run, session.asks)
-    tell = _to_tell(at, session)
+    if session.since_heartbeat >= beat:
+        return RenewLease(session.run)
+    if session.question != session.reported_question:
+        return ReportQuestion(session.run, session.question)
+    tell = _silence_to_report(at, session)
     if tell is not None:
         return tell
-    if session.asks is None and at.mail is not None and not isinstance(at.mail, message_rules.Later):
+    if (
+        session.question is None
+        and at.message_step is not None
+        and not isinstance(at.message_step, message_rules.TryLater)
+    ):
         # While a question stands nothing can be typed, and a try would be used up.
-        return Deliver(session.run, at.mail)
-    merge = None if at.job is not None or _halted(at) else _merge(at)
+        return DeliverMessage(session.run, at.message_step)
+    merge = None if at.job is not None or _wait_for_signal(at) else _merge(at)
     if merge is not None:
         return merge
-    waits = [beat - session.since_beat, *_model_waits(at, session)]
+    waits = [beat - session.since_heartbeat, *_model_waits(at, session)]
     if at.seconds_left is not None:
         waits.append(at.seconds_left + 0.01)
-    if isinstance(at.mail, message_rules.Later) and at.mail.seconds is not None:
-        waits.append(at.mail.seconds)
+    if isinstance(at.message_step, message_rules.TryLater) and at.message_step.seconds is not None:
+        waits.append(at.message_step.seconds)
     if not session.ready:
         waits.append(at.ready_timeout - session.since_start + 0.01)
-    if session.terminal:
-        waits.append(LOOK_LATER if session.ready else LOOK_AT_START)
+    if session.has_terminal:
+        waits.append(RUNNING_POLL_SECONDS if session.ready else START_POLL_SECONDS)
     return Wait(f"{session.run} is at work", min(waits))
 
 
-def _to_tell(at: Situation, session: SessionFacts) -> NoteModelSilence | None:
+def _silence_to_report(at: Situation, session: SessionFacts) -> NoteModelSilence | None:
     """What is to be told about the model, where that is not what was told already."""
-    model = session.model
-    shown = model if model is not None and model_silence.is_shown(model, at.state.config.answer_timeout) else None
-    now = None if shown is None else (shown.kind, shown.words)
-    return None if now == session.told else NoteModelSilence(session.run, shown)
+    model = session.silence
+    shown = model if model is not None and model_silence.is_reported(model, at.state.config.answer_timeout) else None
+    now = None if shown is None else (shown.kind, shown.message)
+    return None if now == session.reported_silence else NoteModelSilence(session.run, shown)
 
 
 def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
     """Seconds until something has to be done about a model that does not answer."""
-    if session.model is None:
+    if session.silence is None:
         return []
     timeout = at.state.config.answer_timeout
-    waits = [model_silence.ends_in(session.model, timeout)]
-    if session.model.kind == model_silence.SILENT:
-        waits.append(model_silence.shown_after(timeout) - session.model.seconds)
+    waits = [model_silence.seconds_to_end(session.silence, timeout)]
+    if session.silence.kind == model_silence.SILENT:
+        waits.append(model_silence.report_delay(timeout) - session.silence.seconds)
     return [left + 0.01 for left in waits if left > 0]
 
 
-def _hopeless(at: Situation, session: SessionFacts) -> Action | None:
+def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
     """What ends a session from which nothing can come any more."""
-    if session.never is not None:
-        return StopSession(session.run, session.never, session.needs_person)
+    if session.never_ready is not None:
+        return StopSession(session.run, session.never_ready, session.needs_person)
     if not session.ready and session.since_start > at.ready_timeout:
         return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
     timeout = at.state.config.answer_timeout
-    if session.model is not None and (
-        model_silence.ends_in(session.model, timeout) <= 0
-        or model_silence.waits_longer_than(session.model, at.now, timeout)
+    if session.silence is not None and (
+        model_silence.seconds_to_end(session.silence, timeout) <= 0
+        or model_silence.is_quota_wait_too_long(session.silence, at.now, timeout)
     ):
-        kind = session.model.kind
-        return StopSession(session.run, model_silence.reason(session.model), kind == model_silence.LOGIN, kind)
+        kind = session.silence.kind
+        return StopSession(
+            session.run, model_silence.describe_reason(session.silence), kind == model_silence.LOGIN, kind
+        )
     if session.idle > at.state.config.idle_after:
-        return StopSession(session.run, IDLE) if session.reminders >= MOST_REMINDERS else Remind(session.run)
-    if session.stuck is not None and session.since_word is None:
+        return StopSession(session.run, IDLE_REASON) if session.reminders >= MAX_REMINDERS else Remind(session.run)
+    if session.stuck is not None and session.since_closing_command is None:
         if not session.warned:
-            return Warn(session.run, session.stuck.words)
+            return Warn(session.run, session.stuck.reason)
         if session.stuck.final:
-            return StopSession(session.run, session.stuck.words)
-    if at.overspent is not None:
-        return Pause(at.overspent) if not _halted(at) else StopSession(session.run, STOP)
+            return StopSession(session.run, session.stuck.reason)
+    if at.over_budget is not None:
+        return PauseCrew(at.over_budget) if not _wait_for_signal(at) else StopSession(session.run, STOP)
     return None
 
 
 def _crash_loop(at: Situation) -> Action | None:
     recent = [age for age in at.crashes if age <= CRASH_WINDOW]
-    if len(recent) >= MOST_CRASHES_IN_WINDOW:
+    if len(recent) >= MAX_CRASHES_IN_WINDOW:
         return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes")
     return None
 
 
-def _go_on(at: Situation, held: Holding) -> Action:
-    halted = _halted(at)
+def _continue_work(at: Situation, held: CurrentWork) -> Action:
+    halted = _wait_for_signal(at)
     if halted:
         return halted
-    if at.rest > 0:
+    if at.rest_seconds > 0:
         left = _lease_left(at, held)
         half = at.state.config.lease_duration / 2
         if left is not None and left < half:
-            return Renew(held.run)
-        return Wait("resting before the next session", at.rest if left is None else min(at.rest, left - half + 0.01))
-    if at.session is not None and at.session.run == held.run and not _given_back(at, held):
+            return RenewLease(held.run)
+        return Wait(
+            "resting before the next session",
+            at.rest_seconds if left is None else min(at.rest_seconds, left - half + 0.01),
+        )
+    if at.session is not None and at.session.run == held.run and not _is_given_back(at, held):
         return StartSession(held.run)
     if held.kind != "work":
-        return LetGo(held.run)
+        return GiveBack(held.run)
     assert held.task is not None
     task = at.state.task(held.task)
     assert task is not None
     limit = picking.limit_reached(at.state, task)
-    if limit and not ended_by_nobodys_fault(task):
+    if limit and not is_last_end_blameless(task):
         return BlockTask(held.task, limit)
     return Resume(held.task, held.run)
 
 
-def _lease_left(at: Situation, held: Holding) -> float | None:
+def _lease_left(at: Situation, held: CurrentWork) -> float | None:
     """Seconds for which a claim is still leased; None for what was given back, and for reviews and planning."""
     task = at.state.task(held.task) if held.task and held.kind == "work" else None
-    if task is None or task.lease_expires is None or _given_back(at, held):
+    if task is None or task.lease_expires is None or _is_given_back(at, held):
         return None
     return (task.lease_expires - at.now).total_seconds()
 
 
-def _halted(at: Situation) -> Wait | None:
+def _wait_for_signal(at: Situation) -> Wait | None:
     for name in ("CHECKPOINT", "PAUSE"):
         if name in at.signals:
             return Wait(f"{name} stands; liza resume takes it away")
@@ -324,22 +335,22 @@ def _halted(at: Situation) -> Wait | None:
 
 
 def _look_for_work(at: Situation) -> Action:
-    halted = _halted(at)
+    halted = _wait_for_signal(at)
     if halted:
         return halted
     merge = _merge(at)
     if merge is not None:
         return merge
-    if at.rest > 0:
-        return Wait("resting before the next session", at.rest)
+    if at.rest_seconds > 0:
+        return Wait("resting before the next session", at.rest_seconds)
     role = role_of(at.agent)
     if role == "planner":
-        trigger = planning.wake(at.state, at.evidence)
+        trigger = planning.next_trigger(at.state, at.evidence)
         return Wait(trigger) if isinstance(trigger, str) else ClaimPlanning(trigger.name)
     if role == "code-reviewer":
-        review = picking.choose_review(at.state, at.agent, at.evidence)
-        return Wait(review.why) if isinstance(review, Nothing) else ClaimReview(review.task.id)
-    return _coder(at)
+        review = picking.pick_review(at.state, at.agent, at.evidence)
+        return Wait(review.why) if isinstance(review, NoTask) else ClaimReview(review.task.id)
+    return _find_coding_work(at)
 
 
 def _merge(at: Situation) -> Merge | None:
@@ -347,23 +358,23 @@ def _merge(at: Situation) -> Merge | None:
     ripe = merge_rules.next_to_merge(at.state, at.now)
     if ripe is not None and at.merge_lock_free:
         return Merge(ripe.id)
-    return None if at.offered is None else Merge(at.offered)
+    return None if at.resumable_merge is None else Merge(at.resumable_merge)
 
 
-def _coder(at: Situation) -> Action:
-    pick = picking.choose(at.state, at.agent, at.now, at.evidence)
-    if isinstance(pick, Limit):
+def _find_coding_work(at: Situation) -> Action:
+    pick = picking.pick_task(at.state, at.agent, at.now, at.evidence)
+    if isinstance(pick, LimitReached):
         return BlockTask(pick.task.id, pick.reason)
-    if isinstance(pick, Nothing):
-        return Wait(pick.why, _until_lapse(at))
-    if pick.task.status is S.CLAIMED and at.since_gap is not None:
-        held_back = at.state.config.lease_duration - at.since_gap
+    if isinstance(pick, NoTask):
+        return Wait(pick.why, _seconds_to_lapse(at))
+    if pick.task.status is S.CLAIMED and at.since_clock_gap is not None:
+        held_back = at.state.config.lease_duration - at.since_clock_gap
         if held_back > 0:
             return Wait("the machine slept: nothing is taken over for one lease", held_back)
     return Claim(pick.task.id)
 
 
-def _until_lapse(at: Situation) -> float | None:
+def _seconds_to_lapse(at: Situation) -> float | None:
     """When the next lease of another coder runs out, in seconds; None when none is standing."""
     ends = [
         (task.lease_expires - at.now).total_seconds() + 1.0
@@ -373,6 +384,6 @@ def _until_lapse(at: Situation) -> float | None:
     return max(min(ends), 0.5) if ends else None
 
 
-def backoff(in_vain: int, first: float, longest: float = LONGEST_BACKOFF) -> float:
+def backoff(in_vain: int, first: float, longest: float = MAX_BACKOFF) -> float:
     """Seconds to rest after so many sessions in a row that came to nothing: doubling from ``first`` to ``longest``."""
     return float(min(first * 2.0 ** min(max(in_vain - 1, 0), 60), longest))

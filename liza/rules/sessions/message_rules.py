@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from liza.rules.model import Delivery, Entry, Moment
+from liza.rules.model import AwareDatetime, Delivery, FrozenStruct
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
 OFFERED = 20.0  # seconds for which a message that a hook took is left to it: as long as a program waits for a hook
 
 
-class Stage(StrEnum):
+class MessageStage(StrEnum):
     """How far a message came that nobody acknowledged."""
 
     QUEUED = "queued"
@@ -25,7 +25,7 @@ class Stage(StrEnum):
     TOLD = "told"
 
 
-class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
+class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that an agent is to know. ``attempts`` are tries to carry it into a session, ``tried`` the last one's
     time, ``carried`` whether that one was seen to arrive."""
 
@@ -33,39 +33,39 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True):
     priority: str
     text: str
     sender: str
-    created: Moment
-    stage: Stage = Stage.QUEUED
+    created: AwareDatetime
+    stage: MessageStage = MessageStage.QUEUED
     attempts: int = 0
-    tried: Moment | None = None
+    tried: AwareDatetime | None = None
     carried: bool = False
     run: str | None = None
     typing: bool = False
     """Whether it was put into the terminal of ``run``: no hook of that run brings it a second time."""
-    offered: Moment | None = None
+    offered: AwareDatetime | None = None
     """When a hook took it to bring it; for a moment it is not typed, for the hook may not have said so yet."""
-    acknowledged: Moment | None = None
+    acknowledged: AwareDatetime | None = None
     by: str | None = None
 
     @property
-    def begun(self) -> bool:
+    def is_started(self) -> bool:
         """Whether anything was done to bring it."""
-        return self.attempts > 0 or self.stage is not Stage.QUEUED
+        return self.attempts > 0 or self.stage is not MessageStage.QUEUED
 
 
 @dataclass(frozen=True)
-class Reach:
+class DeliveryChannels:
     """How the agent's session can be reached now. ``fetches``: its hooks take messages at the edges of a turn.
     ``types``: it has a terminal, where something may be typed once the program waits for it."""
 
     run: str
-    fetches: bool = False
-    types: bool = False
-    busy: bool = False
+    has_hooks: bool = False
+    has_terminal: bool = False
+    in_turn: bool = False
     """Whether a turn is under way, at whose edges its hooks take messages."""
 
 
 @dataclass(frozen=True)
-class Type:
+class TypeMessage:
     """Wait for a moment to type it into the session's terminal, and see that it went in. None within the time for one
     counts as a try."""
 
@@ -87,38 +87,40 @@ class TellPerson:
 
 
 @dataclass(frozen=True)
-class Later:
+class TryLater:
     """Nothing to do before ``seconds`` have passed; None: before something happens."""
 
     why: str
     seconds: float | None = None
 
 
-Step = Type | PutInBrief | TellPerson | Later
+DeliveryStep = TypeMessage | PutInBrief | TellPerson | TryLater
 
 
-def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
+def sort_unacknowledged(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Those not acknowledged, the most urgent first, the oldest first among equals."""
     waiting = [one for one in messages if one.acknowledged is None]
     return tuple(sorted(waiting, key=lambda one: (PRIORITIES.index(one.priority), one.created, one.id)))
 
 
-def next_step(messages: Sequence[Message], reach: Reach | None, now: datetime, how: Delivery) -> Step:
+def next_step(
+    messages: Sequence[Message], reach: DeliveryChannels | None, now: datetime, how: Delivery
+) -> DeliveryStep:
     """What to do for the first message that needs something; one that waits does not hold up those behind it, but the
     terminal is given to one at a time."""
-    waits: list[Later] = []
-    for message in in_order(messages):
-        if message.stage is Stage.TOLD:
+    waits: list[TryLater] = []
+    for message in sort_unacknowledged(messages):
+        if message.stage is MessageStage.TOLD:
             continue
         if reach is None:
-            return Later("no session runs: it goes into the next brief")
+            return TryLater("no session runs: it goes into the next brief")
         step = _step(message, reach, now, how)
-        if not isinstance(step, Later):
+        if not isinstance(step, TryLater):
             return step
         waits.append(step)
-        if reach.types and message.stage is Stage.QUEUED:
+        if reach.has_terminal and message.stage is MessageStage.QUEUED:
             break
-    return min(waits, key=_sooner, default=Later("nothing waits"))
+    return min(waits, key=_delay_of, default=TryLater("nothing waits"))
 
 
 def left_to_hook(message: Message, now: datetime) -> float:
@@ -126,7 +128,7 @@ def left_to_hook(message: Message, now: datetime) -> float:
     return 0.0 if message.offered is None else OFFERED - abs((now - message.offered).total_seconds())
 
 
-def typed(message: Message, how: Delivery, liza: str = "liza") -> str:
+def format_typed(message: Message, how: Delivery, liza: str = "liza") -> str:
     """The message as it is typed: who says it, and how to show that it was read, in front, for by its end a text on a
     screen is told from others. What Liza itself says is whole as it is.
 
@@ -138,34 +140,34 @@ def typed(message: Message, how: Delivery, liza: str = "liza") -> str:
     return f"MESSAGE from {message.sender}{asks}: {message.text}"
 
 
-def _sooner(wait: Later) -> float:
+def _delay_of(wait: TryLater) -> float:
     return float("inf") if wait.seconds is None else wait.seconds
 
 
-def _step(message: Message, reach: Reach, now: datetime, how: Delivery) -> Step:
-    if message.stage is Stage.FILED:
-        left = _left(message, now, how.retry_backoffs[-1] if how.retry_backoffs else how.acknowledgment_timeout)
+def _step(message: Message, reach: DeliveryChannels, now: datetime, how: Delivery) -> DeliveryStep:
+    if message.stage is MessageStage.FILED:
+        left = _seconds_left(message, now, how.retry_backoffs[-1] if how.retry_backoffs else how.acknowledgment_timeout)
         if left > 0:
-            return Later("it stands in the brief", left)
-        return TellPerson(message) if how.send_notification_on_failure else Later("it stands in the brief")
-    rest = _left(message, now, _patience(message, how))
+            return TryLater("it stands in the brief", left)
+        return TellPerson(message) if how.send_notification_on_failure else TryLater("it stands in the brief")
+    rest = _seconds_left(message, now, _retry_delay(message, how))
     if rest > 0:
-        return Later("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
+        return TryLater("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
     if message.attempts >= how.file_fallback_after_attempts or message.carried:
         # What was seen to be taken is not typed once more: it would be read twice.
         return PutInBrief(message)
-    if reach.types and reach.fetches and reach.busy:
+    if reach.has_terminal and reach.has_hooks and reach.in_turn:
         # A hook brings it whole, and to a program that is at work.
-        left = how.readiness_timeout - _since(message, now)
+        left = how.readiness_timeout - _seconds_since_try(message, now)
         if left > 0 and not message.attempts:
-            return Later("its hook takes it while the turn lasts", left)
-    if reach.types:
+            return TryLater("its hook takes it while the turn lasts", left)
+    if reach.has_terminal:
         left = left_to_hook(message, now)
-        return Type(message) if left <= 0 else Later("a hook has just taken it", left)
-    return Later("its hook takes it at the end of the turn") if reach.fetches else PutInBrief(message)
+        return TypeMessage(message) if left <= 0 else TryLater("a hook has just taken it", left)
+    return TryLater("its hook takes it at the end of the turn") if reach.has_hooks else PutInBrief(message)
 
 
-def _patience(message: Message, how: Delivery) -> float:
+def _retry_delay(message: Message, how: Delivery) -> float:
     """Seconds from the last try to the next: longer after each, and long enough for an answer to one that arrived."""
     if message.attempts == 0:
         return 0.0
@@ -174,10 +176,12 @@ def _patience(message: Message, how: Delivery) -> float:
     return max(pause, how.acknowledgment_timeout) if message.carried else pause
 
 
-def _left(message: Message, now: datetime, seconds: float) -> float:
-    return seconds - _since(message, now) if message.attempts or message.stage is Stage.FILED else 0.0
+def _seconds_left(message: Message, now: datetime, seconds: float) -> float:
+    return (
+        seconds - _seconds_since_try(message, now) if message.attempts or message.stage is MessageStage.FILED else 0.0
+    )
 
 
-def _since(message: Message, now: datetime) -> float:
+def _seconds_since_try(message: Message, now: datetime) -> float:
     """Seconds since the last try, or since it came; a clock that was set back must not hold it up for ever."""
     return abs((now - (message.tried or message.created)).total_seconds())

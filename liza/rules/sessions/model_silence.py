@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 LOGIN, QUOTA, SERVER, BROKEN, SILENT = "login", "quota", "server", "broken", "silent"
 LOGIN_PATIENCE = 5.0
 """Seconds for a program to renew a login that was refused, or to end by itself."""
-MOST_REFUSALS = 3
-MOST_RETRIES = 10
+MAX_REFUSALS = 3
+MAX_RETRIES = 10
 """Failed requests in a row after which a session is ended: some programs repeat them without end."""
-SILENCE_SHOWN = 60.0
+SILENCE_REPORTED = 60.0
 """Seconds without an answer after which ``status`` says so; earlier where less than five times that is allowed."""
-ALERT_AFTER = 3
+ALERT_AFTER_SESSIONS = 3
 """Sessions in a row that came to nothing because of the model, after which a person is told."""
-LONGEST_QUOTA_REST = 3600.0
+MAX_QUOTA_REST = 3600.0
 QUOTA_FACTOR = 12.0
 """The first pause after a limit of use whose end nobody told, in units of ``config.restart_after_crash``."""
 
@@ -36,59 +36,59 @@ class ModelSilence:
 
     kind: str
     seconds: float
-    words: str = ""
-    until: datetime | None = None
+    message: str = ""
+    retry_at: datetime | None = None
     retried: bool = False
-    times: int = 1
+    failed_requests: int = 1
 
 
-def sentence(kind: str, words: str) -> str:
+def describe_failure(kind: str, words: str) -> str:
     """Return the reason as a sentence; a kind that is not known is an error of the model's server."""
     return _SENTENCES.get(kind, _SENTENCES[SERVER]).format(words=words)
 
 
-def silence(seconds: float) -> str:
+def describe_silence(seconds: float) -> str:
     """Return the reason why a session was ended that got no answer at all."""
     return f"no answer from its model for {seconds:.0f} s"
 
 
-def reason(model: ModelSilence) -> str:
+def describe_reason(model: ModelSilence) -> str:
     """Return why the session gets no answer."""
-    return silence(model.seconds) if model.kind == SILENT else sentence(model.kind, model.words)
+    return describe_silence(model.seconds) if model.kind == SILENT else describe_failure(model.kind, model.message)
 
 
-def ends_in(model: ModelSilence, timeout: float) -> float:
+def seconds_to_end(model: ModelSilence, timeout: float) -> float:
     """Return the seconds until the session is ended unless its model answers; 0 or less: now."""
     if model.kind == LOGIN:
-        return 0.0 if model.times >= MOST_REFUSALS else LOGIN_PATIENCE - model.seconds
-    if model.kind != SILENT and model.times >= MOST_RETRIES:
+        return 0.0 if model.failed_requests >= MAX_REFUSALS else LOGIN_PATIENCE - model.seconds
+    if model.kind != SILENT and model.failed_requests >= MAX_RETRIES:
         return 0.0
     return timeout - model.seconds
 
 
-def is_shown(model: ModelSilence, timeout: float) -> bool:
+def is_reported(model: ModelSilence, timeout: float) -> bool:
     """Return whether a person is told: at once what was said, silence only once it is unusual."""
-    return model.kind != SILENT or model.seconds >= shown_after(timeout)
+    return model.kind != SILENT or model.seconds >= report_delay(timeout)
 
 
-def shown_after(timeout: float) -> float:
+def report_delay(timeout: float) -> float:
     """Return the seconds of silence after which a person is told."""
-    return min(SILENCE_SHOWN, timeout / 5)
+    return min(SILENCE_REPORTED, timeout / 5)
 
 
-def waits_longer_than(model: ModelSilence, now: datetime, timeout: float) -> bool:
+def is_quota_wait_too_long(model: ModelSilence, now: datetime, timeout: float) -> bool:
     """Return whether the program itself waits for a limit of use for longer than a session may go without an answer."""
-    return model.kind == QUOTA and model.until is not None and model.until - now > timedelta(seconds=timeout)
+    return model.kind == QUOTA and model.retry_at is not None and model.retry_at - now > timedelta(seconds=timeout)
 
 
-def present(model: ModelSilence, left: float, program: str) -> str:
+def describe_status(model: ModelSilence, left: float, program: str) -> str:
     """Return what ``status`` says while it lasts: the reason, who tries again, and when the session is ended."""
     end = f"ended in {_span(left)}" if left >= 1 else "being ended"
     if model.kind == SILENT:
         return f"no answer from its model for {_span(model.seconds)}; without one the session is {end}"
     if model.kind == LOGIN or not model.retried:
-        return f"{sentence(model.kind, model.words)}; the session is {end}"
-    return f"{sentence(model.kind, model.words)}; {program} tries again, and without an answer the session is {end}"
+        return f"{describe_failure(model.kind, model.message)}; the session is {end}"
+    return f"{describe_failure(model.kind, model.message)}; {program} tries again, and without an answer the session is {end}"
 
 
 def _span(seconds: float) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from liza.rules.model import FINAL, State
+from liza.rules.model import FINAL_STATUSES, State
 
-NEWEST = 20
+UNARCHIVED_RUNS = 20
 """Directories of an agent's newest runs that stay as they are."""
 
 
-def in_use(state: State) -> frozenset[str]:
+def runs_in_use(state: State) -> frozenset[str]:
     """The runs that the board names as at work, or as the last ones of tasks that are not over."""
     return frozenset(run for run in _named(state) if run is not None)
 
@@ -18,12 +18,12 @@ def in_use(state: State) -> frozenset[str]:
 def _named(state: State) -> Iterator[str | None]:
     yield state.planning.run
     for task in state.tasks:
-        if task.status not in FINAL:
+        if task.status not in FINAL_STATUSES:
             yield from (task.run, task.review_run)
         if task.reservation is not None:
             yield from (task.reservation.run, task.reservation.previous_run)
 
 
-def to_archive(runs: Sequence[str], used: frozenset[str], newest: int = NEWEST) -> tuple[str, ...]:
+def runs_to_archive(runs: Sequence[str], used: frozenset[str], newest: int = UNARCHIVED_RUNS) -> tuple[str, ...]:
     """Of an agent's runs, oldest first, those that are neither among the newest nor in use."""
     return tuple(run for run in runs[: max(0, len(runs) - newest)] if run not in used)

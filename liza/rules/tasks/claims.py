@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused, UnknownId
-from liza.rules.model import Agent, Identity, Reservation, State, Status, Task
+from liza.rules.errors import NotOwner, Refused, UnknownId
+from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
-from liza.rules.paths import task_id as checked_id
-from liza.rules.suggestions import meant
-from liza.rules.tasks.picking import Evidence, obstacle, occupation
-from liza.rules.transitions import Said, has_said, move
+from liza.rules.paths import check_task_id as checked_id
+from liza.rules.suggestions import did_you_mean
+from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
+from liza.rules.transitions import Invocation, apply_verb, has_done
 
 STOP = "stop"
 HELD_UP = "held up"
@@ -24,74 +24,74 @@ UNUSABLE = "unusable"
 """And of one whose program nobody can use before a person did something."""
 UNANSWERED = "unanswered"
 """And of one whose model gave no answer that could be used: nothing for too long, errors only, or half an answer."""
-_NOBODYS_FAULT = (STOP, HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
-_ENDS = ("claim", "crash", "ended", "handoff", "reject", *_NOBODYS_FAULT)
-TOLD_ONLY = (HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
+_BLAMELESS_ENDS = (STOP, HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
+_SESSION_ENDS = ("claim", "crash", "ended", "handoff", "reject", *_BLAMELESS_ENDS)
+UNCOUNTED_ENDS = (HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
 """Ends that count neither as a crash nor as a session that moved nothing."""
 
 
 @dataclass(frozen=True)
-class Taker:
+class Claimant:
     """Who takes: the agent, and the process that does it for the agent."""
 
     agent: str
-    process: Identity
+    process: ProcessIdentity
 
 
-def find(state: State, task_id: str) -> Task:
+def get_task(state: State, task_id: str) -> Task:
     """The task of that id. Raises UnknownId, naming some that there are."""
     task = state.task(task_id)
     if task is None:
         checked_id(task_id)
         ids = [task.id for task in state.tasks]
-        known = f"(there are: {', '.join(ids[:8]) or 'none'})" + meant(task_id, ids)
+        known = f"(there are: {', '.join(ids[:8]) or 'none'})" + did_you_mean(task_id, ids)
         raise UnknownId(f"there is no task {task_id!r} on the board {known}", "liza task list")
     return task
 
 
-def owned(state: State, task_id: str, run: str) -> Task:
+def get_owned_task(state: State, task_id: str, run: str) -> Task:
     """The task if ``run`` holds it now: the fence. Raises NotYours."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is not Status.CLAIMED or task.run != run:
         found = f"it is {task.status}" + (f" under {task.run}" if task.run else "")
-        raise NotYours(
+        raise NotOwner(
             f"You no longer own this task: {run} asks for {task_id}, and {found}. Stop at once",
             f"liza task show {task_id}",
         )
     return task
 
 
-def register(state: State, agent: str) -> State:
+def ensure_agent(state: State, agent: str) -> State:
     """The board with ``agent`` on it, unchanged where it is already."""
     if agent in state.agents:
         return state
     return state.with_agent(agent, Agent(role=role_of(agent), status="OFFLINE"))
 
 
-def next_run(state: State, agent: str) -> tuple[State, str]:
+def allocate_run(state: State, agent: str) -> tuple[State, str]:
     """Count the agent's runs up by one; the new run's name."""
-    known = register(state, agent).agents[agent]
+    known = ensure_agent(state, agent).agents[agent]
     run = run_id(agent, known.runs + 1)
     return state.with_agent(agent, replace(known, runs=known.runs + 1)), run
 
 
-def lease(state: State, now: datetime) -> datetime:
+def lease_expiry(state: State, now: datetime) -> datetime:
     """Until when a lease taken at ``now`` runs."""
     return now + timedelta(seconds=state.config.lease_duration)
 
 
 def reserve(
-    state: State, task_id: str, taker: Taker, slot: str, now: datetime, evidence: Evidence
+    state: State, task_id: str, taker: Claimant, slot: str, now: datetime, evidence: Evidence
 ) -> tuple[State, str]:
     """Phase one: the board names who is making the worktree; a lapsed owner is fenced off here. Raises Refused."""
-    task = find(state, task_id)
-    why = obstacle(state, task, taker.agent, now, evidence)
+    task = get_task(state, task_id)
+    why = claim_obstacle(state, task, taker.agent, now, evidence)
     if why:
         raise Refused(f"{taker.agent} cannot claim {task_id}: {why}", f"liza task show {task_id}")
     busy = occupation(state, taker.agent)
     if busy:
         raise Refused(f"{taker.agent} is busy with {busy}", f"liza agents {taker.agent}")
-    state, run = next_run(state, taker.agent)
+    state, run = allocate_run(state, taker.agent)
     state = _count_tries(state, taker.agent, 1)
     reservation = Reservation(
         agent=taker.agent,
@@ -101,14 +101,14 @@ def reserve(
         boot=taker.process.boot,
         pid=taker.process.pid,
         start=taker.process.start,
-        expires=lease(state, now),
+        expires=lease_expiry(state, now),
         previous_run=task.run,
     )
     fence = run if task.status is Status.CLAIMED else task.run
     return state.with_task(replace(task, reservation=reservation, run=fence)), run
 
 
-def reserved(task: Task, run: str) -> Reservation:
+def get_reservation(task: Task, run: str) -> Reservation:
     """The reservation of ``task`` if it still bears ``run``. Raises Refused."""
     held = task.reservation
     if held is None or held.run != run:
@@ -118,16 +118,16 @@ def reserved(task: Task, run: str) -> Reservation:
 
 def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evidence: Evidence) -> State:
     """Phase two: the reservation still bears ``run`` and every condition holds, so it is CLAIMED. Raises Refused."""
-    task = find(state, task_id)
-    if has_said(task, "claim", run):
+    task = get_task(state, task_id)
+    if has_done(task, "claim", run):
         return state
-    held = reserved(task, run)
+    held = get_reservation(task, run)
     open_task = _unreserved(task)
-    why = obstacle(state, open_task, held.agent, now, evidence)
+    why = claim_obstacle(state, open_task, held.agent, now, evidence)
     if why:
         raise Refused(f"{held.agent} cannot claim {task_id} any more: {why}", f"liza task show {task_id}")
-    said = Said(now=now, by=held.agent, run=run, commit=base)
-    claimed = move(
+    said = Invocation(now=now, by=held.agent, run=run, commit=base)
+    claimed = apply_verb(
         open_task,
         "claim",
         said,
@@ -135,7 +135,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
         run=run,
         worktree=held.slot,
         base_commit=task.base_commit or base,
-        lease_expires=lease(state, now),
+        lease_expires=lease_expiry(state, now),
         iteration=task.iteration + 1,
         integration_fix=task.integration_fix or task.status is Status.INTEGRATION_FAILED,
         handoff_pending=False,
@@ -143,7 +143,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
     return state.with_task(claimed)
 
 
-def undo(state: State, task_id: str, run: str) -> State:
+def undo_reservation(state: State, task_id: str, run: str) -> State:
     """Take back what bears ``run``: the reservation, and the fence that it put before a lapsed owner."""
     task = state.task(task_id)
     if task is None or task.reservation is None or task.reservation.run != run:
@@ -158,18 +158,18 @@ def _unreserved(task: Task) -> Task:
     return replace(task, reservation=None, run=held.previous_run if task.run == held.run else task.run)
 
 
-def ended_by_nobodys_fault(task: Task) -> bool:
+def is_last_end_blameless(task: Task) -> bool:
     """Whether the last session was stopped on purpose or held up: the next one goes on with the same try."""
-    return bool(task.history) and task.history[-1].event in _NOBODYS_FAULT
+    return bool(task.history) and task.history[-1].event in _BLAMELESS_ENDS
 
 
-def goes_on(task: Task) -> bool:
+def is_continuation(task: Task) -> bool:
     """Whether the session that begins now goes on with what the last one was kept from by nobody's fault."""
-    ends = [one.event for one in task.history if one.event in _ENDS]
+    ends = [one.event for one in task.history if one.event in _SESSION_ENDS]
     if ends[-2:] == [UNANSWERED, UNANSWERED]:
         # Some servers fail on one conversation, such as one that has become too long for them.
         return False
-    return bool(ends) and ends[-1] in _NOBODYS_FAULT
+    return bool(ends) and ends[-1] in _BLAMELESS_ENDS
 
 
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:
@@ -178,16 +178,16 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
 
     Raises NotYours.
     """
-    task = owned(state, task_id, run)
+    task = get_owned_task(state, task_id, run)
     agent = agent_of(run)
-    state, fresh = next_run(state, agent)
-    tries = 0 if ended_by_nobodys_fault(task) else 1
-    resumed = move(
+    state, fresh = allocate_run(state, agent)
+    tries = 0 if is_last_end_blameless(task) else 1
+    resumed = apply_verb(
         task,
         "resume",
-        Said(now=now, by=agent, run=fresh),
+        Invocation(now=now, by=agent, run=fresh),
         run=fresh,
-        lease_expires=lease(state, now),
+        lease_expires=lease_expiry(state, now),
         iteration=task.iteration + tries,
         handoff_pending=False,
     )
@@ -202,17 +202,19 @@ def _count_tries(state: State, agent: str, tries: int) -> State:
 
 def stop(state: State, task_id: str, run: str, now: datetime) -> State:
     """A session stopped on purpose: the lease ends, the worktree stays, the same coder goes on. Raises NotYours."""
-    task = find(state, task_id)
-    if has_said(task, STOP, run):
+    task = get_task(state, task_id)
+    if has_done(task, STOP, run):
         return state
-    task = owned(state, task_id, run)
-    stopped = move(task, STOP, Said(now=now, by=agent_of(run), run=run), lease_expires=now, handoff_pending=True)
+    task = get_owned_task(state, task_id, run)
+    stopped = apply_verb(
+        task, STOP, Invocation(now=now, by=agent_of(run), run=run), lease_expires=now, handoff_pending=True
+    )
     return state.with_task(stopped)
 
 
 def fence(state: State, task_id: str, now: datetime) -> State:
     """A person is about to take the task away: from here on every verb of its run is refused. Raises Refused."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is not Status.CLAIMED:
         raise Refused(f"{task_id} is {task.status}: only a CLAIMED task can be released", f"liza task show {task_id}")
     return state.with_task(replace(task, run=None, lease_expires=now))
@@ -220,20 +222,26 @@ def fence(state: State, task_id: str, now: datetime) -> State:
 
 def release(state: State, task_id: str, now: datetime, by: str) -> State:
     """Back to UNCLAIMED, once the session is over and the work is saved. The branch and the counters stay."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is Status.UNCLAIMED:
         return state
-    freed = move(
-        task, "release", Said(now=now, by=by), assigned_to=None, run=None, lease_expires=None, handoff_pending=False
+    freed = apply_verb(
+        task,
+        "release",
+        Invocation(now=now, by=by),
+        assigned_to=None,
+        run=None,
+        lease_expires=None,
+        handoff_pending=False,
     )
     return state.with_task(freed)
 
 
-def renew(state: State, run: str, now: datetime) -> State:
+def renew_lease(state: State, run: str, now: datetime) -> State:
     """Extend whatever lease ``run`` holds, and the agent's own. Raises NotYours where it holds none."""
     agent = agent_of(run)
-    known = register(state, agent).agents[agent]
-    until = lease(state, now)
+    known = ensure_agent(state, agent).agents[agent]
+    until = lease_expiry(state, now)
     renewed = state.with_agent(agent, replace(known, heartbeat=now, lease_expires=until))
     for task in state.tasks:
         if task.run == run and task.status is Status.CLAIMED:
@@ -242,4 +250,4 @@ def renew(state: State, run: str, now: datetime) -> State:
             return renewed.with_task(replace(task, review_lease_expires=until))
     if state.planning.run == run:
         return replace(renewed, planning=replace(state.planning, lease_expires=until))
-    raise NotYours(f"{run} holds no task, no review and no planning", f"liza agents {agent}")
+    raise NotOwner(f"{run} holds no task, no review and no planning", f"liza agents {agent}")

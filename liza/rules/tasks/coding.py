@@ -7,19 +7,19 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.errors import Refused, Usage
+from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
-from liza.rules.tasks.claims import TOLD_ONLY, find, owned
-from liza.rules.transitions import Said, has_said, move, remark
+from liza.rules.tasks.claims import UNCOUNTED_ENDS, get_owned_task, get_task
+from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 
 S = Status
-MOST_QUESTIONS = 3
-MOST_CRASHES = 5
-MOST_IDLE_SESSIONS = 2
+MAX_QUESTIONS = 3
+MAX_CRASHES = 5
+MAX_IDLE_SESSIONS = 2
 SUPERVISORS_QUESTION = "What should the next try do differently?"
 
-ANOMALIES = (
+ANOMALY_TYPES = (
     "retry_loop",
     "trade_off",
     "spec_ambiguity",
@@ -44,7 +44,7 @@ _NEEDED_DETAILS = {
 
 
 @dataclass(frozen=True)
-class Work:
+class SubmittedWork:
     """What the worktree looks like when a coder submits; ``branch`` is None where HEAD is on none.
 
     ``related``: whether HEAD has a merge base with integration.
@@ -54,21 +54,21 @@ class Work:
     ahead: bool
     branch: str | None = None
     dirty: tuple[str, ...] = ()
-    stray: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     related: bool = True
 
 
-def submit(state: State, task_id: str, run: str, work: Work, now: datetime) -> State:
+def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datetime) -> State:
     """The coder's work is ready: committed, clean, ahead of its base. Raises Refused, NotYours."""
-    task = find(state, task_id)
-    said = Said(now=now, by=agent_of(run), run=run, commit=work.head)
+    task = get_task(state, task_id)
+    said = Invocation(now=now, by=agent_of(run), run=run, commit=work.head)
     if task.status is S.READY_FOR_REVIEW and task.run == run:
         return _submit_again(state, task, said, work)
-    if has_said(task, "submit", run):
+    if has_done(task, "submit", run):
         return state
-    task = owned(state, task_id, run)
+    task = get_owned_task(state, task_id, run)
     _refuse_unfinished(task, work)
-    submitted = move(
+    submitted = apply_verb(
         task,
         "submit",
         said,
@@ -82,7 +82,7 @@ def submit(state: State, task_id: str, run: str, work: Work, now: datetime) -> S
     return state.with_task(submitted)
 
 
-def _submit_again(state: State, task: Task, said: Said, work: Work) -> State:
+def _submit_again(state: State, task: Task, said: Invocation, work: SubmittedWork) -> State:
     if work.head == task.review_commit:
         return state
     if task.reviewing_by is not None:
@@ -90,19 +90,19 @@ def _submit_again(state: State, task: Task, said: Said, work: Work) -> State:
             f"{task.reviewing_by} is reviewing {task.id} at {task.review_commit}", f"liza task show {task.id}"
         )
     _refuse_unfinished(task, work)
-    return state.with_task(move(task, "submit again", said, review_commit=work.head))
+    return state.with_task(apply_verb(task, "submit again", said, review_commit=work.head))
 
 
-def _refuse_unfinished(task: Task, work: Work) -> None:
+def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
     if work.branch != branch_of(task.id):
         raise Refused(
             f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}",
             f"git switch {branch_of(task.id)}, bring your commits there, then: liza submit",
         )
-    if work.stray:
+    if work.hidden:
         raise Refused(
-            f"{work.stray[0]} is hidden from git and holds text of yours beside the brief",
-            f"git add -f {work.stray[0]}",
+            f"{work.hidden[0]} is hidden from git and holds text of yours beside the brief",
+            f"git add -f {work.hidden[0]}",
         )
     if work.dirty:
         names = ", ".join(work.dirty[:5]) + (f" and {len(work.dirty) - 5} more" if len(work.dirty) > 5 else "")
@@ -126,33 +126,35 @@ def _refuse_unfinished(task: Task, work: Work) -> None:
 
 def block(state: State, task_id: str, run: str, reason: str, questions: tuple[str, ...], now: datetime) -> State:
     """The coder cannot go on, and asks what a person can answer. Raises Usage, NotYours."""
-    task = find(state, task_id)
-    if has_said(task, "block", run):
+    task = get_task(state, task_id)
+    if has_done(task, "block", run):
         return state
-    if not reason.strip() or not 1 <= len(questions) <= MOST_QUESTIONS or not all(one.strip() for one in questions):
-        raise Usage(
-            f"a block needs a reason and 1 to {MOST_QUESTIONS} questions; {len(questions)} were given",
+    if not reason.strip() or not 1 <= len(questions) <= MAX_QUESTIONS or not all(one.strip() for one in questions):
+        raise UsageError(
+            f"a block needs a reason and 1 to {MAX_QUESTIONS} questions; {len(questions)} were given",
             'liza block "why" --ask "a question that a person can answer"',
         )
-    task = owned(state, task_id, run)
-    return state.with_task(_blocked(task, reason, questions, Said(now=now, by=agent_of(run), run=run, detail=reason)))
+    task = get_owned_task(state, task_id, run)
+    return state.with_task(
+        _blocked(task, reason, questions, Invocation(now=now, by=agent_of(run), run=run, detail=reason))
+    )
 
 
 def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) -> State:
     """A limit is reached, or nothing moves: its coder goes into failed_by. Raises Refused."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is S.BLOCKED:
         return state
     if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
         raise Refused(f"{task_id} is {task.status}, which nothing blocks", f"liza task show {task_id}")
     coder = task.assigned_to or "nobody"
     failed = task.failed_by if coder in task.failed_by else (*task.failed_by, coder)
-    said = Said(now=now, by=coder, run=task.run, detail=reason)
+    said = Invocation(now=now, by=coder, run=task.run, detail=reason)
     return state.with_task(replace(_blocked(task, reason, (SUPERVISORS_QUESTION,), said), failed_by=failed))
 
 
-def _blocked(task: Task, reason: str, questions: tuple[str, ...], said: Said) -> Task:
-    return move(
+def _blocked(task: Task, reason: str, questions: tuple[str, ...], said: Invocation) -> Task:
+    return apply_verb(
         task,
         "block",
         said,
@@ -165,20 +167,20 @@ def _blocked(task: Task, reason: str, questions: tuple[str, ...], said: Said) ->
 
 def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) -> State:
     """Out of room: what is done, and the first thing to do, for the next session. Raises Usage, NotYours."""
-    task = find(state, task_id)
-    if has_said(task, "handoff", run):
+    task = get_task(state, task_id)
+    if has_done(task, "handoff", run):
         return state
-    task = owned(state, task_id, run)
+    task = get_owned_task(state, task_id, run)
     if not note.summary.strip() or not note.next_action.strip():
-        raise Usage(
+        raise UsageError(
             "a hand-off needs a summary and the next step", 'liza handoff "what is done" --next "the first thing to do"'
         )
-    said = Said(now=now, by=agent_of(run), run=run)
-    handed = move(task, "handoff", said, handoff_pending=True)
+    said = Invocation(now=now, by=agent_of(run), run=run)
+    handed = apply_verb(task, "handoff", said, handoff_pending=True)
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
 
 
-def is_held_up(kind: str, word: str | None, on_purpose: bool) -> bool:
+def is_end_postponed(kind: str, word: str | None, on_purpose: bool) -> bool:
     """Whether the end of a session is the fault of what kept one of its verbs from being carried out.
 
     ``kind`` is what came of it otherwise (crashed, finished, handed off, stopped), ``word`` its closing word: one that
@@ -189,35 +191,37 @@ def is_held_up(kind: str, word: str | None, on_purpose: bool) -> bool:
     return kind == "crashed" or (kind in ("finished", "handed off") and word is None)
 
 
-def session_over(state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime) -> State:
+def record_session_end(
+    state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime
+) -> State:
     """A session of this run ended (``crash``, ``ended``, ``held up``, ``quota``, ``unusable`` or ``unanswered``) and
     the task is still its own: count it, or block; an end that was not the session's fault is only told.
 
     ``moved`` says whether a commit, or any verb, came of it.
     """
     task = state.task(task_id)
-    if task is None or task.run != run or task.status is not S.CLAIMED or has_said(task, event, run):
+    if task is None or task.run != run or task.status is not S.CLAIMED or has_done(task, event, run):
         return state
-    remarked = remark(task, event, Said(now=now, by=agent_of(run), run=run, detail=detail[:500]))
+    remarked = add_event(task, event, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:500]))
     if event == "crash":
-        crashes = _since_unblocked(remarked, "crash")
-        if crashes >= MOST_CRASHES:
+        crashes = _count_since_unblocked(remarked, "crash")
+        if crashes >= MAX_CRASHES:
             return block_by_supervisor(
                 state.with_task(remarked), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
         return state.with_task(remarked)
-    if event in TOLD_ONLY:
+    if event in UNCOUNTED_ENDS:
         return state.with_task(remarked)
     idle = 0 if moved else task.idle_sessions + 1
     counted = state.with_task(replace(remarked, idle_sessions=idle))
-    if idle >= MOST_IDLE_SESSIONS:
+    if idle >= MAX_IDLE_SESSIONS:
         return block_by_supervisor(
             counted, task_id, f"{idle} sessions in a row ended and moved nothing; the last: {detail}", now
         )
     return counted
 
 
-def _since_unblocked(task: Task, event: str) -> int:
+def _count_since_unblocked(task: Task, event: str) -> int:
     count = 0
     for line in reversed(task.history):
         if line.event == "unblock":
@@ -226,21 +230,21 @@ def _since_unblocked(task: Task, event: str) -> int:
     return count
 
 
-def report(state: State, anomaly: Anomaly) -> State:
+def report_anomaly(state: State, anomaly: Anomaly) -> State:
     """Something that others must know. Raises Usage for an unknown kind or a detail that the kind needs."""
-    if anomaly.type not in ANOMALIES:
-        raise Usage(
-            f"{anomaly.type!r} is no kind of report; the kinds are: {', '.join(ANOMALIES)}", "liza report --help"
+    if anomaly.type not in ANOMALY_TYPES:
+        raise UsageError(
+            f"{anomaly.type!r} is no kind of report; the kinds are: {', '.join(ANOMALY_TYPES)}", "liza report --help"
         )
     missing = [name for name in _NEEDED_DETAILS.get(anomaly.type, ()) if name not in anomaly.details]
     if missing:
-        raise Usage(
+        raise UsageError(
             f"a report of {anomaly.type} needs the details {', '.join(missing)}",
             f"liza report {anomaly.type} TEXT " + " ".join(f"--detail {name}=…" for name in missing),
         )
     return replace(state, anomalies=(*state.anomalies, anomaly))
 
 
-def ready(state: State, task_id: str, run: str) -> Task:
+def check_owner(state: State, task_id: str, run: str) -> Task:
     """The identity check of a coder's session. Raises NotYours."""
-    return owned(state, task_id, run)
+    return get_owned_task(state, task_id, run)

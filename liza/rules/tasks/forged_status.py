@@ -12,44 +12,46 @@ from liza.rules.merging import merge_rules
 from liza.rules.model import State, Status, Task
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.reviews import REVIEW_OVER
-from liza.rules.transitions import Said
+from liza.rules.transitions import Invocation
 
-EVENT = "restore"
+RESTORE_EVENT = "restore"
 
 
-def way(task_id: str) -> str:
+def restore_command(task_id: str) -> str:
     """The command that puts a task back."""
     return f"liza restore --task {task_id}"
 
 
-def forged(state: State, task: Task) -> str | None:
+def forgery_reason(state: State, task: Task) -> str | None:
     """Why nothing in the task's history led to its status; None where all is well."""
-    last = transitions.unexplained(task)
+    last = transitions.find_unexplained_step(task)
     if last is not None:
         return f"nothing in its history led there: the last step was {last!r}"
-    return merge_rules.hindrance(state, task) if task.status is Status.APPROVED else None
+    return merge_rules.merge_obstacle(state, task) if task.status is Status.APPROVED else None
 
 
-def usable(state: State, task_id: str) -> Task | None:
+def get_restorable_task(state: State, task_id: str) -> Task | None:
     """The task on an earlier board, if it can be put back from there."""
     task = state.task(task_id)
-    return task if task is not None and task.reservation is None and forged(state, task) is None else None
+    return task if task is not None and task.reservation is None and forgery_reason(state, task) is None else None
 
 
-def put_back(state: State, earlier: Task, revision: int, by: str, now: datetime) -> State:
+def restore_task(state: State, earlier: Task, revision: int, by: str, now: datetime) -> State:
     """The board with the task as it was in an earlier revision; what went on since on its own is kept.
 
     Its coder goes on with it. Where the coder has other work by now, the task is free for anybody, and so is a review
     where its reviewer has. Raises Refused.
     """
-    task = claims.find(state, earlier.id)
-    if forged(state, task) is None:
+    task = claims.get_task(state, earlier.id)
+    if forgery_reason(state, task) is None:
         raise Refused(f"{task.id} is {task.status}, and its history says how it got there", f"liza task show {task.id}")
-    said = Said(now=now, by=by, detail=f"{task.status} was written onto the board; as in revision {revision} again")
+    said = Invocation(
+        now=now, by=by, detail=f"{task.status} was written onto the board; as in revision {revision} again"
+    )
     rest = replace(state, tasks=_without(state, task.id))
     if earlier.reviewing_by is not None and picking.occupation(rest, earlier.reviewing_by) is not None:
         earlier = replace(earlier, **REVIEW_OVER)
-    back = state.with_task(transitions.remark(replace(earlier, merging=None), EVENT, said))
+    back = state.with_task(transitions.add_event(replace(earlier, merging=None), RESTORE_EVENT, said))
     if earlier.status is not Status.CLAIMED or earlier.assigned_to is None:
         return back
     elsewhere = picking.occupation(rest, earlier.assigned_to)

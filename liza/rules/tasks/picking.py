@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.rules import invariants
-from liza.rules.merging.merge_failures import first_line, last
+from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 
 S = Status
-TAKEABLE = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
-_BELONGING = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
+CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
+_RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Pick:
 
 
 @dataclass(frozen=True)
-class Limit:
+class LimitReached:
     """This task came back, is the agent's to mend or may be taken by it, and has reached a limit: it is blocked."""
 
     task: Task
@@ -44,38 +44,38 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Nothing:
+class NoTask:
     """No task; ``why`` is the reason that `liza status` shows."""
 
     why: str
 
 
-def choose(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | Limit | Nothing:
+def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | LimitReached | NoTask:
     """The next task for a coder: its own rejected, failed and handed-over work first, then priority, age, id."""
     busy = occupation(state, agent)
     if busy:
-        return Nothing(f"{agent} is busy with {busy}")
+        return NoTask(f"{agent} is busy with {busy}")
     if state.goal.status != "IN_PROGRESS":
-        return Nothing(f"the goal is {state.goal.status}")
+        return NoTask(f"the goal is {state.goal.status}")
     reasons: list[str] = []
     for task in sorted(state.tasks, key=lambda task: _rank(task, agent)):
-        why = obstacle(state, task, agent, now, evidence)
+        why = claim_obstacle(state, task, agent, now, evidence)
         own = task.assigned_to == agent and task.reservation is None
-        limit = limit_reached(state, task) if task.status in _BELONGING and (own or why is None) else None
+        limit = limit_reached(state, task) if task.status in _RETURNED_STATUSES and (own or why is None) else None
         if limit:
-            return Limit(task, f"{limit}{_why_it_came_back(task)}")
+            return LimitReached(task, f"{limit}{_why_it_came_back(task)}")
         if why is None:
             return Pick(task)
-        if task.status in TAKEABLE:
+        if task.status in CLAIMABLE_STATUSES:
             reasons.append(f"{task.id}: {why}")
-    return Nothing("; ".join(reasons[:3]) or "no task is claimable")
+    return NoTask("; ".join(reasons[:3]) or "no task is claimable")
 
 
-def choose_review(state: State, agent: str, evidence: Evidence) -> Pick | Nothing:
+def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
     """The next task for a reviewer: longest waiting first within a priority."""
     busy = occupation(state, agent)
     if busy:
-        return Nothing(f"{agent} is busy with {busy}")
+        return NoTask(f"{agent} is busy with {busy}")
     waiting = [task for task in state.tasks if task.status is S.READY_FOR_REVIEW]
     reasons: list[str] = []
     for task in sorted(waiting, key=lambda task: (task.priority, _last_event(task), task.id)):
@@ -83,19 +83,19 @@ def choose_review(state: State, agent: str, evidence: Evidence) -> Pick | Nothin
         if why is None:
             return Pick(task)
         reasons.append(f"{task.id}: {why}")
-    return Nothing("; ".join(reasons[:3]) or "no task is ready for review")
+    return NoTask("; ".join(reasons[:3]) or "no task is ready for review")
 
 
-def obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
+def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
     """Why ``agent`` may not claim ``task`` now; None when it may. "Claimable" is written here and nowhere else."""
     if role_of(agent) != "coder":
         return f"{agent} is no coder"
-    if task.status not in TAKEABLE:
+    if task.status not in CLAIMABLE_STATUSES:
         return f"it is {task.status}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
     if task.status is S.CLAIMED:
-        held = _still_held(task, agent, now, evidence)
+        held = _lease_obstacle(task, agent, now, evidence)
         if held:
             return held
     unmet = unmet_dependencies(state, task)
@@ -103,9 +103,9 @@ def obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evid
         return f"it waits for {', '.join(unmet)}"
     if agent in task.failed_by:
         return f"{agent} has failed it before"
-    if task.status in _BELONGING and _belongs_to_another(state, task, agent, now, evidence):
+    if task.status in _RETURNED_STATUSES and _belongs_to_another(state, task, agent, now, evidence):
         return f"it is {task.assigned_to}'s to mend"
-    broken = invariants.of_entry("tasks", task.id, task, state)
+    broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
     return None
@@ -148,15 +148,15 @@ def occupation(state: State, agent: str) -> str | None:
 
 def unmet_dependencies(state: State, task: Task) -> tuple[str, ...]:
     """The ids of dependencies that are neither MERGED nor SUPERSEDED by tasks that are all met."""
-    return tuple(wanted for wanted in task.depends_on if not _met(state, wanted, frozenset()))
+    return tuple(wanted for wanted in task.depends_on if not _is_met(state, wanted, frozenset()))
 
 
-def _met(state: State, task_id: str, seen: frozenset[str]) -> bool:
+def _is_met(state: State, task_id: str, seen: frozenset[str]) -> bool:
     task = state.task(task_id)
     if task is None or task_id in seen:
         return False
     if task.status is S.SUPERSEDED:
-        return bool(task.superseded_by) and all(_met(state, one, seen | {task_id}) for one in task.superseded_by)
+        return bool(task.superseded_by) and all(_is_met(state, one, seen | {task_id}) for one in task.superseded_by)
     return task.status is S.MERGED
 
 
@@ -173,7 +173,7 @@ def limit_reached(state: State, task: Task) -> str | None:
 def _why_it_came_back(task: Task) -> str:
     """What the last rejection, or the last failure of a merge, said; nothing where neither did."""
     rejected = task.status is S.REJECTED
-    why = first_line(task.rejection_reason if rejected else last(task))
+    why = first_line(task.rejection_reason if rejected else last_failure(task))
     return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
 
 
@@ -185,7 +185,7 @@ def free_slot(state: State, task: Task) -> str:
     return next(name for name in (f"s{number}" for number in range(1, len(state.tasks) + 2)) if name not in used)
 
 
-def _still_held(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
+def _lease_obstacle(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
     if task.assigned_to == agent:
         return "it is claimed by this very agent"
     if task.lease_expires is not None and task.lease_expires > now:
@@ -213,6 +213,6 @@ def _last_event(task: Task) -> datetime:
 
 
 def _rank(task: Task, agent: str) -> tuple[int, int, datetime, str]:
-    own = task.assigned_to == agent and task.status in _BELONGING
+    own = task.assigned_to == agent and task.status in _RETURNED_STATUSES
     created = task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
     return (0 if own else 1, task.priority, created, task.id)

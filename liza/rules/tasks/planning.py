@@ -7,15 +7,15 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused
-from liza.rules.model import FINAL, State, Status
+from liza.rules.errors import NotOwner, Refused
+from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.paths import agent_of
-from liza.rules.tasks.claims import lease, next_run
+from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import Evidence, occupation
 
 S = Status
-MOST_WAKES = 2
-WAKES = {
+MAX_WAKES = 2
+WAKE_REASONS = {
     "INITIAL_PLANNING": "there are no tasks yet",
     "IMMEDIATE_DISCOVERY": "something was found that cannot wait",
     "HYPOTHESIS_EXHAUSTION": "two coders failed at a task",
@@ -24,7 +24,7 @@ WAKES = {
     "SPRINT_COMPLETE": "every task is settled",
 }
 """What wakes a planner, in words."""
-FAILED_CODERS = 2
+MAX_FAILED_CODERS = 2
 _NO_EVIDENCE = Evidence()
 
 
@@ -41,7 +41,7 @@ class Trigger:
         return "|".join((self.name, *self.ids, self.facts))
 
 
-def triggers(state: State) -> tuple[Trigger, ...]:
+def find_triggers(state: State) -> tuple[Trigger, ...]:
     """Every reason to plan that stands, the most urgent first."""
     if state.goal.status != "IN_PROGRESS":
         return ()
@@ -49,8 +49,8 @@ def triggers(state: State) -> tuple[Trigger, ...]:
         return (Trigger("INITIAL_PLANNING", (), state.goal.description),)
     found: list[Trigger] = []
     urgent = [one for one in state.discovered if one.urgency == "immediate" and one.converted_to_task is None]
-    exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= FAILED_CODERS]
-    blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < FAILED_CODERS]
+    exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= MAX_FAILED_CODERS]
+    blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < MAX_FAILED_CODERS]
     if urgent:
         found.append(Trigger("IMMEDIATE_DISCOVERY", tuple(one.id for one in urgent), urgent[0].description))
     if exhausted:
@@ -59,50 +59,50 @@ def triggers(state: State) -> tuple[Trigger, ...]:
     if blocked:
         facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in blocked)
         found.append(Trigger("BLOCKED_TASKS", tuple(task.id for task in blocked), facts))
-    found += _orphaned(state) + _complete(state)
+    found += _unmergeable(state) + _sprint_complete(state)
     return tuple(found)
 
 
-def _orphaned(state: State) -> list[Trigger]:
+def _unmergeable(state: State) -> list[Trigger]:
     """Integration failures that no coder may mend any more."""
     stuck = [
-        task for task in state.tasks if task.status is S.INTEGRATION_FAILED and len(task.failed_by) >= FAILED_CODERS
+        task for task in state.tasks if task.status is S.INTEGRATION_FAILED and len(task.failed_by) >= MAX_FAILED_CODERS
     ]
     if not stuck:
         return []
     return [Trigger("INTEGRATION_FAILED", tuple(task.id for task in stuck), "nobody may mend them any more")]
 
 
-def _complete(state: State) -> list[Trigger]:
-    if state.sprint.status != "IN_PROGRESS" or not all(task.status in FINAL for task in state.tasks):
+def _sprint_complete(state: State) -> list[Trigger]:
+    if state.sprint.status != "IN_PROGRESS" or not all(task.status in FINAL_STATUSES for task in state.tasks):
         return []
     merged = sum(task.status is S.MERGED for task in state.tasks)
     return [Trigger("SPRINT_COMPLETE", (), f"{merged} of {len(state.tasks)} merged")]
 
 
-def wake(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
+def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
     """The trigger that a planner should be woken for now, or the reason why none is."""
-    standing = triggers(state)
+    standing = find_triggers(state)
     if not standing:
         return "nothing to plan"
     first = standing[0]
     if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
-    if state.planning.fingerprint == first.fingerprint and state.planning.count >= MOST_WAKES:
+    if state.planning.fingerprint == first.fingerprint and state.planning.count >= MAX_WAKES:
         about = f" ({', '.join(first.ids)})" if first.ids else ""
-        return f"{WAKES[first.name]}{about}, and {MOST_WAKES} planning sessions changed nothing: it waits for a person"
+        return f"{WAKE_REASONS[first.name]}{about}, and {MAX_WAKES} planning sessions changed nothing: it waits for a person"
     return first
 
 
 def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence = _NO_EVIDENCE) -> tuple[State, str]:
     """``agent`` takes the wake-up that stands; its run. Raises Refused."""
-    trigger = wake(state, evidence)
+    trigger = next_trigger(state, evidence)
     if isinstance(trigger, str):
         raise Refused(f"{agent} has nothing to plan: {trigger}", "liza status")
     busy = occupation(state, agent)
     if busy:
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
-    state, run = next_run(state, agent)
+    state, run = allocate_run(state, agent)
     known = state.planning
     planning = replace(
         known,
@@ -111,12 +111,12 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
         ids=trigger.ids,
         fingerprint=trigger.fingerprint,
         count=known.count + 1 if known.fingerprint == trigger.fingerprint else 1,
-        lease_expires=lease(state, now),
+        lease_expires=lease_expiry(state, now),
     )
     return replace(state, planning=planning), run
 
 
-def planning_over(state: State, run: str) -> State:
+def end_planning(state: State, run: str) -> State:
     """The planner's session is over, with or without its word; unchanged where it is not this run's."""
     if state.planning.run != run:
         return state
@@ -124,7 +124,7 @@ def planning_over(state: State, run: str) -> State:
     return _close_goal(replace(state, planning=over), state.planning.trigger)
 
 
-def planning_held_up(state: State, run: str) -> State:
+def undo_planning_claim(state: State, run: str) -> State:
     """The planner's session could not reach the board: as if it had not been woken. Unchanged where it is not this
     run's."""
     known = state.planning
@@ -136,25 +136,25 @@ def planning_held_up(state: State, run: str) -> State:
 
 def _close_goal(state: State, trigger: str | None) -> State:
     """A planner that was asked whether the sprint is complete, and added nothing, has said yes."""
-    if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL for task in state.tasks):
+    if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL_STATUSES for task in state.tasks):
         return state
     return replace(
         state, goal=replace(state.goal, status="COMPLETED"), sprint=replace(state.sprint, status="COMPLETED")
     )
 
 
-def is_over(state: State, has_planner: bool) -> bool:
+def is_crew_done(state: State, has_planner: bool) -> bool:
     """Whether a crew has nothing more to do: the goal is not in progress, or there is no planner and all tasks are
     final."""
     if state.goal.status != "IN_PROGRESS":
         return True
-    return not has_planner and bool(state.tasks) and all(task.status in FINAL for task in state.tasks)
+    return not has_planner and bool(state.tasks) and all(task.status in FINAL_STATUSES for task in state.tasks)
 
 
-def left_undone(state: State, roles: frozenset[str]) -> tuple[str, ...]:
+def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
     """The open tasks, where none of them can go on with supervisors of these roles only; nothing where one can."""
-    unfinished = [task for task in state.tasks if task.status not in FINAL]
-    plans = "planner" in roles and (state.planning.run is not None or isinstance(wake(state), Trigger))
+    unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
+    plans = "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger))
     if plans or any(_NEEDS.get(task.status, "planner") in roles - {"planner"} for task in unfinished):
         return ()
     if roles and any(task.status is S.APPROVED for task in unfinished):
@@ -169,14 +169,14 @@ _NEEDS = {
 """Whose supervisor a task waits for; every supervisor merges."""
 
 
-def planned(state: State, run: str) -> None:
+def require_planner(state: State, run: str) -> None:
     """The fence for a planner's verbs. Raises NotYours."""
     if state.planning.run != run:
-        raise NotYours(
+        raise NotOwner(
             f"{run} is not the planning run; {state.planning.run or 'nobody'} is. Stop at once", "liza status"
         )
 
 
-def planner_of(state: State) -> str | None:
+def current_planner(state: State) -> str | None:
     """Who plans now."""
     return agent_of(state.planning.run) if state.planning.run else None

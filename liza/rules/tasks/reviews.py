@@ -6,40 +6,42 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.errors import NotYours, Refused, Usage
+from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.model import Anomaly, State, Status, Task
 from liza.rules.paths import agent_of
-from liza.rules.tasks.claims import find, lease, next_run
+from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
 from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
-from liza.rules.transitions import Said, has_said, move
+from liza.rules.transitions import Invocation, apply_verb, has_done
 
 S = Status
-MOST_REVIEWS_WITHOUT_VERDICT = 2
-HUMAN = "human:"
+MAX_REVIEWS_WITHOUT_VERDICT = 2
+HUMAN_PREFIX = "human:"
 REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
 
 def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence: Evidence) -> tuple[State, str]:
     """``agent`` takes the review; its run. Raises Refused."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     why = review_obstacle(task, agent, evidence)
     if why:
         raise Refused(f"{agent} cannot review {task_id}: {why}", f"liza task show {task_id}")
     busy = occupation(state, agent)
     if busy:
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
-    state, run = next_run(state, agent)
-    said = Said(now=now, by=agent, run=run, commit=task.review_commit)
-    taken = move(task, "claim review", said, reviewing_by=agent, review_run=run, review_lease_expires=lease(state, now))
+    state, run = allocate_run(state, agent)
+    said = Invocation(now=now, by=agent, run=run, commit=task.review_commit)
+    taken = apply_verb(
+        task, "claim review", said, reviewing_by=agent, review_run=run, review_lease_expires=lease_expiry(state, now)
+    )
     return state.with_task(taken), run
 
 
-def reviewed(state: State, task_id: str, run: str) -> Task:
+def get_reviewed_task(state: State, task_id: str, run: str) -> Task:
     """The task if ``run`` reviews it now: the fence. Raises NotYours."""
-    task = find(state, task_id)
+    task = get_task(state, task_id)
     if task.status is not S.READY_FOR_REVIEW or task.review_run != run:
         found = f"it is {task.status}" + (f", reviewed by {task.review_run}" if task.review_run else "")
-        raise NotYours(
+        raise NotOwner(
             f"You no longer own this review: {run} asks for {task_id}, and {found}. Stop at once",
             f"liza task show {task_id}",
         )
@@ -51,21 +53,21 @@ def release_review(state: State, task_id: str, run: str, now: datetime, reason: 
     task = state.task(task_id)
     if task is None or task.review_run != run:
         return state
-    said = Said(now=now, by=agent_of(run), run=run, detail=reason)
-    return state.with_task(move(task, "release review", said, **REVIEW_OVER))
+    said = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
+    return state.with_task(apply_verb(task, "release review", said, **REVIEW_OVER))
 
 
-def review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
+def end_review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
     """A review session ended and said nothing; the second time the task is BLOCKED."""
     task = state.task(task_id)
     if task is None or task.review_run != run:
         return state
-    said = Said(now=now, by=agent_of(run), run=run, detail=reason)
+    said = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
     count = task.reviews_without_verdict + 1
-    if count < MOST_REVIEWS_WITHOUT_VERDICT:
-        given_back = move(task, "release review", said, reviews_without_verdict=count, **REVIEW_OVER)
+    if count < MAX_REVIEWS_WITHOUT_VERDICT:
+        given_back = apply_verb(task, "release review", said, reviews_without_verdict=count, **REVIEW_OVER)
         return state.with_task(given_back)
-    given_up = move(
+    given_up = apply_verb(
         task,
         "give up review",
         said,
@@ -79,35 +81,37 @@ def review_without_verdict(state: State, task_id: str, run: str, now: datetime, 
 
 def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
     """The verdict that lets a supervisor merge. ``by`` is a run, or ``human:<name>``. Raises Refused, NotYours."""
-    task = _judged(state, task_id, by, "approve", commit)
+    task = _get_task_for_verdict(state, task_id, by, "approve", commit)
     if task is None:
         return state
-    said = _verdict(by, now, commit, reason)
-    return state.with_task(move(task, "approve", said, approved_by=said.by, **REVIEW_OVER))
+    said = _verdict_invocation(by, now, commit, reason)
+    return state.with_task(apply_verb(task, "approve", said, approved_by=said.by, **REVIEW_OVER))
 
 
 def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
     """The verdict that sends the task back, or, at the limit, blocks it. Raises Refused, NotYours, Usage."""
-    task = _judged(state, task_id, by, "reject", commit)
+    task = _get_task_for_verdict(state, task_id, by, "reject", commit)
     if task is None:
         return state
     if not reason.strip():
-        raise Usage("a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"')
-    said = _verdict(by, now, commit, reason)
+        raise UsageError(
+            "a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"'
+        )
+    said = _verdict_invocation(by, now, commit, reason)
     cycles = {
         "review_cycles_current": task.review_cycles_current + 1,
         "review_cycles_total": task.review_cycles_total + 1,
         "rejection_reason": reason,
     }
     if task.review_cycles_current + 1 < state.config.max_review_cycles:
-        return state.with_task(move(task, "reject", said, **cycles, **REVIEW_OVER))
+        return state.with_task(apply_verb(task, "reject", said, **cycles, **REVIEW_OVER))
     return _deadlock(state, task, said, {**cycles, **REVIEW_OVER})
 
 
-def _deadlock(state: State, task: Task, said: Said, changes: dict[str, object]) -> State:
+def _deadlock(state: State, task: Task, said: Invocation, changes: dict[str, object]) -> State:
     rounds = state.config.max_review_cycles
     coder = task.assigned_to or "nobody"
-    blocked = move(
+    blocked = apply_verb(
         task,
         "deadlock",
         said,
@@ -122,23 +126,23 @@ def _deadlock(state: State, task: Task, said: Said, changes: dict[str, object]) 
     return replace(state.with_task(blocked), anomalies=(*state.anomalies, anomaly))
 
 
-def _verdict(by: str, now: datetime, commit: str, reason: str) -> Said:
-    who, run = (by, None) if by.startswith(HUMAN) else (agent_of(by), by)
-    return Said(now=now, by=who, run=run, commit=commit, detail=reason)
+def _verdict_invocation(by: str, now: datetime, commit: str, reason: str) -> Invocation:
+    who, run = (by, None) if by.startswith(HUMAN_PREFIX) else (agent_of(by), by)
+    return Invocation(now=now, by=who, run=run, commit=commit, detail=reason)
 
 
-def _judged(state: State, task_id: str, by: str, verb: str, commit: str) -> Task | None:
+def _get_task_for_verdict(state: State, task_id: str, by: str, verb: str, commit: str) -> Task | None:
     """The task that a verdict is about; None when this very verdict was given before."""
-    task = find(state, task_id)
-    if by.startswith(HUMAN):
+    task = get_task(state, task_id)
+    if by.startswith(HUMAN_PREFIX):
         if task.status is not S.READY_FOR_REVIEW:
             raise Refused(f"{task_id} is {task.status}: there is nothing to judge", f"liza task show {task_id}")
     else:
-        if has_said(task, verb, by) or (verb == "reject" and has_said(task, "deadlock", by)):
+        if has_done(task, verb, by) or (verb == "reject" and has_done(task, "deadlock", by)):
             return None
         if agent_of(by) in authors(task):
             raise Refused(f"{agent_of(by)} wrote {task_id}: nobody judges their own work", f"liza task show {task_id}")
-        task = reviewed(state, task_id, by)
+        task = get_reviewed_task(state, task_id, by)
     if commit != task.review_commit:
         raise Refused(
             f"the verdict is about {commit[:12]}, and {(task.review_commit or 'nothing')[:12]} is to be reviewed",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from liza.rules.model import FINAL, State, Status
+from liza.rules.model import FINAL_STATUSES, State, Status
 
 S = Status
 
 
-def never_claimable(state: State) -> dict[str, str]:
+def find_unclaimable(state: State) -> dict[str, str]:
     """Open tasks that wait for what can never be: each with the dependency that is lost."""
     lost = {task.id for task in state.tasks if task.status is S.ABANDONED}
     found: dict[str, str] = {}
@@ -33,4 +33,4 @@ def _how_lost(state: State, task_id: str) -> str:
     task = state.task(task_id)
     if task is None:
         return "which is not on the board"
-    return f"which is {task.status}" if task.status in FINAL else "which can never be claimed itself"
+    return f"which is {task.status}" if task.status in FINAL_STATUSES else "which can never be claimed itself"

@@ -8,30 +8,30 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Json, new, say
-from liza.cli.door import tell_error
-from liza.cli.render import tell
+from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.entry_points import print_error
+from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 
-app = new()
+app = create_app()
 
 
-@say(app, "edit", "EDITOR=vim liza edit")
+@declare_command(app, "edit", "EDITOR=vim liza edit")
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",
     kept: Annotated[
         Path | None, typer.Option("--from", metavar="F", help="Go on with a copy that was refused.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Edit the board in $EDITOR: a copy, checked and merged entry by entry when you are done."""
     from liza.verbs import edit as verbs
 
-    tell.answer(verbs.edit(find_crew(), what, kept), as_json)
+    printing.print_result(verbs.edit(find_crew(), what, kept), as_json)
 
 
-@say(
+@declare_command(
     app,
     "lock",
     "liza lock -- yq -i '.config.lease_duration = 600' .liza/state.yaml",
@@ -39,18 +39,18 @@ def edit(
 )
 def lock(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run while nobody else writes.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Run a command with the board's lock held; its exit code is the answer. What it leaves is judged and told."""
     from liza.verbs.lock import lock as verb
 
     ran = verb(find_crew(), command)
-    if ran.left is not None:
-        tell_error("liza", ran.left, as_json)
-    return ran.code
+    if ran.board_error is not None:
+        print_error("liza", ran.board_error, as_json)
+    return ran.exit_status
 
 
-@say(app, "restore", "liza restore --last-good")
+@declare_command(app, "restore", "liza restore --last-good")
 def restore(
     last_good: Annotated[bool, typer.Option("--last-good", help="The newest board that can be read.")] = False,
     task: Annotated[
@@ -59,7 +59,7 @@ def restore(
     stop: Annotated[
         bool, typer.Option("--stop", help="End first whatever supervisors and sessions still work.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx.
 
@@ -68,11 +68,11 @@ def restore(
     from liza.verbs import restore as verbs
 
     if task is not None and (last_good or stop):
-        raise Usage(
+        raise UsageError(
             "--task brings back one task, --last-good and --stop the whole board",
             f"liza restore --task {shlex.quote(task)}",
         )
     if task is not None:
-        tell.answer(verbs.restore_task(find_crew(), task), as_json)
+        printing.print_result(verbs.restore_task(find_crew(), task), as_json)
     else:
-        tell.answer(verbs.restore(verbs.crew_here(), last_good, stop), as_json)
+        printing.print_result(verbs.restore(verbs.find_crew_or_lost(), last_good, stop), as_json)

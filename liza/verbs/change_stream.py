@@ -11,27 +11,27 @@ from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Config
 from liza.verbs.status import status
 
-SETTLE = 0.1  # seconds: what one verb writes comes in several events
+QUIET_SECONDS = 0.1  # seconds: what one verb writes comes in several events
 
 
-def follow(crew: Crew) -> Iterator[dict[str, Any]]:
+def follow_status(crew: Crew) -> Iterator[dict[str, Any]]:
     """The summary now, and again after each change of the board, of a signal or of a session."""
-    for _ in changes(crew):
+    for _ in watch_changes(crew):
         yield status(crew)
 
 
-def changes(crew: Crew) -> Iterator[None]:
+def watch_changes(crew: Crew) -> Iterator[None]:
     """Once now, and once after each change; leases run out without one, so the poll interval is the longest wait."""
     from liza.board import events
 
     heard: queue.Queue[Any] = queue.Queue()
     # Not the locks: to ask whether a supervisor lives touches its lock, and would wake us for ever.
     watch = events.watch(crew.paths)
-    watch.put_into(heard)
+    watch.subscribe(heard)
     try:
         while True:
             yield None
-            _until_something(heard, _poll_interval(crew))
+            _wait_for_event(heard, _poll_interval(crew))
     finally:
         watch.close()
 
@@ -46,10 +46,10 @@ def _poll_interval(crew: Crew) -> float:
         return float(Config().poll_interval)
 
 
-def _until_something(heard: queue.Queue[Any], longest: float) -> None:
+def _wait_for_event(heard: queue.Queue[Any], longest: float) -> None:
     try:
         heard.get(timeout=longest)
         while True:
-            heard.get(timeout=SETTLE)
+            heard.get(timeout=QUIET_SECONDS)
     except queue.Empty:
         return

@@ -9,69 +9,73 @@ from msgspec.structs import asdict as fields_of
 
 from liza.crew import activity, draft_specs
 from liza.crew.crew import Crew
-from liza.crew.spec_files import existing
-from liza.rules.errors import Usage
+from liza.crew.spec_files import find_existing_specs
+from liza.rules.errors import UsageError
 from liza.rules.merging import merge_failures
-from liza.rules.model import FINAL, State, Status, Task
+from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import branch_of
-from liza.rules.paths import task_id as checked_id
+from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims, picking
-from liza.rules.tasks.drafts import Lack
+from liza.rules.tasks.drafts import MissingParts
 
-_TO_MEND = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
+_MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 
 
-def tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def list_tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The tasks in the order of the board, as the board names their fields. Raises Usage for an unknown status."""
     wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
     state = crew.board.read()
-    return rows(state, draft_specs.lacks(crew, state), wanted)
+    return task_rows(state, draft_specs.find_incomplete_drafts(crew, state), wanted)
 
 
-def rows(state: State, lacks: Mapping[str, Lack], wanted: Collection[Status]) -> list[dict[str, Any]]:
+def task_rows(state: State, lacks: Mapping[str, MissingParts], wanted: Collection[Status]) -> list[dict[str, Any]]:
     """The fields of tasks, and beside them what a DRAFT lacks now, and which tasks have to be merged first."""
     return [
         {
             **fields_of(task),
             "missing": lacks[task.id].missing if task.id in lacks else (),
-            "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL else (),
+            "waits_for": picking.unmet_dependencies(state, task) if task.status not in FINAL_STATUSES else (),
         }
         for task in state.tasks
         if task.status in wanted
     ]
 
 
-def task(crew: Crew, task_id: str) -> dict[str, Any]:
+def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
     """A task's fields, and beside them its branch, its directory, what it waits for, what a DRAFT lacks, its hand-off
     and its notes.
 
     Raises UnknownId, Usage.
     """
     state = crew.board.read()
-    found = claims.find(state, checked_id(task_id))
-    link = crew.paths.link(found.id)
+    found = claims.get_task(state, checked_id(task_id))
+    link = crew.paths.task_link(found.id)
     draft = found.status is Status.DRAFT
     return {
         **fields_of(found),
         "branch": branch_of(found.id),
         "directory": str(link) if link.is_symlink() else None,
-        "missing": draft_specs.lack(crew, state, found, existing(crew, [found.spec_ref])).missing if draft else (),
-        "merge_failed": merge_failures.last(found) if found.status in _TO_MEND else "",
+        "missing": draft_specs.find_missing_parts(
+            crew, state, found, find_existing_specs(crew, [found.spec_ref])
+        ).missing
+        if draft
+        else (),
+        "merge_failed": merge_failures.last_failure(found) if found.status in _MERGE_FAILURE_STATUSES else "",
         "waits_for": picking.unmet_dependencies(state, found),
         "handoff": state.handoff.get(found.id),
         "notes": [note.message for note in state.human_notes if note.recipient == found.id],
-        **_at_work(crew, state, found),
+        **_work_row(crew, state, found),
     }
 
 
-def _at_work(crew: Crew, state: State, task: Task) -> dict[str, Any]:
+def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:
     """Who is at work on a task, what it does, and for how long; nulls where nobody is."""
     who = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
-    return {"who": who, **activity.row(crew, state, who or "")}
+    return {"who": who, **activity.activity_row(crew, state, who or "")}
 
 
 def _status(word: str) -> Status:
     try:
         return Status(word.upper().replace("-", "_"))
     except ValueError:
-        raise Usage(f"{word!r} is no status; they are {', '.join(Status)}", "liza task list") from None
+        raise UsageError(f"{word!r} is no status; they are {', '.join(Status)}", "liza task list") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.cli.render import tell
+from liza.cli.render import printing
 from liza.crew.crew import find_crew
 
 
@@ -13,24 +13,24 @@ def ready(as_json: bool) -> None:
     crew = find_crew()
     said = verbs.ready(crew)
     if as_json:
-        tell.answer(said, as_json)
+        printing.print_result(said, as_json)
     else:
-        tell.out(str(said.more["brief"]))
-    verbs.read(crew, said.more["messages"])
+        printing.print_text(str(said.details["brief"]))
+    verbs.acknowledge_messages(crew, said.details["messages"])
 
 
 def submit(as_json: bool) -> None:
     """Hand the work in for review."""
     from liza.verbs.submit import submit as verb
 
-    tell.answer(verb(find_crew()), as_json)
+    printing.print_result(verb(find_crew()), as_json)
 
 
 def heartbeat(as_json: bool, extend: int | None = None) -> None:
     """Extend the lease of this run."""
     from liza.verbs.heartbeat import heartbeat as verb
 
-    tell.answer(verb(find_crew(), extend), as_json)
+    printing.print_result(verb(find_crew(), extend), as_json)
 
 
 def status(as_json: bool) -> None:
@@ -39,11 +39,11 @@ def status(as_json: bool) -> None:
 
     found = verb(find_crew())
     if as_json:
-        tell.json(found)
+        printing.print_json(found)
         return
     from liza.cli.render import render_crew
 
-    tell.text(render_crew.status(found, tell.colours()))
+    printing.print_wrapped(render_crew.format_status(found, printing.wants_colours()))
 
 
-WORDS = {"ready": ready, "submit": submit, "heartbeat": heartbeat, "status": status}
+FAST_FUNCTIONS = {"ready": ready, "submit": submit, "heartbeat": heartbeat, "status": status}

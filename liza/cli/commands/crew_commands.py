@@ -10,21 +10,21 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.declare import Json, new, say
-from liza.cli.render import tell
+from liza.cli.declare import JsonOption, create_app, declare_command
+from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import Usage
+from liza.rules.errors import UsageError
 
-app = new()
+app = create_app()
 
-Program = Annotated[
+ProgramOption = Annotated[
     str | None,
     typer.Option("--program", help="What agents run: a NAME, or script:COMMAND; default: as the tables say."),
 ]
-CONSENT = "Unattended it needs to skip its permission prompts: it can do whatever you can. Allow it?"
+CONSENT_QUESTION = "Unattended it needs to skip its permission prompts: it can do whatever you can. Allow it?"
 
 
-@say(app, "init", 'liza init "Customers can pay by invoice"')
+@declare_command(app, "init", 'liza init "Customers can pay by invoice"')
 def init(
     goal: Annotated[str | None, typer.Argument(metavar="[GOAL]", help="What you want to have, in a sentence.")] = None,
     spec: Annotated[str | None, typer.Option("--spec", help="A committed file that says it at length.")] = None,
@@ -37,13 +37,13 @@ def init(
     accept_red: Annotated[bool, typer.Option("--accept-red", help="Go on although the tests fail as it is.")] = False,
     budget: Annotated[float | None, typer.Option("--budget", help="Dollars that a sprint may cost.")] = None,
     permissions: Annotated[str | None, typer.Option("--permissions", help="confined, or bypass.")] = None,
-    program: Program = None,
+    program: ProgramOption = None,
     integration_branch: Annotated[str, typer.Option("--integration-branch", help="Where merges go.")] = "integration",
     worktrees: Annotated[
         Path | None,
         typer.Option("--worktrees", metavar="DIR", help="Where agents' worktrees lie; default: beside the repository."),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make this repository ready for a crew: goal, integration branch, baseline, board.
 
@@ -53,7 +53,7 @@ def init(
     from liza.verbs.init import init as verb
 
     if permissions not in (None, "confined", "bypass"):
-        raise Usage(f"permissions are {permissions!r}, wanted confined or bypass", "liza init --help")
+        raise UsageError(f"permissions are {permissions!r}, wanted confined or bypass", "liza init --help")
     options = InitOptions(
         goal=goal,
         spec=spec,
@@ -63,48 +63,48 @@ def init(
         accept_red=accept_red,
         no_proof=no_proof,
         budget=budget,
-        permissions=permissions or _consent(program, as_json),
+        permissions=permissions or _ask_consent(program, as_json),
         program=program,
         integration_branch=integration_branch,
         worktrees=worktrees,
     )
-    said = verb(Path.cwd(), options, _quiet if as_json else _fact)
+    said = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact)
     if as_json:
-        tell.json(said.plain())
+        printing.print_json(said.to_dict())
     else:
-        tell.out(f"  next: {said.next}")
+        printing.print_text(f"  next: {said.next}")
 
 
-def _consent(program: str | None, as_json: bool) -> str:
+def _ask_consent(program: str | None, as_json: bool) -> str:
     """Asked at a terminal only; an answer that was not given is no."""
     if as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
         return "confined"
     name = (program or "the program").partition(":")[0]
-    return "bypass" if typer.confirm(f"  programs  {name}. {CONSENT}", default=False) else "confined"
+    return "bypass" if typer.confirm(f"  programs  {name}. {CONSENT_QUESTION}", default=False) else "confined"
 
 
-def _fact(name: str, text: str) -> None:
-    tell.live(f"  {name:<10}{text}")
+def _print_fact(name: str, text: str) -> None:
+    printing.print_now(f"  {name:<10}{text}")
 
 
-def _quiet(name: str, text: str) -> None:
+def _print_nothing(name: str, text: str) -> None:
     return None
 
 
-@say(app, "demo", "liza demo")
+@declare_command(app, "demo", "liza demo")
 def demo(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="A new directory; default: a temporary one.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Watch a whole crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
-    from liza.demo.run import demo as show
+    from liza.demo.run import run_demo as show
 
     return show(directory)
 
 
-@say(app, "doctor", "liza doctor --fix")
+@declare_command(app, "doctor", "liza doctor --fix")
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Settle what dead processes left.")] = False,
     tests: Annotated[bool, typer.Option("--tests", help="Run the tests, and prove what they test.")] = False,
@@ -112,24 +112,24 @@ def doctor(
         list[str] | None,
         typer.Option("--accept", metavar="NAME", help="Take as yours what an alarm tells of, by its name; repeatable."),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Look at git, the programs, the project and the crew; say what stands in the way."""
     from liza.verbs.doctor import doctor as verb
 
     report = verb(Path.cwd(), fix=fix, tests=tests, accepted=accept or ())
     if as_json:
-        tell.json({"ok": report.ok, "findings": report.findings, "settled": report.settled})
+        printing.print_json({"ok": report.ok, "findings": report.findings, "settled": report.repaired})
         return 0 if report.ok else 5
     rows = [(one.about, one.text + (f" → {one.hint}" if one.hint else "")) for one in report.findings]
-    rows += [("settled", what) for what in report.settled]
+    rows += [("settled", what) for what in report.repaired]
     width = max(len(about) for about, _ in rows)
     for about, text in rows:
-        tell.out(f"  {about:<{width}}  {text}")
+        printing.print_text(f"  {about:<{width}}  {text}")
     return 0 if report.ok else 5
 
 
-@say(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
+@declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
 def up(
     coders: Annotated[int, typer.Option("--coders", min=0, help="How many coders.")] = 1,
     reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="How many reviewers.")] = 1,
@@ -149,7 +149,7 @@ def up(
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="Stop all once the goal is reached, instead of waiting for tasks.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all.
 
@@ -158,7 +158,7 @@ def up(
     """
     from liza.up import start as crews
 
-    of_all, named = crews.asked_programs(program or [])
+    of_all, named = crews.parse_programs(program or [])
     options = crews.UpOptions(
         planners=planners,
         coders=coders,
@@ -186,7 +186,7 @@ class _Steps:
         """Raises OSError for a full disk."""
         if self._gone:
             if not agent:
-                tell.notice(f"{tell.clock(when)}  {text}")
+                printing.print_notice(f"{printing.time_of_day(when)}  {text}")
             return
         try:
             self._write(agent, text, when)
@@ -194,38 +194,48 @@ class _Steps:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
             self._gone = True
-            tell.deaf(_GOES_ON if agent else text)
+            printing.discard_output(_GOES_ON if agent else text)
 
     def _write(self, agent: str, text: str, when: datetime) -> None:
         if self._as_json:
-            tell.line({"time": when, "agent": agent or None, "event": text})
+            printing.print_json_line({"time": when, "agent": agent or None, "event": text})
         else:
-            tell.row(f"{tell.clock(when)}  {f'{agent:<16}' if agent else ''}", text)
+            printing.print_row(f"{printing.time_of_day(when)}  {f'{agent:<16}' if agent else ''}", text)
 
 
-@say(app, "down", "liza down")
+@declare_command(app, "down", "liza down")
 def down(
     now: Annotated[bool, typer.Option("--now", help="At once, not politely.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="Then take everything of Liza out of the repository.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Stop the crew. With --purge the repository is left as it was before init; commits found nowhere else stay."""
     from liza.verbs import down as verbs
 
     crew = find_crew()
     if not purge:
-        tell.answer(verbs.down(crew, now=now), as_json)
+        printing.print_result(verbs.down(crew, now=now), as_json)
         return
     done = verbs.purge(crew)
     if as_json:
-        tell.json({"gone": done.gone, "kept": done.kept, "unread": done.unread, "ended": done.ended, "left": done.left})
+        printing.print_json(
+            {
+                "gone": done.deleted_refs,
+                "kept": done.kept_refs,
+                "unread": done.unread_files,
+                "ended": done.ended,
+                "left": done.left,
+            }
+        )
         return
     if done.ended:
-        tell.out(f"ended first: {', '.join(done.ended)}")
-    tell.out(f"Liza is gone from this repository, and with it {', '.join(done.gone) or 'no branch'}.")
-    for ref in done.kept:
-        tell.out(f"  kept {ref}: what it holds is nowhere else")
-    for name in done.unread:
-        tell.out(f"  not read: {name}, neither a file nor a link to keep")
+        printing.print_text(f"ended first: {', '.join(done.ended)}")
+    printing.print_text(
+        f"Liza is gone from this repository, and with it {', '.join(done.deleted_refs) or 'no branch'}."
+    )
+    for ref in done.kept_refs:
+        printing.print_text(f"  kept {ref}: what it holds is nowhere else")
+    for name in done.unread_files:
+        printing.print_text(f"  not read: {name}, neither a file nor a link to keep")
     for path in done.left:
-        tell.out(f"  still there: {path}")
+        printing.print_text(f"  still there: {path}")

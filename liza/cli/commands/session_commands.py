@@ -6,27 +6,27 @@ from typing import Annotated
 
 import typer
 
-from liza.cli.commands import quick
-from liza.cli.declare import Json, details, duration, new, say
-from liza.cli.render import tell
+from liza.cli.commands import fast_commands
+from liza.cli.declare import JsonOption, create_app, declare_command, parse_details, parse_duration
+from liza.cli.render import printing
 from liza.crew.crew import find_crew
 
-app = new()
+app = create_app()
 
 
-@say(app, "ready", "liza ready")
-def ready(as_json: Json = False) -> None:
+@declare_command(app, "ready", "liza ready")
+def ready(as_json: JsonOption = False) -> None:
     """Prove who this run is, and print its brief. The first thing an agent says; harmless to repeat."""
-    quick.ready(as_json)
+    fast_commands.ready(as_json)
 
 
-@say(app, "submit", "git commit -am 'Round half up' && liza submit")
-def submit(as_json: Json = False) -> None:
+@declare_command(app, "submit", "git commit -am 'Round half up' && liza submit")
+def submit(as_json: JsonOption = False) -> None:
     """Hand the committed work of this run's task in for review."""
-    quick.submit(as_json)
+    fast_commands.submit(as_json)
 
 
-@say(
+@declare_command(
     app,
     "verdict",
     'liza verdict approve "ran npm test: 214 pass; the three clauses of DONE WHEN hold"\n'
@@ -39,29 +39,29 @@ def verdict(
     commit: Annotated[
         str | None, typer.Option("--commit", help="The commit that you judge; default: the one under review.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Approve or reject the commit under review. The verdict binds."""
     from liza.verbs.verdict import verdict as verb
 
-    tell.answer(verb(find_crew(), word, text, task_id=task, commit=commit), as_json)
+    printing.print_result(verb(find_crew(), word, text, task_id=task, commit=commit), as_json)
 
 
-@say(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')
+@declare_command(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')
 def block(
     why: Annotated[str, typer.Argument(help="Why the task cannot go on.")],
     ask: Annotated[
         list[str] | None, typer.Option("--ask", help="A question that a person can answer; 1 to 3 times.")
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Stop the task with a question that somebody else can answer."""
     from liza.verbs.block import block as verb
 
-    tell.answer(verb(find_crew(), why, ask or []), as_json)
+    printing.print_result(verb(find_crew(), why, ask or []), as_json)
 
 
-@say(app, "handoff", 'liza handoff "the model is done, its tests pass" --next "write the PDF test"')
+@declare_command(app, "handoff", 'liza handoff "the model is done, its tests pass" --next "write the PDF test"')
 def handoff(
     done: Annotated[str, typer.Argument(metavar="DONE", help="What is done; for a planner, what was decided.")],
     next_step: Annotated[str, typer.Option("--next", help="The first thing that the next session should do.")] = "",
@@ -70,17 +70,17 @@ def handoff(
     file: Annotated[list[str] | None, typer.Option("--file", help="A file that was changed; repeatable.")] = None,
     step: Annotated[list[str] | None, typer.Option("--step", help="A further step; repeatable.")] = None,
     planned: Annotated[bool, typer.Option("--done", help="For a planner: the planning is over.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Leave the work to a fresh session, with what it must know. With --done, a planner ends its planning."""
-    from liza.verbs.handoff import Note
+    from liza.verbs.handoff import HandoffNote
     from liza.verbs.handoff import handoff as verb
 
-    note = Note(done, next_step, approach, blockers, tuple(file or ()), tuple(step or ()))
-    tell.answer(verb(find_crew(), note, done=planned), as_json)
+    note = HandoffNote(done, next_step, approach, blockers, tuple(file or ()), tuple(step or ()))
+    printing.print_result(verb(find_crew(), note, done=planned), as_json)
 
 
-@say(
+@declare_command(
     app,
     "report",
     'liza report trade_off "cached per process" --detail what=cache --detail why=speed --detail debt_created=yes',
@@ -89,35 +89,35 @@ def report(
     kind: Annotated[str, typer.Argument(help="What kind of thing, such as trade_off, spec_ambiguity, workaround.")],
     text: Annotated[str, typer.Argument(help="What others must know.")],
     detail: Annotated[list[str] | None, typer.Option("--detail", metavar="K=V", help="A fact; repeatable.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write down something that others must know, and go on with the task."""
     from liza.verbs.report import report as verb
 
-    tell.answer(verb(find_crew(), kind, text, details(detail or [])), as_json)
+    printing.print_result(verb(find_crew(), kind, text, parse_details(detail or [])), as_json)
 
 
-@say(app, "heartbeat", "liza heartbeat --extend 15m")
+@declare_command(app, "heartbeat", "liza heartbeat --extend 15m")
 def heartbeat(
     extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="How long: 90s, 15m, 2h.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say that this run is alive; its lease is extended. For scripts: a supervisor does it for its agent."""
-    quick.heartbeat(as_json, None if extend is None else duration(extend, "liza heartbeat --extend 15m"))
+    fast_commands.heartbeat(as_json, None if extend is None else parse_duration(extend, "liza heartbeat --extend 15m"))
 
 
-@say(app, "exit", "liza exit 42")
-def leave(
+@declare_command(app, "exit", "liza exit 42")
+def exit_command(
     code: Annotated[str, typer.Argument(metavar="0|1|42", help="0 done, 1 failed, 42 start again.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Leave the closing word of this run, for scripts; it outranks the exit code of the program."""
-    from liza.verbs.exit import leave as verb
+    from liza.verbs.exit import exit_run as verb
 
-    tell.answer(verb(find_crew(), code), as_json)
+    printing.print_result(verb(find_crew(), code), as_json)
 
 
-@say(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')
+@declare_command(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')
 def hook(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help="Whose hooks they are.")],
     event: Annotated[str, typer.Argument(metavar="EVENT", help="What happened, in the program's own word.")],
@@ -126,6 +126,6 @@ def hook(
 
     The exit code is 0, whatever went wrong; 2 keeps a tool from running.
     """
-    from liza.cli.commands import hooked
+    from liza.cli.commands import hook_command
 
-    raise typer.Exit(hooked.run([program, event]))
+    raise typer.Exit(hook_command.run_hook([program, event]))

@@ -18,7 +18,7 @@ class AskPerson:
     """End with a question."""
 
     why: str
-    ask: str
+    question: str
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HandOver:
 class Crash:
     """End as a program does that loses its service: nothing committed, exit code 1."""
 
-    words: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Step:
     end: AskPerson | HandOver | Crash | None = None
 
 
-Situation = Literal["first", "rejected", "resumed", "answered", "handed over", "merge failed"]
+PriorOutcome = Literal["first", "rejected", "resumed", "answered", "handed over", "merge failed"]
 
 _MODEL = '''\
 """An invoice: lines of a name and an amount in cents."""
@@ -160,7 +160,7 @@ def shown(cents{arguments}):
 '''
 _CURRENCY = (', currency=""', ", with its currency where one is named", 'f"{cents / 100:.2f} {currency}".rstrip()')
 _DISCOUNT = (", percent_off=0", ", percents off where there are some", 'f"{cents * (100 - percent_off) / 10000:.2f}"')
-_BOTH = (
+_CURRENCY_AND_DISCOUNT = (
     ', percent_off=0, currency=""',
     ", percents off and with its currency",
     'f"{cents * (100 - percent_off) / 10000:.2f} {currency}".rstrip()',
@@ -196,7 +196,7 @@ def _prices(change: tuple[str, str, str]) -> dict[str, str]:
     return {"shop/prices.py": _PRICES.format(arguments=arguments, words=words, result=result)}
 
 
-SKILLS: dict[str, dict[Situation, Step]] = {
+CODER_STEPS: dict[str, dict[PriorOutcome, Step]] = {
     "invoice-model": {
         "first": Step({"shop/invoice.py": _model("", "net * percent // 100"), "tests/test_invoice.py": _MODEL_TEST}),
         "rejected": Step(
@@ -229,10 +229,10 @@ SKILLS: dict[str, dict[Situation, Step]] = {
     },
     "price-currency": {
         "first": Step({**_prices(_CURRENCY), "tests/test_currency.py": _CURRENCY_TEST}),
-        "merge failed": Step(_prices(_BOTH)),
+        "merge failed": Step(_prices(_CURRENCY_AND_DISCOUNT)),
     },
     "price-discount": {
         "first": Step({**_prices(_DISCOUNT), "tests/test_discount.py": _DISCOUNT_TEST}),
-        "merge failed": Step(_prices(_BOTH)),
+        "merge failed": Step(_prices(_CURRENCY_AND_DISCOUNT)),
     },
 }

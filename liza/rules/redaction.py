@@ -29,8 +29,8 @@ _KEYS = (
 _PEM = (
     r"-----BEGIN (?P<pem>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN ).)*?(?:-----END (?P=pem)-----|\Z)"
 )
-_BEGUN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )", re.DOTALL)
-LONGEST_LINE, LONGEST_KEY = 4096, 16_384  # characters that an end is waited for
+_UNFINISHED_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )", re.DOTALL)
+MAX_LINE, MAX_KEY = 4096, 16_384  # characters that an end is waited for
 _URL = r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)(?P<user>[^\s/:@\"'<>]{0,100}):(?P<word>[^\s/@\"'<>]{1,200})@"
 _NAME = r"(?:password|passwd|passphrase|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key|private[_-]?key|token)[0-9]{0,2}"
 # A word that stands for a secret, or tells about one, is none: ${TOKEN}, <token>, token=None, password: str.
@@ -54,56 +54,56 @@ _HINT = re.compile(
 )
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """``text`` with each secret of a known shape replaced by a word that says what stood there."""
     if not _HINT.search(text):
         return text
-    text = _PATTERN.sub(_key, text)
+    text = _PATTERN.sub(_redact_key, text)
     text = _URLS.sub(lambda found: f"{found['scheme']}{found['user']}:[redacted: password]@", text)
-    return _ASSIGNMENTS.sub(_assigned, text)
+    return _ASSIGNMENTS.sub(_redact_assignment, text)
 
 
-def whole(text: str) -> int:
+def redactable_length(text: str) -> int:
     """How much of a text that still grows can be redacted for itself: no line that may go on, no key that was begun.
 
     For what is too long to wait for that, it is what stands before its last blank, or all where it has none.
     """
     end = max(text.rfind("\n"), text.rfind("\r")) + 1
-    begun = _BEGUN.search(text)
-    if begun is not None and len(text) - begun.start() <= LONGEST_KEY:
+    begun = _UNFINISHED_KEY.search(text)
+    if begun is not None and len(text) - begun.start() <= MAX_KEY:
         return min(begun.start(), end)
-    if len(text) - end <= LONGEST_LINE:
+    if len(text) - end <= MAX_LINE:
         return end
     return text.rfind(" ") + 1 or len(text)
 
 
-def redacted_since(before: Any, after: Any) -> Any:
+def redact_changes(before: Any, after: Any) -> Any:
     """``after``, parts of a board, with secrets taken out of the texts that ``before`` does not have: what a person
     wrote there stays as it is when somebody else changes what stands beside it."""
     if after is before:
         return after
     if type(after) is str:
-        return after if after == before else redacted(after)
+        return after if after == before else redact(after)
     if isinstance(after, msgspec.Struct):
         old = {name: getattr(before, name, None) for name in after.__struct_fields__}
-        pairs = [(name, getattr(after, name), redacted_since(old[name], getattr(after, name))) for name in old]
+        pairs = [(name, getattr(after, name), redact_changes(old[name], getattr(after, name))) for name in old]
         changed = {name: new for name, was, new in pairs if new is not was}
         return msgspec.structs.replace(after, **changed) if changed else after
     if isinstance(after, tuple):
-        known = {_mark(one): one for one in before} if isinstance(before, tuple) else {}
-        return tuple(redacted_since(known.get(_mark(one)), one) for one in after)
+        known = {_entry_key(one): one for one in before} if isinstance(before, tuple) else {}
+        return tuple(redact_changes(known.get(_entry_key(one)), one) for one in after)
     if isinstance(after, Mapping):
         old_ones = before if isinstance(before, Mapping) else {}
-        return {name: redacted_since(old_ones.get(name), one) for name, one in after.items()}
+        return {name: redact_changes(old_ones.get(name), one) for name, one in after.items()}
     return after
 
 
-def _mark(one: Any) -> object:
+def _entry_key(one: Any) -> object:
     """What finds an entry again in an older list: its id; else it is itself or it is new."""
     return one if isinstance(one, str) else getattr(one, "id", None) or id(one)
 
 
-def _key(found: re.Match[str]) -> str:
+def _redact_key(found: re.Match[str]) -> str:
     if found["pem"]:
         return f"[redacted: {found['pem'].lower()}]"
     if found["header"]:
@@ -114,14 +114,14 @@ def _key(found: re.Match[str]) -> str:
     return f"[redacted: {kind}]"
 
 
-def _assigned(found: re.Match[str]) -> str:
+def _redact_assignment(found: re.Match[str]) -> str:
     value = found["value"]
-    if not _like_a_secret(value):
+    if not _is_like_a_secret(value):
         return found[0]
     return f"{found['name']}{found['is']}{found['quote']}[redacted: {found['name'].lower()}]{found['quote']}"
 
 
-def _like_a_secret(value: str) -> bool:
+def _is_like_a_secret(value: str) -> bool:
     """Not a plain word, a path or a name with dots, and not a word of ours: ``token=required`` tells, not betrays."""
     if value.startswith(("[redacted", "/", "./", "~/", "http", "os.", "process.", "env.")):
         return False

@@ -20,63 +20,63 @@ from typing import Any
 import msgspec
 
 from liza.board import events
-from liza.crew.crew import Crew, crew_at
+from liza.crew.crew import Crew, open_crew
 from liza.crew.liza_path import liza_path
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules import toml_text
 from liza.rules.model import Status, Task
-from liza.rules.tasks.claims import TOLD_ONLY
+from liza.rules.tasks.claims import UNCOUNTED_ENDS
 from liza.verbs import init, task
-from liza.verbs.down import end_sessions
+from liza.verbs.down import end_unsupervised_sessions
 
-LIMIT = 300.0
+TRIAL_LIMIT = 300.0
 """Seconds for a program to do what a person does in ten."""
-LEAVE = 30.0
+LEAVE_TIMEOUT = 30.0
 """Seconds for its supervisor to leave."""
-AGENT, TASK, ROW = "coder-1", "proof", "tried"
-_WANTED = {
-    "id": TASK,
+TRIAL_AGENT, TRIAL_TASK, TRIAL_PROGRAM = "coder-1", "proof", "tried"
+_TASK_FIELDS = {
+    "id": TRIAL_TASK,
     "description": "Put the one word done into a new file proof.txt",
     "done_when": "proof.txt is committed and holds the word done",
     "scope": "proof.txt",
     "spec_ref": "README.md",
 }
-_OVER = (Status.READY_FOR_REVIEW, Status.BLOCKED)
-_ENDS = frozenset({"crash", "ended", *TOLD_ONLY})
+_END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
+_END_EVENTS = frozenset({"crash", "ended", *UNCOUNTED_ENDS})
 """Of a session that did not bring its work to review: the next one would show nothing else."""
 
 
 @dataclass(frozen=True)
-class Proof:
+class TrialCheck:
     """One thing that was to be shown: whether it was, and what showed it or did not."""
 
     what: str
     ok: bool
-    said: str
+    evidence: str
 
 
 @dataclass(frozen=True)
 class Trial:
     """What a program did with its task, and why it went no further, where it did not."""
 
-    proofs: tuple[Proof, ...]
+    checks: tuple[TrialCheck, ...]
     seconds: float
-    why: str | None = None
+    failure: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether everything was shown."""
-        return all(proof.ok for proof in self.proofs)
+        return all(proof.ok for proof in self.checks)
 
 
-def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
+def trial(preset: Preset, permissions: str, limit: float = TRIAL_LIMIT) -> Trial:
     """Have the program do a small task, which asks its model a few times. Nothing of it stays.
 
     ``permissions`` is ``confined`` or ``bypass``, ``limit`` the seconds that it has. Raises LizaError, OSError.
     """
-    with _ended_as_by_hand():
+    with _interrupt_on_signals():
         # The worktrees lie beside the project.
         top = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
         root = top / "project"
@@ -84,15 +84,15 @@ def trial(preset: Preset, permissions: str, limit: float = LIMIT) -> Trial:
         began = time.monotonic()
         try:
             crew = _crew(root, preset, permissions)
-            with _supervised(crew) as (child, log):
+            with _run_supervisor(crew) as (child, log):
                 in_time = _wait(crew, child, began + limit)
-            return _judged(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
+            return _judge_trial(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
         finally:
             shutil.rmtree(top, ignore_errors=True)
 
 
 @contextmanager
-def _ended_as_by_hand() -> Iterator[None]:
+def _interrupt_on_signals() -> Iterator[None]:
     """TERM, and the HUP of a terminal that is closed, end the block as Ctrl+C does: with what it has to clean up."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are heard elsewhere
@@ -123,27 +123,27 @@ def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
     git.out("symbolic-ref", "HEAD", "refs/heads/main")
     (root / "README.md").write_text("# A proof\n\nproof.txt holds the word done.\n", encoding="utf-8")
     git.out("add", "-A")
-    git.signed().out("commit", "-q", "-m", "A page")
+    git.with_identity().out("commit", "-q", "-m", "A page")
     init.init(root, init.InitOptions(goal="The proof is there", no_test=True, permissions=permissions, program=None))
-    crew = crew_at(root)
-    (crew.paths.liza / "programs.toml").write_text(row(preset), encoding="utf-8")
-    task.add(crew, task.parse_file(json.dumps(_WANTED)))
+    crew = open_crew(root)
+    (crew.paths.liza / "programs.toml").write_text(format_preset(preset), encoding="utf-8")
+    task.add(crew, task.parse_tasks(json.dumps(_TASK_FIELDS)))
     return crew
 
 
-def row(preset: Preset) -> str:
+def format_preset(preset: Preset) -> str:
     """The row as a file has it, under the name ``ROW``."""
     fields = msgspec.to_builtins(preset)
     del fields["name"]
-    return f"[programs]\n{ROW} = {toml_text.value(fields)}\n"
+    return f"[programs]\n{TRIAL_PROGRAM} = {toml_text.format_value(fields)}\n"
 
 
 @contextmanager
-def _supervised(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def _run_supervisor(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A supervisor at work, and what it says; it has left, with its session, at the end of the block, and when this
     process is killed in it."""
     log = crew.paths.liza / "trial.log"
-    words = [str(liza_path().with_name("liza-agent")), AGENT, "--program", ROW, "--until-eof"]
+    words = [str(liza_path().with_name("liza-agent")), TRIAL_AGENT, "--program", TRIAL_PROGRAM, "--until-eof"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("LIZA_")}
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -160,11 +160,11 @@ def _supervised(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     finally:
         child.terminate()
         try:
-            child.wait(timeout=LEAVE)
+            child.wait(timeout=LEAVE_TIMEOUT)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-            end_sessions(crew)
+            end_unsupervised_sessions(crew)
         assert child.stdin is not None
         child.stdin.close()
 
@@ -174,7 +174,7 @@ def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
     heard: queue.Queue[Any] = queue.Queue()
     threading.Thread(target=lambda: heard.put(child.wait()), daemon=True).start()
     with events.watch(crew.paths) as watch:
-        watch.put_into(heard)
+        watch.subscribe(heard)
         while not _is_over(_task(crew)) and child.poll() is None:
             left = end - time.monotonic()
             if left <= 0:
@@ -185,40 +185,44 @@ def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
 
 
 def _is_over(done: Task) -> bool:
-    return done.status in _OVER or any(event.event in _ENDS for event in done.history)
+    return done.status in _END_STATUSES or any(event.event in _END_EVENTS for event in done.history)
 
 
 def _task(crew: Crew) -> Task:
-    found = crew.board.read().task(TASK)
+    found = crew.board.read().task(TRIAL_TASK)
     assert found is not None
     return found
 
 
-def _judged(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
+def _judge_trial(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
     done = _task(crew)
-    heard = [one.evidence for run in run_directory.runs_of(crew.paths, AGENT) if (one := crew.run_dir(run).ready())]
-    ahead = crew.git.run("rev-list", "--count", f"refs/heads/task/{TASK}", "^HEAD", codes=(0, 128)).stdout.strip()
+    heard = [
+        one.evidence
+        for run in run_directory.list_runs(crew.paths, TRIAL_AGENT)
+        if (one := crew.run_dir(run).read_sentinel())
+    ]
+    ahead = crew.git.run("rev-list", "--count", f"refs/heads/task/{TRIAL_TASK}", "^HEAD", codes=(0, 128)).stdout.strip()
     submitted = done.status is Status.READY_FOR_REVIEW
     committed = ahead not in (b"", b"0")
     proofs = (
-        Proof("brief", bool(heard), f"read it: {heard[0]}" if heard else "showed no sign that it has read it"),
-        Proof("commit", committed, "made one" if committed else "made none"),
-        Proof("submit", submitted, "did" if submitted else f"the task is {done.status.value}"),
+        TrialCheck("brief", bool(heard), f"read it: {heard[0]}" if heard else "showed no sign that it has read it"),
+        TrialCheck("commit", committed, "made one" if committed else "made none"),
+        TrialCheck("submit", submitted, "did" if submitted else f"the task is {done.status.value}"),
     )
-    return Trial(proofs, seconds, None if submitted else _why(crew, done, log, in_time, seconds))
+    return Trial(proofs, seconds, None if submitted else _failure_reason(crew, done, log, in_time, seconds))
 
 
-def _why(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
-    left = run_directory.left(crew.paths, AGENT)
-    last = _last_said(log)
+def _failure_reason(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
+    left = run_directory.read_supervisor_exit(crew.paths, TRIAL_AGENT)
+    last = _last_output_line(log)
     if not in_time:
         return f"not done within {seconds:.0f} s; the last: {last}"
-    ended = next((event.detail for event in done.history if event.event in _ENDS and event.detail), None)
+    ended = next((event.detail for event in done.history if event.event in _END_EVENTS and event.detail), None)
     return done.blocked_reason or (left.reason if left else None) or ended or last
 
 
-def _last_said(log: str) -> str:
+def _last_output_line(log: str) -> str:
     """The last thing that the supervisor said, without the next command behind it, which is for the thrown away
     project."""
     said = [line for line in log.splitlines() if line.strip() and not line.startswith("  next: ")]
-    return said[-1].removeprefix(AGENT).removeprefix("liza-agent: ").strip() if said else ""
+    return said[-1].removeprefix(TRIAL_AGENT).removeprefix("liza-agent: ").strip() if said else ""

@@ -9,7 +9,7 @@ from liza.rules.model import State
 
 
 @dataclass(frozen=True)
-class Ahead:
+class CommitsAhead:
     """``commits`` of ``integration`` are not in ``branch``."""
 
     integration: str
@@ -22,14 +22,14 @@ class Ahead:
         return f"git merge {self.integration}" if self.commits else "liza down --purge, or go on: liza task add"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         if not self.commits:
             return f"{self.branch} has all of {self.integration}"
         number = f"{self.commits} commit{'' if self.commits == 1 else 's'}"
         return f"{self.integration} is {number} ahead of {self.branch}"
 
 
-def ahead(crew: Crew, state: State) -> Ahead | None:
+def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
     """Integration against the branch of the person's checkout; None where that is integration itself or no branch.
 
     Raises GitFailed.
@@ -43,4 +43,4 @@ def ahead(crew: Crew, state: State) -> Ahead | None:
     if not crew.git.ok("rev-parse", "-q", "--verify", f"refs/heads/{head}"):
         return None
     commits = int(crew.git.out("rev-list", "--count", f"refs/heads/{head}..refs/heads/{into}"))
-    return Ahead(into, head, commits)
+    return CommitsAhead(into, head, commits)

@@ -7,35 +7,35 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from liza.cli import postponed
-from liza.crew.liza_path import as_typed
-from liza.rules.errors import LizaError, Usage
+from liza.cli import postponed_commands
+from liza.crew.liza_path import qualify_command
+from liza.rules.errors import LizaError, UsageError
 from liza.system import program_path
 
-INTERRUPTED = 130
-PIPE_CLOSED = 141
-BUG = 70
+EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
+EXIT_BUG = 70
 
 
 def liza() -> None:
     """``liza``."""
     _open_standard_streams()
-    program_path.close()
+    program_path.remove_unsafe_entries()
     words = sys.argv[1:]
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
-        from liza.cli.commands import hooked
+        from liza.cli.commands import hook_command
 
-        sys.exit(hooked.run(words[1:]))
-    code = guarded(carry_out, sys.argv[1:], "liza")
-    _record()
+        sys.exit(hook_command.run_hook(words[1:]))
+    code = run_reporting_errors(dispatch_liza, sys.argv[1:], "liza")
+    _record_history()
     sys.exit(code)
 
 
 def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
     _open_standard_streams()
-    program_path.close()
-    sys.exit(guarded(supervise, sys.argv[1:], "liza-agent"))
+    program_path.remove_unsafe_entries()
+    sys.exit(run_reporting_errors(dispatch_liza_agent, sys.argv[1:], "liza-agent"))
 
 
 def _open_standard_streams() -> None:
@@ -54,91 +54,98 @@ def _open_standard_streams() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def guarded(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
+def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
     """The exit code of a command; whatever it raises is told on stderr."""
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        _refuse_bytes(words)
+        _require_utf8(words)
         code = command(words)
         sys.stdout.flush()
     except LizaError as error:
-        return tell_error(name, postponed.note(words, error), as_json)
+        return print_error(name, postponed_commands.note_postponed(words, error), as_json)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has gone: nobody is left to tell, and Python must not try once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        return EXIT_PIPE_CLOSED
     except OSError as error:
-        from liza.system.files import refusal
+        from liza.system.files import to_write_failed
 
-        refused = refusal(error)
-        return tell_error(name, postponed.note(words, refused) if refused else _reported(error, words), as_json)
+        refused = to_write_failed(error)
+        return print_error(
+            name, postponed_commands.note_postponed(words, refused) if refused else _report_bug(error, words), as_json
+        )
     except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
-        return tell_error(name, _reported(bug, words), as_json)
+        return print_error(name, _report_bug(bug, words), as_json)
     if code == 0:
-        postponed.clear(words)
+        postponed_commands.clear_postponed(words)
     return code
 
 
-def _refuse_bytes(words: Sequence[str]) -> None:
+def _require_utf8(words: Sequence[str]) -> None:
     """What is no text can be written nowhere: better said here than found by whoever reads it later. Raises Usage."""
     for word in words:
         try:
             word.encode()
         except UnicodeEncodeError:
-            raise Usage(f"{word!r} is not UTF-8 text", "locale") from None
+            raise UsageError(f"{word!r} is not UTF-8 text", "locale") from None
 
 
-def carry_out(words: Sequence[str]) -> int:
+def dispatch_liza(words: Sequence[str]) -> int:
     """What was typed behind ``liza``; its exit code."""
-    from liza.cli.command_table import QUICK
+    from liza.cli.command_table import FAST_COMMANDS
 
-    if words and words[0] in QUICK and "_LIZA_COMPLETE" not in os.environ and list(words[1:]) in ([], ["--json"]):
-        from liza.cli.commands.quick import WORDS
+    if (
+        words
+        and words[0] in FAST_COMMANDS
+        and "_LIZA_COMPLETE" not in os.environ
+        and list(words[1:]) in ([], ["--json"])
+    ):
+        from liza.cli.commands.fast_commands import FAST_FUNCTIONS
 
-        WORDS[words[0]](len(words) > 1)
+        FAST_FUNCTIONS[words[0]](len(words) > 1)
         return 0
     from liza.cli import app
 
-    return app.run(words)
+    return app.run_liza(words)
 
 
-def supervise(words: Sequence[str]) -> int:
+def dispatch_liza_agent(words: Sequence[str]) -> int:
     """What was typed behind ``liza-agent``; its exit code."""
     from liza.cli import app
 
-    return app.run_agent(words)
+    return app.run_liza_agent(words)
 
 
-def _record() -> None:
+def _record_history() -> None:
     """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
     if "liza.crew.crew" not in sys.modules:
         return
-    from liza.crew.crew import crew_above
+    from liza.crew.crew import find_crew_or_none
 
     # What cannot be recorded now stays in the spool; what was typed is done all the same.
     with suppress(LizaError, OSError):
-        crew = crew_above()
+        crew = find_crew_or_none()
         if crew is not None and crew.board.spool.revisions():
-            from liza.crew.recovery.recorder import record_if_alone
+            from liza.crew.recovery.recorder import record_if_unsupervised
 
-            record_if_alone(crew)
+            record_if_unsupervised(crew)
 
 
-def tell_error(name: str, error: LizaError, as_json: bool) -> int:
+def print_error(name: str, error: LizaError, as_json: bool) -> int:
     """Say on stderr what is wrong and what comes next; the exit code that belongs to it."""
-    hint = as_typed(error.hint or "")
+    hint = qualify_command(error.hint or "")
     if as_json:
         import json
 
         told = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
         text = json.dumps(told)
     else:
-        from liza.cli.render.columns import harmless
+        from liza.cli.render.columns import strip_controls
 
         text = f"{name}: {error.message}" + (f"\n  next: {hint}" if hint else "")
-        text = harmless(text)
+        text = strip_controls(text)
     try:
         sys.stdout.flush()
         sys.stderr.write(text + "\n")
@@ -148,7 +155,7 @@ def tell_error(name: str, error: LizaError, as_json: bool) -> int:
     return error.exit_code
 
 
-def _reported(bug: Exception, words: Sequence[str]) -> LizaError:
+def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
     """A bug, with its report written beside: what was typed, where it happened, on what."""
     import platform
     import tempfile

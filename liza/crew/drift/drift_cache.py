@@ -7,34 +7,34 @@ from pathlib import Path
 import msgspec
 
 from liza.rules.paths import Paths
-from liza.rules.reports.intrusions import Repository
+from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.system import atomic
 
-Stamp = list[list[int] | None]
+RepositoryStamp = list[list[int] | None]
 
 
-class LastLook(msgspec.Struct, frozen=True):
+class CachedDrift(msgspec.Struct, frozen=True):
     """What was seen, and what the files were like that it came from. ``branches``: where the branches of people were,
     by ref."""
 
-    stamp: Stamp
-    seen: Repository
+    stamp: RepositoryStamp
+    seen: RepositoryDrift
     branches: dict[str, str] = {}
 
 
-def read(paths: Paths) -> LastLook:
+def read_cache(paths: Paths) -> CachedDrift:
     """What the last look saw; nothing where nobody has looked. Raises OSError."""
     try:
-        return msgspec.json.decode(_place(paths).read_bytes(), type=LastLook)
+        return msgspec.json.decode(_cache_path(paths).read_bytes(), type=CachedDrift)
     except (FileNotFoundError, msgspec.DecodeError):
         # Whoever looks next makes it anew.
-        return LastLook([], Repository())
+        return CachedDrift([], RepositoryDrift())
 
 
-def write(paths: Paths, look: LastLook) -> None:
+def write_cache(paths: Paths, look: CachedDrift) -> None:
     """Keep a look for the others. Raises OSError."""
-    atomic.write(_place(paths), msgspec.json.encode(look))
+    atomic.write(_cache_path(paths), msgspec.json.encode(look))
 
 
-def _place(paths: Paths) -> Path:
+def _cache_path(paths: Paths) -> Path:
     return paths.tx / "repository"

@@ -1,0 +1,357 @@
+"""What each decision does: claims, sessions, jobs, and what is said on the board about them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from datetime import timedelta
+
+from liza.board import signals, wake_up
+from liza.crew.drift import drift
+from liza.crew.liza_path import liza_argv, liza_path
+from liza.programs.messages import inbox
+from liza.programs.session import run_directory, session_process, setup_note
+from liza.programs.terminal import tmux
+from liza.rules.durations import format_duration
+from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwner, ProgramMissing, WriteFailed
+from liza.rules.redaction import redact
+from liza.rules.sessions import actions, model_silence
+from liza.rules.sessions.decide import backoff, find_current_work
+from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.tasks import claims, coding
+from liza.rules.tasks.claims import HELD_UP, QUOTA, STOP, UNANSWERED, UNCOUNTED_ENDS, UNUSABLE
+from liza.rules.tasks.give_back import give_back_work
+from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
+from liza.supervisor import jobs
+from liza.supervisor.conclude import LOOPED, SessionResult, conclude_session
+from liza.supervisor.launch import Launcher, SetUpDue
+from liza.supervisor.memory import Memory
+from liza.supervisor.message_carrier import MessageCarrier
+from liza.verbs import claim, claim_review
+
+MIN_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
+REMINDER = (
+    "You are still {run}, and nobody answers here. Go on with your task, and end it in one of the ways that your brief "
+    "names; run `{liza} ready` to read it again."
+)
+WARNING = (
+    "Liza sees {why}. Do something else, or say `{liza} block` with what you need. If you wait for something, sleep "
+    "longer between two looks at it. A session that goes on like this is ended."
+)
+SHORT_GRACE = 0.5  # seconds of grace for a session that has nothing left to say
+
+
+class ActionRunner:
+    """Carries out the decisions of one agent's supervisor; ``post`` hears of the ends of jobs, ``say`` of each step."""
+
+    def __init__(
+        self,
+        agent: str,
+        launcher: Launcher,
+        memory: Memory,
+        post: Callable[[object], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.crew = launcher.crew
+        self.agent = agent
+        self.launcher = launcher
+        self.memory = memory
+        self.post = post
+        self.notify = say
+        self.carrier = MessageCarrier(agent, launcher, post, say)
+
+    def carry_out(self, action: actions.Action) -> None:
+        """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
+        match action:
+            case actions.Claim(task):
+                claim.claim_task(self.crew, self.agent, task)
+            case actions.ClaimReview(task):
+                claim_review.claim_review(self.crew, self.agent, task)
+            case actions.ClaimPlanning(trigger):
+                evidence = self.crew.gather_evidence(self.crew.board.read())
+                with self.crew.change(self.agent, "plan") as tx:
+                    tx.state, _ = claim_planning(tx.state, self.agent, self.crew.clock.now(), evidence)
+                self.notify(f"plans: {WAKE_REASONS.get(trigger, trigger.lower().replace('_', ' '))}")
+            case actions.StartSession(run):
+                self._start(run)
+            case actions.Resume(task, run):
+                with self.crew.change(self.agent, "resume", task) as tx:
+                    tx.state, _ = claims.resume(tx.state, task, run, self.crew.clock.now())
+            case actions.StopSession(run, why, unusable, model):
+                self._stop_session(run, why, unusable, model)
+            case actions.ConcludeSession(run):
+                self._conclude_session(run)
+            case actions.RenewLease(run):
+                self._renew_lease(run)
+            case actions.BlockTask(task, reason):
+                with self.crew.change(self.agent, "block", task) as tx:
+                    tx.state = coding.block_by_supervisor(tx.state, task, reason, self.crew.clock.now())
+            case actions.Merge(task):
+                self._start_merger(task)
+            case actions.GiveBack():
+                self._give_back()
+            case actions.DeliverMessage(run, step):
+                self.carrier.carry_out(step, run)
+            case actions.Remind(run):
+                self._remind(run)
+            case actions.Warn(run, why):
+                self._warn(run, why)
+            case actions.ReportQuestion(run, question):
+                self._report_question(run, question)
+            case actions.NoteModelSilence(run, model):
+                self._report_model_silence(run, model)
+            case actions.PauseCrew(why):
+                self._pause_crew(why)
+            case _:
+                raise AssertionError(action)
+
+    def _start(self, run: str) -> None:
+        """The one start path. What keeps a program from starting counts as a crash, with its true reason."""
+        try:
+            started = self.launcher.start(run)
+        except (NotOwner, BoardInconsistent, WriteFailed, LockTimeout):
+            # What it held a moment ago is gone, or not laid out yet, or the board or the disk is in the way, which is
+            # no fault of the program: look again, but not at once.
+            raise
+        except ProgramMissing as error:
+            self.memory.unusable_reason = f"{error.message} (next: {error.hint})"
+            return
+        except LizaError as error:
+            # No program or task is at fault while integration is gone.
+            drift.require_integration(self.crew, self.crew.board.read())
+            self._record_failed_start(run, error.message)
+            return
+        run_directory.write_usage_wait(self.crew.paths, self.agent, None)
+        if isinstance(started, SetUpDue):
+            self._start_set_up(started)
+        elif isinstance(started, session_process.StartFailed):
+            self.notify(f"{run} did not start: {started.reason}")
+            if isinstance(session_process.read_state(self.crew.run_dir(run).path), session_process.NoSession):
+                # No end will come that could be counted. What was never started says nothing about the task.
+                self._count_crash()
+        else:
+            self.memory.own_run = run
+
+    def _start_set_up(self, due: SetUpDue) -> None:
+        order = jobs.JobSpec(
+            name=f"set-up {due.slot}",
+            argv=["/bin/sh", "-c", due.command],
+            directory=self.crew.paths.slot(due.slot),
+            log=self.crew.paths.logs / f"setup-{due.slot}.log",
+            env=self.launcher.set_up_environment(due.run),
+            guarded=True,
+            limit=self.crew.board.read().config.integration_timeout,
+        )
+        setup_note.write_setup_note(self.crew.paths, setup_note.SetupNote(run=due.run, started=self.crew.clock.now()))
+        self.memory.job = jobs.start_job(order, self.post)
+        self.notify(f"set-up in {due.slot}: {due.command}")
+
+    def _start_merger(self, task: str) -> None:
+        self.memory.last_merge_try = (self.crew.board.read().revision, task)
+        order = jobs.JobSpec(
+            name=f"merge {task}",
+            argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
+            directory=self.crew.paths.root,
+            log=self.crew.paths.logs / f"merger-{self.agent}.log",
+            env=self.launcher.environ,
+        )
+        self.memory.job = jobs.start_job(order, self.post)
+
+    def _stop_session(self, run: str, why: str, unusable: bool, model: str) -> None:
+        directory = self.crew.run_dir(run)
+        directory.write_stop(self.crew.clock.now(), why, unusable, model)
+        grace = 1.0 if self.memory.force else float(min(self.crew.board.read().config.grace, 10))
+        self.notify(f"stopping {run}: {why}")
+        session_process.stop(
+            directory.path, run, self.crew.paths.root, SHORT_GRACE if why in ("over", "fenced") else grace
+        )
+
+    def _conclude_session(self, run: str) -> None:
+        directory = self.crew.run_dir(run)
+        held = find_current_work(self.crew.board.read(), self.agent)
+        came = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
+        self.memory.forget_session()
+        # Planning has no limit of tries of its own.
+        if came.kind == "crashed" or (came.kind == LOOPED and held is not None and held.kind == "planning"):
+            self.memory.count_crash(self.crew.clock.monotonic())
+        if came.kind in ("crashed", LOOPED, HELD_UP):
+            self._back_off()
+        elif came.kind == QUOTA:
+            self._wait_for_quota(came)
+        elif came.kind == UNANSWERED:
+            self._wait_for_model(run, came)
+        elif came.kind == UNUSABLE:
+            self.memory.unusable_reason, self.memory.needs_person = came.reason, came.needs_person
+        elif came.kind == "handed off":
+            pause = self.crew.board.read().config.restart_after_handoff
+            self.memory.rest_until = self.crew.clock.monotonic() + pause
+        if came.kind in ("finished", "handed off"):
+            self.memory.failed_sessions = self.memory.quota_sessions = self.memory.unanswered_sessions = 0
+        if came.kind in ("crashed", *UNCOUNTED_ENDS) and find_current_work(self.crew.board.read(), self.agent) is None:
+            self.notify(f"{run} {came.kind}: {came.reason}")
+        wake_up.wake_watchers(self.crew.paths, self.agent)
+
+    def _back_off(self) -> None:
+        """Longer after each session in a row that came to nothing, whoever's fault that was."""
+        self.memory.failed_sessions += 1
+        first = self.crew.board.read().config.restart_after_crash
+        self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.failed_sessions, first)
+
+    def _wait_for_quota(self, came: SessionResult) -> None:
+        """Wait until the limit is over, where that was said; otherwise a while, and longer each time, up to an hour."""
+        self.memory.quota_sessions += 1
+        if came.retry_at is not None:
+            rest = max(0.0, (came.retry_at - self.crew.clock.now()).total_seconds()) + 1.0
+        else:
+            first = self.crew.board.read().config.restart_after_crash * model_silence.QUOTA_FACTOR
+            rest = backoff(self.memory.quota_sessions, first, model_silence.MAX_QUOTA_REST)
+        self._rest_and_note(max(rest, MIN_QUOTA_REST), came.reason)
+
+    def _wait_for_model(self, run: str, came: SessionResult) -> None:
+        """Rest longer after each session in a row whose model gave no answer, and keep the task, about which that says
+        nothing."""
+        self.memory.unanswered_sessions += 1
+        count = self.memory.unanswered_sessions
+        rest = backoff(count, self.crew.board.read().config.restart_after_crash)
+        why = came.reason if count == 1 else f"{came.reason} ({count} sessions in a row)"
+        self._rest_and_note(rest, why)
+        if count == model_silence.ALERT_AFTER_SESSIONS:
+            self.crew.append_alert_log([f"model  {run}: {why}; it is tried again. Next: liza status"])
+            self.notify(f"! {why}; it is tried again, more rarely each time")
+
+    def _rest_and_note(self, rest: float, why: str) -> None:
+        """Rest, and keep for ``status`` until when and why."""
+        now = self.crew.clock.now()
+        self.memory.rest_until = self.crew.clock.monotonic() + rest
+        waits = run_directory.UsageWait(reason=why, until=now + timedelta(seconds=rest))
+        run_directory.write_usage_wait(self.crew.paths, self.agent, waits)
+
+    def _remind(self, run: str) -> None:
+        text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
+        inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
+        known = self.memory.session
+        if known is not None and known.run == run:
+            known.reminders, known.idle_since = known.reminders + 1, None
+        self.notify(f"{run} waits at its terminal: reminded of the ways to end")
+
+    def _warn(self, run: str, why: str) -> None:
+        told = redact(why)
+        text = WARNING.format(why=told, liza=shlex.quote(str(liza_path())))
+        inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
+        known = self.memory.session
+        if known is not None and known.run == run:
+            known.warned = True
+        self.crew.append_alert_log([f"no_progress  {run} makes {told}. Next: liza logs {self.agent}"])
+        self.notify(f"! {run}: {told}; it was told so, and is ended if it goes on like that")
+
+    def _report_question(self, run: str, question: str | None) -> None:
+        self.crew.run_dir(run).write_question(question)
+        if question is None:
+            self.notify(f"{run} asks no more")
+            return
+        self.crew.append_alert_log([f"question  {run} shows {question}. Next: liza attach {self.agent}"])
+        self.notify(f"! {run} shows {question}: liza attach {self.agent}")
+
+    def _report_model_silence(self, run: str, model: ModelSilence | None) -> None:
+        """Keep for ``status`` why the session gets no answer, and say so when that changes."""
+        directory = self.crew.run_dir(run)
+        if model is None:
+            directory.write_model_note(None)
+            self.notify(f"{run} gets answers again from its model")
+            return
+        now, timeout = self.crew.clock.now(), self.crew.board.read().config.answer_timeout
+        left = max(0.0, model_silence.seconds_to_end(model, timeout))
+        directory.write_model_note(
+            run_directory.ModelNote(
+                kind=model.kind,
+                since=now - timedelta(seconds=round(model.seconds)),
+                ends=now + timedelta(seconds=round(left)),
+                words=model.message,
+                retried=model.retried,
+            )
+        )
+        program = self.launcher.preset.name
+        self.notify(f"! {run}: {model_silence.describe_status(model, left, program)}")
+        wake_up.wake_watchers(self.crew.paths, self.agent)
+
+    def _pause_crew(self, why: str) -> None:
+        """No more may be spent: PAUSE for everyone, and an alert for the person."""
+        told = f"{why}: raise config.budget (liza edit), then: liza resume"
+        signals.raise_signal(
+            self.crew.paths, "PAUSE", f"{self.crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {self.agent}\n{told}\n"
+        )
+        self.crew.append_alert_log([f"budget  {told}"])
+        self.notify(f"! {told}")
+
+    def _record_failed_start(self, run: str, why: str) -> None:
+        """A session that could not even be prepared."""
+        self._count_crash()
+        self.notify(f"{run} crashed before it began: {why}")
+        held = find_current_work(self.crew.board.read(), self.agent)
+        if held is not None and held.kind == "work" and held.task is not None:
+            with self.crew.change(self.agent, "crash", held.task) as tx:
+                now = self.crew.clock.now()
+                tx.state = coding.record_session_end(
+                    tx.state, held.task, held.run, event="crash", detail=why, moved=False, now=now
+                )
+
+    def _count_crash(self) -> None:
+        """One more against this supervisor, and a rest before the next."""
+        self.memory.count_crash(self.crew.clock.monotonic())
+        self._back_off()
+
+    def _renew_lease(self, run: str) -> None:
+        with self.crew.board.heartbeat(self.agent) as tx:
+            tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now())
+        if self.memory.session is not None:
+            self.memory.session.last_heartbeat = self.crew.clock.monotonic()
+
+    def _give_back(self) -> None:
+        """Give back what is held and has no session."""
+        state = self.crew.board.read()
+        held = find_current_work(state, self.agent)
+        if held is None:
+            return
+        with self.crew.change(self.agent, STOP, held.task) as tx:
+            tx.state = give_back_work(tx.state, self.agent, self.crew.clock.now())
+
+    def resume_terminal_log(self, run: str) -> None:
+        """Write down again what a terminal shows: what did died, or the disk was full. Raises OSError, Refused."""
+        pane = tmux.find_pane(self.crew.paths.root, run)
+        if pane is not None:
+            pane.start_log()
+            self.notify(f"! what {run} showed was not written down for a while; output.log goes on now")
+
+    def finish_job(self) -> None:
+        """A child of ours is gone: what it was for goes on, or what kept it from its end is said."""
+        job = self.memory.job
+        if job is None or job.end_event is None:
+            return
+        event, self.memory.job = job.end_event, None
+        if job.name.startswith("set-up "):
+            slot = job.name.removeprefix("set-up ")
+            setup_note.remove_setup_note(self.crew.paths, self.agent)
+            if event.exit_status == 0:
+                self.launcher.mark_set_up_done(slot)
+                self.notify(f"set-up in {slot} done after {format_duration(job.seconds)}")
+                return
+            held = find_current_work(self.crew.board.read(), self.agent)
+            why = f"set-up {job.failure(event.exit_status)}"
+            self._record_failed_start(held.run if held else self.agent, why)
+            self._rest_and_note(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
+            return
+        if event.exit_status not in (0, 1):
+            self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
+        self._back_off_after_merge(job.name.removeprefix("merge "), failed=event.exit_status not in (0, 1))
+
+    def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
+        """Try again later, and ever more rarely, what failed and left no mark on its task."""
+        task = self.crew.board.read().task(task_id)
+        if not failed or (task is not None and task.set_aside is not None):
+            self.memory.failed_merges = 0
+            return
+        self.memory.failed_merges += 1
+        self.memory.last_merge_try = None
+        first = self.crew.board.read().config.restart_after_crash
+        pause = backoff(self.memory.failed_merges, first)
+        self.memory.merge_rest_until = self.crew.clock.monotonic() + pause
