@@ -1,0 +1,119 @@
+"""Names and words: each has one meaning, and retired ones do not come back. Packages are as CONTRIBUTING.md says."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+MODULES = sorted(path for path in (ROOT / "liza").rglob("*.py") if path.name != "__init__.py")
+RETIRED = tomllib.loads((ROOT / "tests" / "data" / "retired_words.toml").read_text())
+SAME_COMMAND = {"answer", "programs", "task"}
+"""Names of modules that exist twice: the declaration of a command in cli/commands, and its verb."""
+MAX_MODULES = 15
+FILE_PER_WORD = {"liza/verbs"}
+"""Packages with more modules: one for each word of the command line."""
+
+
+def _id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _top_level_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name, node.lineno
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        for target in targets:
+            if isinstance(target, ast.Name):
+                yield target.id, node.lineno
+
+
+def _retired_names(text: str, stem: str) -> Iterator[str]:
+    names = [(stem, 0), *_top_level_names(ast.parse(text))]
+    for name, line in names:
+        for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name):
+            if word.lower() in RETIRED["names"]:
+                yield f"{line}: {name}: write {RETIRED['names'][word.lower()]}"
+
+
+def _prose(text: str) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a module, each with the number of its first line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def _retired_prose(text: str) -> Iterator[str]:
+    for line, words in _prose(text):
+        for pattern, instead in RETIRED["prose"].items():
+            for match in re.finditer(pattern, words, re.IGNORECASE):
+                yield f"{line}: {match.group()}: write {instead}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_id)
+def test_no_name_holds_a_retired_word(path: Path) -> None:
+    assert list(_retired_names(path.read_text(), path.stem)) == []
+
+
+@pytest.mark.parametrize("path", sorted([*MODULES, *(ROOT / "liza").rglob("__init__.py")]), ids=_id)
+def test_no_docstring_or_comment_holds_a_retired_word(path: Path) -> None:
+    assert list(_retired_prose(path.read_text())) == []
+
+
+def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> None:
+    text = '"""Whoever comes by."""\nSETTLED = 1  # nobody\n\n\ndef settle_it() -> None:\n    """Bears it."""\n'
+    assert len(list(_retired_names(text, "tampering"))) == 3
+    assert len(list(_retired_prose(text))) == 4
+
+
+def test_each_module_and_each_class_has_a_name_of_its_own() -> None:
+    modules, classes = defaultdict(list), defaultdict(list)
+    for path in MODULES:
+        if path.stem != "__main__":
+            modules[path.stem].append(_id(path))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(_id(path))
+    assert {name for name, paths in modules.items() if len(paths) > 1} == SAME_COMMAND
+    assert {name: paths for name, paths in classes.items() if len(paths) > 1} == {}
+
+
+def test_contributing_lists_every_package_and_no_other() -> None:
+    listed = re.findall(r"^\| `(liza[^`]*)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    packages = {_id(path.parent) for path in (ROOT / "liza").rglob("__init__.py")} - {"liza"}
+    assert sorted(listed) == sorted(packages)
+
+
+@pytest.mark.parametrize("init", sorted((ROOT / "liza").rglob("__init__.py")), ids=_id)
+def test_each_package_has_one_level_of_few_modules_and_names_the_file_to_read_first(init: Path) -> None:
+    modules = [path for path in init.parent.glob("*.py") if path != init]
+    assert len(modules) <= MAX_MODULES or _id(init.parent) in FILE_PER_WORD
+    docstring = ast.get_docstring(ast.parse(init.read_text())) or ""
+    read_first = re.search(r"Read `([\w/]+\.py)`", docstring)
+    assert read_first, "Read `FILE.py` first"
+    assert (init.parent / read_first.group(1)).is_file()
+
+
+def test_files_that_docstrings_of_packages_name_are_there() -> None:
+    missing = [
+        f"{_id(init)}: {name}"
+        for init in (ROOT / "liza").rglob("__init__.py")
+        for name in re.findall(r"`([\w/]+\.(?:py|toml))`", ast.get_docstring(ast.parse(init.read_text())) or "")
+        if not any((base / name).is_file() for base in (init.parent, init.parent.parent, ROOT / "liza", ROOT))
+        and not list(init.parent.glob(f"*/{name}"))
+    ]
+    assert missing == []
