@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from liza.system import program_path
 
 # The person's own choice of configuration files is kept; every other GIT_* variable would override our arguments.
-_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+_PRESERVED_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 
 
 class _Start(Protocol):
@@ -88,7 +88,7 @@ def _by_library(
 
 
 def _foreign() -> set[str]:
-    return {name for name in os.environ if name.startswith("GIT_") and name not in _KEPT}
+    return {name for name in os.environ if name.startswith("GIT_") and name not in _PRESERVED_VARIABLES}
 
 
 _way: list[_Start] = [_directly]

@@ -97,7 +97,7 @@ def find_session_moves(
             if moves and _is_in_effect(moves[0].old, moves[-1].new, tips[ref], contains):
                 found.append(_pushed(ref, moves))
         elif theirs and ref in tips:
-            found += _of_branch(ref, log, theirs, (known or {}).get(ref), Standing(tips, contains, places))
+            found += _of_branch(ref, log, theirs, (known or {}).get(ref), RefTips(tips, contains, places))
     return tuple(found)
 
 
@@ -110,7 +110,7 @@ def remembered(before: Mapping[str, str], logs: Mapping[str, Sequence[ReflogEntr
     return dict([*gone.items(), *now.items()][-MOST_BRANCHES:])
 
 
-class Standing(msgspec.Struct, frozen=True):
+class RefTips(msgspec.Struct, frozen=True):
     """Where refs and checkouts are now. ``tips``, ``contains`` and ``places`` are those of ``judge``."""
 
     tips: Mapping[str, str]
@@ -124,7 +124,7 @@ def _is_own(log: Sequence[ReflogEntry]) -> bool:
 
 
 def _of_branch(
-    ref: str, log: Sequence[ReflogEntry], theirs: Sequence[ReflogEntry], was: str | None, now: Standing
+    ref: str, log: Sequence[ReflogEntry], theirs: Sequence[ReflogEntry], was: str | None, now: RefTips
 ) -> Iterator[SessionRefMove]:
     """A branch that sessions renamed, moved, or deleted and created again. ``was``: the commit before a session created
     it, if it existed before."""
