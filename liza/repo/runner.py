@@ -192,10 +192,14 @@ class Git:
         return done
 
     def identity(self) -> tuple[str, str]:
-        """Name and address for Liza's own commits: the configured ones, or Liza's where there are none."""
+        """Name and address for Liza's own commits: the configured ones, else those of ``GIT_AUTHOR_*`` or
+        ``GIT_COMMITTER_*`` in the environment, else Liza's own."""
         found = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
         rows = dict(row.split("\n", 1) for row in found.decode("utf-8", "replace").split("\0") if "\n" in row)
         name, email = rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
+        for who in ("AUTHOR", "COMMITTER"):
+            name = name or os.environ.get(f"GIT_{who}_NAME", "").strip()
+            email = email or os.environ.get(f"GIT_{who}_EMAIL", "").strip()
         return (name, email) if name and email else FALLBACK_IDENTITY
 
     def with_identity(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:

@@ -84,12 +84,13 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
     """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration.
 
     ``tested`` is None until the candidate may be published: True when its tests passed, False where no test command is
-    configured. ``waiting`` names the files of a person's checkout that the merge waits for.
+    configured. ``waiting`` holds the paths of changed files of a person's checkout that the merge waits for; ``.`` if git
+    did not name them.
     """
 
     candidate: str
     expected: str
-    waiting: str | None = None
+    waiting: tuple[str, ...] = ()
     tested: bool | None = None
 
 

@@ -155,6 +155,7 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
         if task.merging is None or not task.merging.waiting or memory.last_merge_try == (state.revision, task.id):
             continue
         place = crew.find_integration_checkout()
-        if place is None or not set(list_changed_files(crew.git.at(place))) & set(task.merging.waiting.split(", ")):
+        changed = () if place is None else list_changed_files(crew.git.at(place))
+        if not merge_rules.are_in_the_way(task.merging.waiting, changed):
             return task.id
     return None

@@ -88,7 +88,7 @@ def _no_merge_reason(state: State) -> tuple[str, str]:
 def _merge_result(before: State, after: State, task_id: str) -> Result:
     task = claims.get_task(after, task_id)
     if task.merging and task.merging.waiting:
-        step = f"commit or put away {task.merging.waiting} in your checkout; it is then merged by itself"
+        step = f"commit or put away {', '.join(task.merging.waiting)} in your checkout; it is then merged by itself"
     elif task.merge_commit:
         step = f"git log --first-parent {after.config.integration_branch}"
     elif task.status is Status.INTEGRATION_FAILED:

@@ -327,7 +327,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_as_waiting_is_tested_bef
     commit, tip = crew.task("a").review_commit, crew.tip()
     forged = merges.build_candidate(crew.crew.git, str(commit), tip, "Merge a: x", "a")
     with crew.crew.change("human:somebody", "edit") as tx:
-        waits = MergeInProgress(candidate=forged, expected=tip, waiting="README.md", tested=True)
+        waits = MergeInProgress(candidate=forged, expected=tip, waiting=("README.md",), tested=True)
         tx.state = tx.state.with_task(replace(crew.task("a"), merging=waits))
     crew.merge("a")
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", tip)

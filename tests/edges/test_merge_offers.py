@@ -28,7 +28,7 @@ def _waiting(crew: Crew) -> None:
     merge(find_crew(crew.root))
     made = crew.task("task-1").merging
     assert made is not None
-    assert made.waiting == "README.md"
+    assert made.waiting == ("README.md",)
 
 
 @pytest.mark.parametrize("planted", ["another commit", "a commit that is not there"])
@@ -47,7 +47,7 @@ def test_a_candidate_that_somebody_wrote_onto_the_board_is_never_offered_to_inte
             task = tx.state.task("task-1")
             assert task is not None
             tx.state = tx.state.with_task(
-                replace(task, merging=MergeInProgress(candidate=evil, expected=before, waiting="README.md"))
+                replace(task, merging=MergeInProgress(candidate=evil, expected=before, waiting=("README.md",)))
             )
         merge(find_crew(crew.root))
         made = crew.task("task-1")

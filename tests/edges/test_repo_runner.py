@@ -192,3 +192,11 @@ def test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file(repo: P
         Git(repo).out(verb, f"--output={precious}", "HEAD")
     assert f"would write into {precious}" in caught.value.message
     assert precious.read_text() == "x\n"
+
+
+def test_an_identity_that_only_the_environment_gives_is_taken(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (Path.home() / ".gitconfig").unlink()
+    assert survey(repo).identity is None
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Ana")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ana@example.org")
+    assert survey(repo).identity == ("Ana", "ana@example.org")

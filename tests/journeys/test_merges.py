@@ -108,7 +108,7 @@ def test_a_dirty_file_in_a_checkout_of_integration_holds_up_one_merge_and_no_oth
         crew.wait_status("task-2", "MERGED")
         state = crew.wait(lambda state: state.tasks[0].merging and state.tasks[0].merging.waiting, "task-1 waiting")
         waiting = state.tasks[0]
-        assert (waiting.status, waiting.merging.waiting) == ("APPROVED", "README.md")  # type: ignore[union-attr]
+        assert (waiting.status, waiting.merging.waiting) == ("APPROVED", ("README.md",))  # type: ignore[union-attr]
         assert (crew.root / "README.md").read_text() == "mine, not committed\n"
         assert (crew.root / "task-2.txt").read_text() == "x\n"
 

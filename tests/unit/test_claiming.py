@@ -224,13 +224,13 @@ def test_a_merge_that_failed_at_the_last_try_is_a_limit_as_a_rejection_is(
         assert blocked.blocked_questions
 
 
-def test_priority_then_age_then_id_decide() -> None:
+def test_priority_then_age_then_the_order_of_the_board_decide() -> None:
     state = board(task("b"), task("a"), task("c", priority=1), task("d", created=later(-60)))
     order = []
     while isinstance(pick := picking.pick_task(state, "coder-1", NOW, NONE), Pick):
         order.append(pick.task.id)
         state = replace(state, tasks=tuple(one for one in state.tasks if one.id != pick.task.id))
-    assert order == ["c", "d", "a", "b"]
+    assert order == ["c", "d", "b", "a"]
 
 
 def test_a_free_slot_is_the_tasks_own_or_one_that_nobody_names() -> None:
@@ -280,3 +280,10 @@ def test_reviewer_is_understood_as_code_reviewer() -> None:
 def test_an_unknown_task_names_what_there_is() -> None:
     with pytest.raises(UnknownId, match="task-1"):
         claims.get_task(board(task()), "task-7")
+
+
+def test_tasks_that_were_added_together_are_picked_in_the_order_of_the_board() -> None:
+    state = board(*(task(f"t{number}") for number in (2, 10, 1)))
+    picked = picking.pick_task(state, "coder-1", NOW, NONE)
+    assert isinstance(picked, Pick)
+    assert picked.task.id == "t2"

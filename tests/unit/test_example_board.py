@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from liza.board import revision_journal
-from liza.board.text import document
+from liza.board.text import changes, document
 from liza.rules import derived, invariants, model, transitions
 from liza.rules.model import State, Status
 from liza.rules.tasks import backlog, planning
 
 EXAMPLE = Path(__file__).parent.parent.parent / ".liza.example"
 BOARD = EXAMPLE / "state.yaml"
+RELEASED = Path(__file__).parent.parent / "data" / "boards"
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,14 @@ def state() -> State:
 
 def test_the_example_breaks_no_invariant(state: State) -> None:
     assert [str(violation) for violation in invariants.check_board(state)] == []
+
+
+@pytest.mark.parametrize("path", sorted(RELEASED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_board_of_each_released_version_is_read_and_written_again_without_a_change(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    read = document.read_document(text)
+    assert [str(violation) for violation in invariants.check_board(read.state)] == []
+    assert changes.change_document(read, read.state).text == text
 
 
 def test_the_example_shows_every_status_and_every_section(state: State) -> None:

@@ -226,3 +226,18 @@ def test_failures_of_another_kind_are_no_deaths() -> None:
     for kind in (MergeFailureKind.FAILED, MergeFailureKind.FAILED, MergeFailureKind.DIED):
         state = merge_rules.retry_or_fail(state, "t", MergeFailure(kind, "git's words"), BY)
     assert state.tasks[0].status is Status.APPROVED
+
+
+@pytest.mark.parametrize(
+    ("waiting", "changed", "blocked"),
+    [
+        (("notes, old.txt",), ("notes, old.txt", "x"), True),
+        (("notes, old.txt",), ("notes", "old.txt"), False),
+        ((".",), ("x",), True),
+        ((".",), (), False),
+    ],
+)
+def test_a_merge_waits_while_one_of_its_files_is_changed(
+    waiting: tuple[str, ...], changed: tuple[str, ...], blocked: bool
+) -> None:
+    assert merge_rules.are_in_the_way(waiting, changed) is blocked

@@ -13,7 +13,7 @@ from liza.board.text.values import ABSENT, find_struct, struct_fields
 
 def round_trip(text: str, old: Any, new: Any) -> str:
     """The text with the plain value ``old`` turned into ``new`` in ruamel's own tree. Raises Doubt."""
-    from ruamel.yaml import YAML  # slow to import, and seldom needed
+    from ruamel.yaml import YAML  # the pure parser, seldom needed
     from ruamel.yaml.error import YAMLError
 
     yaml = YAML(typ="rt", pure=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -81,7 +81,7 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
         and not (task.merging and task.merging.waiting)
         and not is_paused(task, now)
     ]
-    return min(able, key=lambda task: (task.priority, task.history[-1].time, task.id), default=None)
+    return min(able, key=lambda task: (task.priority, task.history[-1].time), default=None)
 
 
 def is_paused(task: Task, now: datetime) -> bool:
@@ -136,8 +136,14 @@ def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
     task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate that could wait", f"liza merge {task_id}")
-    waits = replace(task.merging, waiting=", ".join(files) or "files")
+    waits = replace(task.merging, waiting=files or (".",))
     return state.with_task(replace(task, merging=waits, set_aside=None))
+
+
+def are_in_the_way(waiting: Sequence[str], changed: Iterable[str]) -> bool:
+    """Whether files that a merge waits for are still changed. ``.`` stands for every file of the checkout."""
+    names = set(changed)
+    return bool(names) if "." in waiting else not names.isdisjoint(waiting)
 
 
 def drop_candidate(state: State, task_id: str) -> State:

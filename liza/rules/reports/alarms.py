@@ -241,7 +241,7 @@ def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iter
         yield Alarm(
             "waiting_for_files",
             task.id,
-            f"{task.id} is tested and waits for files of your checkout: {task.merging.waiting}",
+            f"{task.id} is tested and waits for files of your checkout: {', '.join(task.merging.waiting)}",
             "git status",
         )
     yield from merge_alarms.retry_alarms(task)

@@ -78,7 +78,7 @@ def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
         return NoTask(f"{agent} is busy with {busy}")
     waiting = [task for task in state.tasks if task.status is S.READY_FOR_REVIEW]
     reasons: list[str] = []
-    for task in sorted(waiting, key=lambda task: (task.priority, _last_event(task), task.id)):
+    for task in sorted(waiting, key=lambda task: (task.priority, _last_event(task))):
         why = review_obstacle(task, agent, evidence)
         if why is None:
             return Pick(task)
@@ -212,7 +212,8 @@ def _last_event(task: Task) -> datetime:
     return task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-def _rank(task: Task, agent: str) -> tuple[int, int, datetime, str]:
+def _rank(task: Task, agent: str) -> tuple[int, int, datetime]:
+    # Equal ranks keep their order on the board: tasks of one `task add` are taken in the order of its file.
     own = task.assigned_to == agent and task.status in _RETURNED_STATUSES
     created = task.created or datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    return (0 if own else 1, task.priority, created, task.id)
+    return (0 if own else 1, task.priority, created)
