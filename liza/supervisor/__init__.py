@@ -2,6 +2,6 @@
 
 `loop.Supervisor` repeats four steps: gather a `Situation` (`situation.py`, `observe.py`), decide
 (`liza.rules.sessions.decide`), run the action (`action_runner.py`), wait for an event. `launch.py` starts a session,
-`conclude.py` records its end, `memory.py` is state that may be lost.
+`conclude.py` records its end, `memory.py` holds state that may be lost.
 The process starts in `main.supervise`. Read `loop.py` first, then `action_runner.py`.
 """

@@ -1,4 +1,4 @@
-"""What each decision does: claims, sessions, jobs, and what is said on the board about them."""
+"""Carry out each action that `decide` returns: claims, sessions, jobs, and their changes on the board."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.message_carrier import MessageCarrier
 from liza.verbs import claim, claim_review
 
-MIN_QUOTA_REST = 5.0  # seconds: what a limit of use says of its end is rounded
+MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
 REMINDER = (
-    "You are still {run}, and nobody answers here. Go on with your task, and end it in one of the ways that your brief "
-    "names; run `{liza} ready` to read it again."
+    "You are still {run}. No person reads this terminal. Continue with your task and end it with one of the commands "
+    "that your brief names. Run `{liza} ready` to read the brief again."
 )
 WARNING = (
-    "Liza sees {why}. Do something else, or say `{liza} block` with what you need. If you wait for something, sleep "
-    "longer between two looks at it. A session that goes on like this is ended."
+    "Liza sees {why}. Do something else, or run `{liza} block` and name what you need. If you wait for something, "
+    "sleep longer between two checks. A session that continues like this is ended."
 )
-SHORT_GRACE = 0.5  # seconds of grace for a session that has nothing left to say
+SHORT_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for a session that has already closed its work
 
 
 class ActionRunner:
-    """Carries out the decisions of one agent's supervisor; ``post`` hears of the ends of jobs, ``say`` of each step."""
+    """Carries out the actions of one agent's supervisor. ``post`` receives job events; ``notify`` prints each step."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class ActionRunner:
         launcher: Launcher,
         memory: Memory,
         post: Callable[[object], None],
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self.crew = launcher.crew
         self.agent = agent
         self.launcher = launcher
         self.memory = memory
         self.post = post
-        self.notify = say
-        self.carrier = MessageCarrier(agent, launcher, post, say)
+        self.notify = notify
+        self.carrier = MessageCarrier(agent, launcher, post, notify)
 
     def carry_out(self, action: actions.Action) -> None:
-        """Do what was decided. Raises LizaError and OSError where that fails, with nothing half done on the board."""
+        """Carry out ``action``. Raises LizaError or OSError if it fails; the board then has no partial change."""
         match action:
             case actions.Claim(task):
                 claim.claim_task(self.crew, self.agent, task)
@@ -106,18 +106,18 @@ class ActionRunner:
                 raise AssertionError(action)
 
     def _start(self, run: str) -> None:
-        """The one start path. What keeps a program from starting counts as a crash, with its true reason."""
+        """Start a session: the only start path. A failed start counts as a crash and is recorded with its reason."""
         try:
             started = self.launcher.start(run)
         except (NotOwner, BoardInconsistent, WriteFailed, LockTimeout):
-            # What it held a moment ago is gone, or not laid out yet, or the board or the disk is in the way, which is
-            # no fault of the program: look again, but not at once.
+            # The claim is gone, its worktree is not prepared yet, or the board or the disk failed. The program is not
+            # at fault: the loop tries again after a delay.
             raise
         except ProgramMissing as error:
             self.memory.unusable_reason = f"{error.message} (next: {error.hint})"
             return
         except LizaError as error:
-            # No program or task is at fault while integration is gone.
+            # Without the integration branch no program or task is at fault: this raises and the loop tries again.
             drift.require_integration(self.crew, self.crew.board.read())
             self._record_failed_start(run, error.message)
             return
@@ -127,35 +127,38 @@ class ActionRunner:
         elif isinstance(started, session_process.StartFailed):
             self.notify(f"{run} did not start: {started.reason}")
             if isinstance(session_process.read_state(self.crew.run_dir(run).path), session_process.NoSession):
-                # No end will come that could be counted. What was never started says nothing about the task.
+                # No session end will follow that could be counted. A session that never started says nothing about
+                # the task.
                 self._count_crash()
         else:
             self.memory.own_run = run
 
-    def _start_set_up(self, due: SetUpDue) -> None:
-        order = jobs.JobSpec(
-            name=f"set-up {due.slot}",
-            argv=["/bin/sh", "-c", due.command],
-            directory=self.crew.paths.slot(due.slot),
-            log=self.crew.paths.logs / f"setup-{due.slot}.log",
-            env=self.launcher.set_up_environment(due.run),
+    def _start_set_up(self, set_up: SetUpDue) -> None:
+        spec = jobs.JobSpec(
+            name=f"set-up {set_up.slot}",
+            argv=["/bin/sh", "-c", set_up.command],
+            directory=self.crew.paths.slot(set_up.slot),
+            log=self.crew.paths.logs / f"setup-{set_up.slot}.log",
+            env=self.launcher.set_up_environment(set_up.run),
             guarded=True,
             limit=self.crew.board.read().config.integration_timeout,
         )
-        setup_note.write_setup_note(self.crew.paths, setup_note.SetupNote(run=due.run, started=self.crew.clock.now()))
-        self.memory.job = jobs.start_job(order, self.post)
-        self.notify(f"set-up in {due.slot}: {due.command}")
+        setup_note.write_setup_note(
+            self.crew.paths, setup_note.SetupNote(run=set_up.run, started=self.crew.clock.now())
+        )
+        self.memory.job = jobs.start_job(spec, self.post)
+        self.notify(f"set-up in {set_up.slot}: {set_up.command}")
 
     def _start_merger(self, task: str) -> None:
         self.memory.last_merge_try = (self.crew.board.read().revision, task)
-        order = jobs.JobSpec(
+        spec = jobs.JobSpec(
             name=f"merge {task}",
             argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
             directory=self.crew.paths.root,
             log=self.crew.paths.logs / f"merger-{self.agent}.log",
             env=self.launcher.environ,
         )
-        self.memory.job = jobs.start_job(order, self.post)
+        self.memory.job = jobs.start_job(spec, self.post)
 
     def _stop_session(self, run: str, why: str, unusable: bool, model: str) -> None:
         directory = self.crew.run_dir(run)
@@ -168,92 +171,97 @@ class ActionRunner:
 
     def _conclude_session(self, run: str) -> None:
         directory = self.crew.run_dir(run)
-        held = find_current_work(self.crew.board.read(), self.agent)
-        came = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
+        work = find_current_work(self.crew.board.read(), self.agent)
+        result = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
         self.memory.forget_session()
-        # Planning has no limit of tries of its own.
-        if came.kind == "crashed" or (came.kind == LOOPED and held is not None and held.kind == "planning"):
+        # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.
+        if result.kind == "crashed" or (result.kind == LOOPED and work is not None and work.kind == "planning"):
             self.memory.count_crash(self.crew.clock.monotonic())
-        if came.kind in ("crashed", LOOPED, HELD_UP):
+        if result.kind in ("crashed", LOOPED, HELD_UP):
             self._back_off()
-        elif came.kind == QUOTA:
-            self._wait_for_quota(came)
-        elif came.kind == UNANSWERED:
-            self._wait_for_model(run, came)
-        elif came.kind == UNUSABLE:
-            self.memory.unusable_reason, self.memory.needs_person = came.reason, came.needs_person
-        elif came.kind == "handed off":
+        elif result.kind == QUOTA:
+            self._wait_for_quota(result)
+        elif result.kind == UNANSWERED:
+            self._wait_for_model(run, result)
+        elif result.kind == UNUSABLE:
+            self.memory.unusable_reason, self.memory.needs_person = result.reason, result.needs_person
+        elif result.kind == "handed off":
             pause = self.crew.board.read().config.restart_after_handoff
             self.memory.rest_until = self.crew.clock.monotonic() + pause
-        if came.kind in ("finished", "handed off"):
+        if result.kind in ("finished", "handed off"):
             self.memory.failed_sessions = self.memory.quota_sessions = self.memory.unanswered_sessions = 0
-        if came.kind in ("crashed", *UNCOUNTED_ENDS) and find_current_work(self.crew.board.read(), self.agent) is None:
-            self.notify(f"{run} {came.kind}: {came.reason}")
+        if (
+            result.kind in ("crashed", *UNCOUNTED_ENDS)
+            and find_current_work(self.crew.board.read(), self.agent) is None
+        ):
+            self.notify(f"{run} {result.kind}: {result.reason}")
         wake_up.wake_watchers(self.crew.paths, self.agent)
 
     def _back_off(self) -> None:
-        """Longer after each session in a row that came to nothing, whoever's fault that was."""
+        """Rest longer after each failed session in a row, whatever the cause."""
         self.memory.failed_sessions += 1
         first = self.crew.board.read().config.restart_after_crash
         self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.failed_sessions, first)
 
-    def _wait_for_quota(self, came: SessionResult) -> None:
-        """Wait until the limit is over, where that was said; otherwise a while, and longer each time, up to an hour."""
+    def _wait_for_quota(self, result: SessionResult) -> None:
+        """Rest until the usage limit ends, if that time is known. Otherwise use a backoff of up to one hour."""
         self.memory.quota_sessions += 1
-        if came.retry_at is not None:
-            rest = max(0.0, (came.retry_at - self.crew.clock.now()).total_seconds()) + 1.0
+        if result.retry_at is not None:
+            rest = max(0.0, (result.retry_at - self.crew.clock.now()).total_seconds()) + 1.0
         else:
             first = self.crew.board.read().config.restart_after_crash * model_silence.QUOTA_FACTOR
             rest = backoff(self.memory.quota_sessions, first, model_silence.MAX_QUOTA_REST)
-        self._rest_and_note(max(rest, MIN_QUOTA_REST), came.reason)
+        self._rest_and_note(max(rest, MIN_QUOTA_REST), result.reason)
 
-    def _wait_for_model(self, run: str, came: SessionResult) -> None:
-        """Rest longer after each session in a row whose model gave no answer, and keep the task, about which that says
-        nothing."""
+    def _wait_for_model(self, run: str, result: SessionResult) -> None:
+        """Rest longer after each session in a row without an answer of the model.
+
+        The task stays claimed: the failure says nothing about it.
+        """
         self.memory.unanswered_sessions += 1
         count = self.memory.unanswered_sessions
         rest = backoff(count, self.crew.board.read().config.restart_after_crash)
-        why = came.reason if count == 1 else f"{came.reason} ({count} sessions in a row)"
+        why = result.reason if count == 1 else f"{result.reason} ({count} sessions in a row)"
         self._rest_and_note(rest, why)
         if count == model_silence.ALERT_AFTER_SESSIONS:
-            self.crew.append_alert_log([f"model  {run}: {why}; it is tried again. Next: liza status"])
-            self.notify(f"! {why}; it is tried again, more rarely each time")
+            self.crew.append_alert_log([f"model  {run}: {why}; Liza tries again. Next: liza status"])
+            self.notify(f"! {why}; Liza tries again, with growing delays")
 
     def _rest_and_note(self, rest: float, why: str) -> None:
-        """Rest, and keep for ``status`` until when and why."""
+        """Rest for ``rest`` seconds, and write the reason and the end of the rest for `status`."""
         now = self.crew.clock.now()
         self.memory.rest_until = self.crew.clock.monotonic() + rest
-        waits = run_directory.UsageWait(reason=why, until=now + timedelta(seconds=rest))
-        run_directory.write_usage_wait(self.crew.paths, self.agent, waits)
+        wait = run_directory.UsageWait(reason=why, until=now + timedelta(seconds=rest))
+        run_directory.write_usage_wait(self.crew.paths, self.agent, wait)
 
     def _remind(self, run: str) -> None:
         text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
-        known = self.memory.session
-        if known is not None and known.run == run:
-            known.reminders, known.idle_since = known.reminders + 1, None
-        self.notify(f"{run} waits at its terminal: reminded of the ways to end")
+        session = self.memory.session
+        if session is not None and session.run == run:
+            session.reminders, session.idle_since = session.reminders + 1, None
+        self.notify(f"{run} is idle at its terminal: reminded it of its closing commands")
 
     def _warn(self, run: str, why: str) -> None:
-        told = redact(why)
-        text = WARNING.format(why=told, liza=shlex.quote(str(liza_path())))
+        reason = redact(why)
+        text = WARNING.format(why=reason, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
-        known = self.memory.session
-        if known is not None and known.run == run:
-            known.warned = True
-        self.crew.append_alert_log([f"no_progress  {run} makes {told}. Next: liza logs {self.agent}"])
-        self.notify(f"! {run}: {told}; it was told so, and is ended if it goes on like that")
+        session = self.memory.session
+        if session is not None and session.run == run:
+            session.warned = True
+        self.crew.append_alert_log([f"no_progress  {run} makes {reason}. Next: liza logs {self.agent}"])
+        self.notify(f"! {run}: {reason}; it was warned, and is ended if this continues")
 
     def _report_question(self, run: str, question: str | None) -> None:
         self.crew.run_dir(run).write_question(question)
         if question is None:
-            self.notify(f"{run} asks no more")
+            self.notify(f"{run} shows no question any more")
             return
         self.crew.append_alert_log([f"question  {run} shows {question}. Next: liza attach {self.agent}"])
         self.notify(f"! {run} shows {question}: liza attach {self.agent}")
 
     def _report_model_silence(self, run: str, model: ModelSilence | None) -> None:
-        """Keep for ``status`` why the session gets no answer, and say so when that changes."""
+        """Write for `status` why the session gets no answer, and notify when that changes."""
         directory = self.crew.run_dir(run)
         if model is None:
             directory.write_model_note(None)
@@ -275,28 +283,28 @@ class ActionRunner:
         wake_up.wake_watchers(self.crew.paths, self.agent)
 
     def _pause_crew(self, why: str) -> None:
-        """No more may be spent: PAUSE for everyone, and an alert for the person."""
-        told = f"{why}: raise config.budget (liza edit), then: liza resume"
+        """Raise PAUSE for the whole crew because the budget is used up, and write an alert for the person."""
+        text = f"{why}: raise config.budget (liza edit), then: liza resume"
         signals.raise_signal(
-            self.crew.paths, "PAUSE", f"{self.crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {self.agent}\n{told}\n"
+            self.crew.paths, "PAUSE", f"{self.crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {self.agent}\n{text}\n"
         )
-        self.crew.append_alert_log([f"budget  {told}"])
-        self.notify(f"! {told}")
+        self.crew.append_alert_log([f"budget  {text}"])
+        self.notify(f"! {text}")
 
     def _record_failed_start(self, run: str, why: str) -> None:
-        """A session that could not even be prepared."""
+        """Count a crash for a session that failed before its program started."""
         self._count_crash()
-        self.notify(f"{run} crashed before it began: {why}")
-        held = find_current_work(self.crew.board.read(), self.agent)
-        if held is not None and held.kind == "work" and held.task is not None:
-            with self.crew.change(self.agent, "crash", held.task) as tx:
+        self.notify(f"{run} crashed before its program started: {why}")
+        work = find_current_work(self.crew.board.read(), self.agent)
+        if work is not None and work.kind == "work" and work.task is not None:
+            with self.crew.change(self.agent, "crash", work.task) as tx:
                 now = self.crew.clock.now()
                 tx.state = coding.record_session_end(
-                    tx.state, held.task, held.run, event="crash", detail=why, moved=False, now=now
+                    tx.state, work.task, work.run, event="crash", detail=why, moved=False, now=now
                 )
 
     def _count_crash(self) -> None:
-        """One more against this supervisor, and a rest before the next."""
+        """Count a crash of this supervisor's sessions and back off."""
         self.memory.count_crash(self.crew.clock.monotonic())
         self._back_off()
 
@@ -307,23 +315,23 @@ class ActionRunner:
             self.memory.session.last_heartbeat = self.crew.clock.monotonic()
 
     def _give_back(self) -> None:
-        """Give back what is held and has no session."""
+        """Give back the agent's claim if it has no session."""
         state = self.crew.board.read()
-        held = find_current_work(state, self.agent)
-        if held is None:
+        work = find_current_work(state, self.agent)
+        if work is None:
             return
-        with self.crew.change(self.agent, STOP, held.task) as tx:
+        with self.crew.change(self.agent, STOP, work.task) as tx:
             tx.state = give_back_work(tx.state, self.agent, self.crew.clock.now())
 
     def resume_terminal_log(self, run: str) -> None:
-        """Write down again what a terminal shows: what did died, or the disk was full. Raises OSError, Refused."""
+        """Start logging the terminal again after its logger died or the disk was full. Raises OSError, Refused."""
         pane = tmux.find_pane(self.crew.paths.root, run)
         if pane is not None:
             pane.start_log()
-            self.notify(f"! what {run} showed was not written down for a while; output.log goes on now")
+            self.notify(f"! the terminal of {run} was not logged for a while; output.log continues now")
 
     def finish_job(self) -> None:
-        """A child of ours is gone: what it was for goes on, or what kept it from its end is said."""
+        """Conclude a job whose child has exited: continue with what waited for it, or report its failure."""
         job = self.memory.job
         if job is None or job.end_event is None:
             return
@@ -335,9 +343,9 @@ class ActionRunner:
                 self.launcher.mark_set_up_done(slot)
                 self.notify(f"set-up in {slot} done after {format_duration(job.seconds)}")
                 return
-            held = find_current_work(self.crew.board.read(), self.agent)
+            work = find_current_work(self.crew.board.read(), self.agent)
             why = f"set-up {job.failure(event.exit_status)}"
-            self._record_failed_start(held.run if held else self.agent, why)
+            self._record_failed_start(work.run if work else self.agent, why)
             self._rest_and_note(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
             return
         if event.exit_status not in (0, 1):
@@ -345,7 +353,7 @@ class ActionRunner:
         self._back_off_after_merge(job.name.removeprefix("merge "), failed=event.exit_status not in (0, 1))
 
     def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
-        """Try again later, and ever more rarely, what failed and left no mark on its task."""
+        """Back off after a merger that failed without a mark on its task; reset the count otherwise."""
         task = self.crew.board.read().task(task_id)
         if not failed or (task is not None and task.set_aside is not None):
             self.memory.failed_merges = 0

@@ -1,4 +1,4 @@
-"""The alarms of a crew, each written down once until it clears, whichever supervisor sees it first."""
+"""Log each alarm of a crew once until it clears, whichever supervisor sees it first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from liza.verbs.status import find_alarms
 
 AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = "supervisor_left"
-"""The supervisor that leaves writes that itself, for it may have been the last one."""
+"""The exiting supervisor logs this kind itself: it may be the last one."""
 
 
 def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    """Append what is new to `.liza/alerts.log`, and give it back to be said. Another supervisor's turn: nothing."""
+    """Append new alarms to `.liza/alerts.log` and return them. Return none while another supervisor does this."""
     lock = Lock(crew.paths.locks / "alerts.lock")
     if not lock.try_acquire():
         return ()
@@ -28,16 +28,16 @@ def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 
 
 def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    place = crew.paths.tx / "alerts"
-    before = set(msgspec.json.decode(place.read_bytes(), type=AlarmKeys)) if place.exists() else set()
-    found = {
-        (one.kind, one.about): one
-        for one in find_alarms(crew, state, crew.gather_evidence(state))
-        if one.kind != SELF_LOGGED_KIND
+    path = crew.paths.tx / "alerts"
+    logged = set(msgspec.json.decode(path.read_bytes(), type=AlarmKeys)) if path.exists() else set()
+    alarms = {
+        (alarm.kind, alarm.about): alarm
+        for alarm in find_alarms(crew, state, crew.gather_evidence(state))
+        if alarm.kind != SELF_LOGGED_KIND
     }
-    new = tuple(alarm for key, alarm in found.items() if key not in before)
+    new = tuple(alarm for key, alarm in alarms.items() if key not in logged)
     if new:
-        crew.append_alert_log([f"{one.kind}  {one.message}. Next: {one.next}" for one in new])
-    if set(found) != before:
-        replace_unsynced(place, msgspec.json.encode(sorted(found)))
+        crew.append_alert_log([f"{alarm.kind}  {alarm.message}. Next: {alarm.next}" for alarm in new])
+    if set(alarms) != logged:
+        replace_unsynced(path, msgspec.json.encode(sorted(alarms)))
     return new

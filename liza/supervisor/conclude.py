@@ -1,4 +1,4 @@
-"""The session is over: say on the board what came of it, once, and leave the run settled."""
+"""Conclude an ended session: record its result on the board once, and mark the run as concluded."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
 
 LOOPED = "looped"
-"""What came of a session that made no progress and was ended for it."""
-SCREEN_HISTORY_LINES = 2000  # lines of a terminal that are kept besides those on its screen
-OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much after what tells why they end
+"""Kind of a session that was ended because it made no progress."""
+SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
+OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
 _BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
 
 
 @dataclass(frozen=True)
 class SessionResult:
-    """What came of a session: ``kind`` is finished, handed off, crashed, looped, stopped, held up, quota,
-    unanswered or unusable.
+    """Result of a session: how it ended, and why.
 
-    ``why`` is a sentence, ``until`` when a limit of use is over, where that was said. ``by_hand``: a person has to
-    start the program once, and to answer it or log in.
+    ``kind``: finished, handed off, crashed, looped, stopped, held up, quota, unanswered or unusable. ``reason`` is a
+    sentence for people. ``retry_at``: when a usage limit ends, if known. ``needs_person``: a person has to start the
+    program once, to answer it or to log in.
     """
 
     run: str
@@ -53,31 +53,33 @@ class SessionResult:
 
 
 def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> SessionResult:
-    """Carry the end of a session onto the board. Repeatable: every step judges what is there. ``environ`` is the
-    supervisor's own."""
+    """Record the end of a session on the board and clean up after it. Idempotent: each step checks the present state.
+
+    ``environ`` is the supervisor's own environment.
+    """
     record = trusted_record(crew, crew.board.read(), directory)
     _save_screen(crew, directory)
     directory.write_question(None)
     directory.write_model_note(None)
-    came = _apply_postponement(directory, _classify_session(crew, directory, preset))
+    result = _apply_postponement(directory, _classify_session(crew, directory, preset))
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
     crash_points.point("settle", "stopped")
     if record is not None:
         remove_worktree_files(crew, record)
         crash_points.point("settle", "brief-gone")
-        _record_end(crew, record, came)
+        _record_end(crew, record, result)
         crash_points.point("settle", "told")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
-        _append_usage(crew, directory, record, came, _used(meter))
-    directory.mark_concluded(f"{came.kind}: {came.reason}")
-    # In nobody's way if it fails: the next end, or the next supervisor, does it.
+        _append_usage(crew, directory, record, result, _used(meter))
+    directory.mark_concluded(f"{result.kind}: {result.reason}")
+    # A failure is harmless: the next concluded session or the next supervisor archives them.
     with suppress(LizaError, OSError):
         archive_old_runs(crew, directory.agent)
-    return came
+    return result
 
 
 def _used(meter: Meter) -> TokenUsage | None:
-    """What the session used; nobody knows where its files cannot be read, of which its end tells."""
+    """Return what the session used, or None if its files cannot be read."""
     try:
         return meter.final_usage()
     except OSError:
@@ -85,8 +87,10 @@ def _used(meter: Meter) -> TokenUsage | None:
 
 
 def _save_screen(crew: Crew, directory: RunDir) -> None:
-    """What the terminal shows is gone with it, and says more than the bytes that drew it. A server that does not answer
-    keeps no end from being told."""
+    """Save the terminal's screen: it is lost with the terminal, and it is more readable than the logged bytes.
+
+    A tmux server that does not answer is ignored: it must not keep the end from being recorded.
+    """
     with suppress(Refused):
         pane = tmux.find_pane(crew.paths.root, directory.run)
         if pane is not None and not directory.screen_path.exists():
@@ -94,24 +98,26 @@ def _save_screen(crew: Crew, directory: RunDir) -> None:
 
 
 def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionResult:
-    found = session_process.read_state(directory.path)
-    halt = directory.read_stop()
-    if isinstance(found, session_process.RunningSession | session_process.ShimStarting | session_process.NoSession):
+    process_state = session_process.read_state(directory.path)
+    stop_note = directory.read_stop()
+    if isinstance(
+        process_state, session_process.RunningSession | session_process.ShimStarting | session_process.NoSession
+    ):
         return SessionResult(directory.run, "stopped", "its program was never started")
-    reason = halt.reason if halt else None
-    found_trouble = _find_model_failure(crew, directory, preset)
-    moved, begun = _has_committed(crew, directory), directory.is_ready()
+    stop_reason = stop_note.reason if stop_note else None
+    failure = _find_model_failure(crew, directory, preset)
+    has_committed, is_ready = _has_committed(crew, directory), directory.is_ready()
     match outcomes.classify_end(
-        found, directory.closing_code(), preset.exit_codes, moved, reason, found_trouble, begun=begun
+        process_state, directory.closing_code(), preset.exit_codes, has_committed, stop_reason, failure, begun=is_ready
     ):
         case outcomes.Halted(why) if why.startswith(NO_PROGRESS_PREFIX):
             return SessionResult(directory.run, LOOPED, why)
         case outcomes.Halted(why) if why in outcomes.DELIBERATE_STOPS:
             return SessionResult(directory.run, "stopped" if why == STOP else "finished", why)
         case outcomes.UsageLimited() | outcomes.ModelRefused() | outcomes.NoModelAnswer() | outcomes.Halted() if (
-            halt is not None and halt.model
+            stop_note is not None and stop_note.model
         ):
-            return _result_of_model_failure(directory.run, halt, found_trouble)
+            return _result_of_model_failure(directory.run, stop_note, failure)
         case outcomes.Completed():
             return SessionResult(directory.run, "finished", _last_output_lines(directory))
         case outcomes.HandedOff():
@@ -126,55 +132,58 @@ def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionR
             return SessionResult(directory.run, UNUSABLE, why)
         case outcomes.ModelRefused(why):
             return SessionResult(directory.run, UNUSABLE, why, needs_person=True)
-        case outcomes.Halted(why) if halt is not None and halt.unusable:
+        case outcomes.Halted(why) if stop_note is not None and stop_note.unusable:
             return SessionResult(directory.run, UNUSABLE, why, needs_person=True)
         case outcomes.Halted(why) | outcomes.Crashed(why):
             last = _last_output_lines(directory)
             return SessionResult(directory.run, "crashed", why if why.endswith(last) else f"{why}. {last}")
 
 
-def _result_of_model_failure(run: str, halt: StopNote, said: ModelFailure | None) -> SessionResult:
-    """What came of a session that its supervisor ended because its model gave no answer."""
-    if halt.model == model_silence.LOGIN:
-        return SessionResult(run, UNUSABLE, halt.reason, needs_person=True)
-    if halt.model == model_silence.QUOTA:
-        until = said.until if said is not None and said.kind == model_silence.QUOTA else None
-        return SessionResult(run, QUOTA, halt.reason, until)
-    return SessionResult(run, UNANSWERED, halt.reason)
+def _result_of_model_failure(run: str, stop_note: StopNote, failure: ModelFailure | None) -> SessionResult:
+    """Return the result of a session that its supervisor ended because its model gave no answer."""
+    if stop_note.model == model_silence.LOGIN:
+        return SessionResult(run, UNUSABLE, stop_note.reason, needs_person=True)
+    if stop_note.model == model_silence.QUOTA:
+        until = failure.until if failure is not None and failure.kind == model_silence.QUOTA else None
+        return SessionResult(run, QUOTA, stop_note.reason, until)
+    return SessionResult(run, UNANSWERED, stop_note.reason)
 
 
 def _find_model_failure(crew: Crew, directory: RunDir, preset: Preset) -> ModelFailure | None:
-    """What the program's last words say that kept its model from answering; a time of day is one of this machine's."""
-    said = directory.last_output() if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES)
-    return find_failure(ModelSigns(preset.failures, preset.answers), said, crew.clock.now().astimezone())
+    """Return the failure that the program's last output reports, or None.
+
+    A time of day in the output is read in this machine's time zone.
+    """
+    output = directory.last_output() if directory.screen_path.exists() else directory.output_tail(OUTPUT_TAIL_BYTES)
+    return find_failure(ModelSigns(preset.failures, preset.answers), output, crew.clock.now().astimezone())
 
 
 def _append_usage(
-    crew: Crew, directory: RunDir, record: RunRecord, came: SessionResult, used: TokenUsage | None
+    crew: Crew, directory: RunDir, record: RunRecord, result: SessionResult, used: TokenUsage | None
 ) -> None:
-    """What the session used, in the ledger."""
-    found = session_process.read_state(directory.path)
-    over = found.time if isinstance(found, session_process.EndedSession) else crew.clock.now()
-    spent = LedgerEntry(
+    """Append the session's usage to the ledger."""
+    process_state = session_process.read_state(directory.path)
+    ended = process_state.time if isinstance(process_state, session_process.EndedSession) else crew.clock.now()
+    entry = LedgerEntry(
         run=record.run,
-        time=over,
+        time=ended,
         kind=record.kind,
         program=record.spec or record.program,
-        outcome=came.kind,
-        seconds=max(0.0, (over - record.started).total_seconds()),
+        outcome=result.kind,
+        seconds=max(0.0, (ended - record.started).total_seconds()),
         task=record.task,
         sprint=crew.board.read().sprint.id,
         used=used,
     )
-    ledger.append_entry(crew.paths, spent)
+    ledger.append_entry(crew.paths, entry)
 
 
-def _apply_postponement(directory: RunDir, came: SessionResult) -> SessionResult:
-    """What came of a session that could not say its word for the board's or the disk's sake is not its own fault."""
-    note, halt = directory.read_postponed(), directory.read_stop()
-    on_purpose = halt is not None and halt.reason in outcomes.DELIBERATE_STOPS
-    if note is None or not coding.is_end_postponed(came.kind, directory.closing_code(), on_purpose):
-        return came
+def _apply_postponement(directory: RunDir, result: SessionResult) -> SessionResult:
+    """Return "held up" if the board or the disk made the closing command fail: not the session's fault."""
+    note, stop_note = directory.read_postponed(), directory.read_stop()
+    is_deliberate = stop_note is not None and stop_note.reason in outcomes.DELIBERATE_STOPS
+    if note is None or not coding.is_end_postponed(result.kind, directory.closing_code(), is_deliberate):
+        return result
     return SessionResult(directory.run, HELD_UP, f"liza {note.verb}: {note.reason}")
 
 
@@ -186,36 +195,36 @@ def _has_committed(crew: Crew, directory: RunDir) -> bool:
     slot = Path(record.worktree).name
     if crew.worktrees.exists(slot):
         return crew.worktrees.head_commit(slot) != record.commit
-    # The slot was destroyed, or git's records of it: what was committed in it is on the branch.
+    # The slot or git's records of it were deleted: its commits are on the task's branch.
     tip = crew.worktrees.branch_tip(record.task) if record.kind == "work" and record.task else None
     return tip is not None and tip != record.commit
 
 
 def _last_output_lines(directory: RunDir) -> str:
-    """What the program itself said last. `liza ready` prints the brief into the same log; that explains nothing."""
+    """Return the last lines of the program's own output, without the brief that `liza ready` prints."""
     own = _BRIEF_END.split(directory.last_output())[-1]
     lines = list(transcript.extract_lines(own))
-    return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It said nothing."
+    return " / ".join(lines[-3:])[:400] or directory.unreadable() or "It printed nothing."
 
 
-def _record_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
+def _record_end(crew: Crew, record: RunRecord, result: SessionResult) -> None:
     now = crew.clock.now()
     state = crew.board.read()
     if record.kind == "planning":
         if state.planning.run == record.run:
-            _record_planning_end(crew, record, came)
+            _record_planning_end(crew, record, result)
         return
     assert record.task is not None
     if record.kind == "review":
-        _record_review_end(crew, record, came)
+        _record_review_end(crew, record, result)
         return
     task = state.task(record.task)
     if task is None or task.run != record.run or task.status is not Status.CLAIMED:
         return
-    with crew.change(record.agent, _EVENT_OF_KIND[came.kind], record.task) as tx:
+    with crew.change(record.agent, _EVENT_OF_KIND[result.kind], record.task) as tx:
         tx.state = (
-            _record_work_end(crew, tx.state, record, came)
-            if came.kind != "stopped"
+            _record_work_end(crew, tx.state, record, result)
+            if result.kind != "stopped"
             else claims.stop(tx.state, record.task, record.run, now)
         )
 
@@ -225,37 +234,37 @@ _EVENT_OF_KIND[LOOPED] = "ended"
 _EVENT_OF_KIND |= {kind: kind for kind in UNCOUNTED_ENDS}
 
 
-def _record_planning_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
-    held_up = came.kind in UNCOUNTED_ENDS
-    with crew.change(record.agent, "planning held up" if held_up else "planning over") as tx:
-        after = planning.undo_planning_claim if held_up else planning.end_planning
-        tx.state = after(tx.state, record.run)
+def _record_planning_end(crew: Crew, record: RunRecord, result: SessionResult) -> None:
+    is_uncounted = result.kind in UNCOUNTED_ENDS
+    with crew.change(record.agent, "planning held up" if is_uncounted else "planning over") as tx:
+        transition = planning.undo_planning_claim if is_uncounted else planning.end_planning
+        tx.state = transition(tx.state, record.run)
 
 
-def _record_work_end(crew: Crew, state: State, record: RunRecord, came: SessionResult) -> State:
+def _record_work_end(crew: Crew, state: State, record: RunRecord, result: SessionResult) -> State:
     assert record.task is not None
-    moved = came.kind != LOOPED and _has_committed(crew, crew.run_dir(record.run))
+    moved = result.kind != LOOPED and _has_committed(crew, crew.run_dir(record.run))
     return coding.record_session_end(
         state,
         record.task,
         record.run,
-        event=_EVENT_OF_KIND[came.kind],
-        detail=came.reason,
+        event=_EVENT_OF_KIND[result.kind],
+        detail=result.reason,
         moved=moved,
         now=crew.clock.now(),
     )
 
 
-def _record_review_end(crew: Crew, record: RunRecord, came: SessionResult) -> None:
+def _record_review_end(crew: Crew, record: RunRecord, result: SessionResult) -> None:
     assert record.task is not None
     task = crew.board.read().task(record.task)
     if task is None or task.review_run != record.run:
         return
     now = crew.clock.now()
     with crew.change(record.agent, "release review", record.task) as tx:
-        if came.kind == "stopped":
+        if result.kind == "stopped":
             tx.state = reviews.release_review(tx.state, record.task, record.run, now)
-        elif came.kind in UNCOUNTED_ENDS:
-            tx.state = reviews.release_review(tx.state, record.task, record.run, now, f"{came.kind}: {came.reason}")
+        elif result.kind in UNCOUNTED_ENDS:
+            tx.state = reviews.release_review(tx.state, record.task, record.run, now, f"{result.kind}: {result.reason}")
         else:
-            tx.state = reviews.end_review_without_verdict(tx.state, record.task, record.run, now, came.reason)
+            tx.state = reviews.end_review_without_verdict(tx.state, record.task, record.run, now, result.reason)

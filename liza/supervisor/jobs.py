@@ -1,4 +1,4 @@
-"""Slow work as children whose exit is an event: set-up and mergers. The loop never waits for them."""
+"""Run slow work as child processes: the set-up and mergers. Their exit is an event; the loop does not wait for them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from liza.rules.errors import NotRegularFile
 from liza.rules.redaction import redact
 from liza.system import crash_points
 
-LOOK = 1.0  # seconds between two looks at the size of a log, and at the time limit
+LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
 @dataclass(frozen=True)
 class JobEnded:
-    """The event: this job's child is gone, with this exit code."""
+    """Event: this job's child has exited with this status."""
 
     name: str
     exit_status: int
@@ -32,7 +32,7 @@ class JobEnded:
 
 @dataclass
 class Job:
-    """A child of the supervisor. ``ended`` is its event once it is over."""
+    """A child of the supervisor. ``end_event`` is set when it has exited."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -45,28 +45,29 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
+        """Running time in seconds."""
         return time.monotonic() - self.started_at
 
     def read_tail(self, size: int = 2000) -> str:
-        """The last of what it said; or why that cannot be read: its end is told all the same."""
+        """Return the end of the job's output, or the reason why its log cannot be read."""
         try:
             return redact(log_file.read_tail(self.log, size)).strip()
         except (OSError, NotRegularFile) as error:
             return f"its log cannot be read: {error}"
 
-    def failure(self, code: int) -> str:
-        """How it failed, with the last of what it said."""
+    def failure(self, status: int) -> str:
+        """Describe the failure, with the end of the output."""
         took = format_duration(self.seconds)
-        late = f"was ended after {took}, the limit of config.integration_timeout"
-        return f"{late if self.late else f'failed with exit {code} after {took}'}: {self.read_tail(300) or 'it said nothing'}"
+        limit_text = f"was ended after {took}, the limit of config.integration_timeout"
+        outcome = limit_text if self.late else f"failed with exit {status} after {took}"
+        return f"{outcome}: {self.read_tail(300) or 'no output'}"
 
     def stop(self) -> None:
-        """End the child and everything that it started."""
+        """End the child and all processes that it started."""
         if self.guard is not None:
             self.guard.terminate()
             return
-        # What is gone already, its thread may have waited for: then its group is gone, too.
+        # The waiting thread may have reaped the child: then its group no longer exists.
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
         try:
@@ -79,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a job is to run."""
+    """What a job runs."""
 
     name: str
     argv: Sequence[str]
@@ -87,52 +88,52 @@ class JobSpec:
     log: Path
     env: Mapping[str, str]
     guarded: bool = False
-    """Whether it is a command of the project, of which nothing may be left once it is over."""
+    """Whether it is a command of the project: all its processes are ended with it."""
     limit: float = float("inf")
-    """Seconds after which a guarded one is ended."""
+    """Seconds after which a guarded job is ended."""
 
 
-def start_job(order: JobSpec, post: Callable[[JobEnded], None]) -> Job:
-    """Start it in a group of its own; ``post`` hears of its end. Its log is kept small meanwhile.
+def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
+    """Start a job in its own process group; ``post`` receives its end. The size of its log is limited while it runs.
 
-    Raises OSError when it cannot be started, Refused where its log is a link.
+    Raises OSError if it cannot be started, Refused if its log is a symlink.
     """
-    order.log.parent.mkdir(exist_ok=True)
+    spec.log.parent.mkdir(exist_ok=True)
     guard = None
-    with log_file.open_empty(order.log) as out:
-        if order.guarded:
-            guard = guarded_command.start_guarded(order.argv, order.directory, out, order.env)
+    with log_file.open_empty(spec.log) as out:
+        if spec.guarded:
+            guard = guarded_command.start_guarded(spec.argv, spec.directory, out, spec.env)
             process = guard.process
         else:
             process = subprocess.Popen(
-                list(order.argv),
-                cwd=order.directory,
+                list(spec.argv),
+                cwd=spec.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=dict(order.env),
+                env=dict(spec.env),
                 start_new_session=True,
             )
     crash_points.point("spawned", "job")
-    job = Job(order.name, process, order.log, guard)
-    over = threading.Event()
+    job = Job(spec.name, process, spec.log, guard)
+    has_ended = threading.Event()
 
-    def look_after() -> None:
-        while not over.wait(max(0.0, min(LOOK, order.limit - job.seconds))):
-            log_file.cap(order.log)
-            if guard is not None and job.seconds >= order.limit:
+    def watch() -> None:
+        while not has_ended.wait(max(0.0, min(LOOK, spec.limit - job.seconds))):
+            log_file.cap(spec.log)
+            if guard is not None and job.seconds >= spec.limit:
                 job.late = True
                 guard.terminate()
                 return
 
     def wait() -> None:
-        code = process.wait()
-        over.set()
+        status = process.wait()
+        has_ended.set()
         if guard is not None:
             guard.terminate()
-        job.end_event = JobEnded(order.name, code)
+        job.end_event = JobEnded(spec.name, status)
         post(job.end_event)
 
-    threading.Thread(target=wait, name=f"wait-{order.name}", daemon=True).start()
-    threading.Thread(target=look_after, name=f"look-{order.name}", daemon=True).start()
+    threading.Thread(target=wait, name=f"wait-{spec.name}", daemon=True).start()
+    threading.Thread(target=watch, name=f"watch-{spec.name}", daemon=True).start()
     return job

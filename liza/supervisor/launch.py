@@ -1,4 +1,4 @@
-"""The one start path: lay the worktree out, write the brief, then start the program."""
+"""The only start path of a session: prepare the worktree, write the brief, start the program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from liza.system import crash_points, processes
 
 @dataclass(frozen=True)
 class SetUpDue:
-    """The worktree is laid out, and the project's set-up has to run in it first."""
+    """Result: the worktree is prepared, and the project's set-up command has to run in it first."""
 
     run: str
     slot: str
@@ -41,9 +41,9 @@ class SetUpDue:
 
 
 class Launcher:
-    """Starts sessions of one agent with one program, each in a ``terminal`` of its own or without one.
+    """Starts sessions of one agent with one program, each in a terminal of its own (``terminal``) or without one.
 
-    ``environ`` is the supervisor's own; ``say`` hears notices.
+    ``environ`` is the supervisor's own environment; ``notify`` prints notices.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Launcher:
         crew: Crew,
         preset: Preset,
         environ: Mapping[str, str],
-        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
         *,
         terminal: bool = False,
     ) -> None:
@@ -59,185 +59,202 @@ class Launcher:
         self.terminal = terminal
         self.preset = preset
         self.environ = dict(environ)
-        self.notify = say
-        self.worktree_files = WorktreeFiles(crew, preset, say)
+        self.notify = notify
+        self.worktree_files = WorktreeFiles(crew, preset, notify)
 
     def start(self, run: str) -> session_process.RunningSession | session_process.StartFailed | SetUpDue:
-        """Start the first session of ``run``. Raises NotYours where the run holds nothing any more, LizaError else."""
+        """Start the first session of ``run``. Raises NotOwner if the run has no claim any more, LizaError for other
+        failures.
+        """
         state = self.crew.board.read()
-        held = find_current_work(state, agent_of(run))
-        if held is None or held.run != run:
-            raise NotOwner(f"{run} holds nothing any more", f"liza agents {agent_of(run)}")
-        slot = self._prepare_worktree(state, held)
-        due = self._find_due_set_up(state, run, slot)
-        if due is not None:
-            return due
+        work = find_current_work(state, agent_of(run))
+        if work is None or work.run != run:
+            raise NotOwner(f"{run} has no claim any more", f"liza agents {agent_of(run)}")
+        slot = self._prepare_worktree(state, work)
+        set_up = self._find_due_set_up(state, run, slot)
+        if set_up is not None:
+            return set_up
         directory = self.crew.run_dir(run)
-        place = self.crew.paths.slot(slot)
+        worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
-        directory.create(self._run_record(state, held, place))
+        directory.create(self._run_record(state, work, worktree))
         crash_points.point("launch", "recorded")
-        # What was to begin an earlier session, and never did, would begin this one a second time.
+        # A start prompt that an earlier session never received would start this one a second time.
         inbox.withdraw_messages(self.crew.paths, agent_of(run), "liza")
-        fitted = self.worktree_files.install(state, held, directory, place)
+        inputs = self.worktree_files.install(state, work, directory, worktree)
         crash_points.point("launch", "briefed")
-        command = self._build_command(state, held, fitted, directory, place)
+        command = self._build_command(state, work, inputs, directory, worktree)
         argv = (str(preset_table.require_executable(self.preset)), *command.argv[1:])
-        env = fitted.hooks.apply_to({**self._session_environment(held), **command.env})
+        env = inputs.hooks.apply_to({**self._session_environment(work), **command.env})
         if not self.terminal:
-            return session_process.start(directory.path, argv, place, env, command.stdin_text)
+            return session_process.start(directory.path, argv, worktree, env, command.stdin_text)
         if command_line.choose_carriers(self.preset, interactive=True).work is TextCarrier.TERMINAL:
             now = self.crew.clock.now()
-            inbox.queue_message(self.crew.paths, agent_of(run), fitted.prompt, "liza", now, "startup")
-        return tmux.start(directory.path, argv, place, env)
+            inbox.queue_message(self.crew.paths, agent_of(run), inputs.prompt, "liza", now, "startup")
+        return tmux.start(directory.path, argv, worktree, env)
 
     def _kill_orphans(self, agent: str) -> None:
-        """An agent has one session. One whose directory somebody took away is seen by nobody else. Raises Refused."""
-        strays = tuple(processes.iter_agent_pids(agent, self.crew.paths.root))
-        if not strays:
+        """Kill processes of the agent that no run directory records: an agent has one session. Raises Refused if some
+        survive.
+        """
+        orphans = tuple(processes.iter_agent_pids(agent, self.crew.paths.root))
+        if not orphans:
             return
-        self.notify(f"ending what a session of {agent} left that nobody knew of: {', '.join(map(str, strays))}")
-        if left := processes.kill_all(lambda: processes.iter_agent_pids(agent, self.crew.paths.root)):
-            pids = ",".join(map(str, left))
+        self.notify(f"ending processes of {agent} that no session records: {', '.join(map(str, orphans))}")
+        if survivors := processes.kill_all(lambda: processes.iter_agent_pids(agent, self.crew.paths.root)):
+            pids = ",".join(map(str, survivors))
             raise Refused(f"{agent} has processes that cannot be ended: {pids}", f"ps -fp {pids}")
 
     def _build_command(
-        self, state: State, held: CurrentWork, fitted: LaunchInputs, directory: RunDir, place: Path
+        self, state: State, work: CurrentWork, inputs: LaunchInputs, directory: RunDir, worktree: Path
     ) -> command_line.ProgramCommand:
-        how = command_line.select_launch_mode(self.preset, self.terminal)
-        ground = command_line.SessionScope(
+        mode = command_line.select_launch_mode(self.preset, self.terminal)
+        scope = command_line.SessionScope(
             permissions=state.config.permissions,
-            cwd=place,
+            cwd=worktree,
             run_dir=directory.path,
-            writable_dirs=self._writable_directories(place),
+            writable_dirs=self._writable_directories(worktree),
             liza_path=liza_path(),
             test_command=state.config.integration_command or "",
         )
-        how = replace(how, args=(*how.args, *fitted.hooks.args))
+        mode = replace(mode, args=(*mode.args, *inputs.hooks.args))
         return command_line.build_command(
-            self.preset, how, fitted.prompt, ground, self._resume_arguments(state, held, directory)
+            self.preset, mode, inputs.prompt, scope, self._resume_arguments(state, work, directory)
         )
 
-    def _resume_arguments(self, state: State, held: CurrentWork, directory: RunDir) -> tuple[str, ...]:
-        """The words that go on with the conversation of the session before this one, where nobody's fault ended it and
-        the program can; none else. Where that fails it is a crash, and the next session begins anew."""
-        task = state.task(held.task) if held.task and held.kind == "work" else None
+    def _resume_arguments(self, state: State, work: CurrentWork, directory: RunDir) -> tuple[str, ...]:
+        """Return the arguments that resume the conversation of the previous session, or none.
+
+        Only if that session ended through no fault of its own and the program supports it. If resuming fails, that
+        counts as a crash, and the next session starts a new conversation.
+        """
+        task = state.task(work.task) if work.task and work.kind == "work" else None
         if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
             return ()
-        earlier = [one for one in list_runs(self.crew.paths, directory.agent) if one != directory.run]
-        before = self.crew.run_dir(earlier[-1]) if earlier else None
-        record = before.read_record() if before is not None else None
-        if before is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
+        earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
+        previous = self.crew.run_dir(earlier[-1]) if earlier else None
+        record = previous.read_record() if previous is not None else None
+        if previous is None or record is None or (record.task, record.program) != (task.id, self.preset.name):
             return ()
-        if not any(before.read_activity()):
-            # Its model never answered: some programs keep no such conversation, and fail on its id.
+        if not any(previous.read_activity()):
+            # Its model never answered: some programs do not store such a conversation, and fail on its id.
             return ()
-        turn = before.read_turn()
-        known = (
+        turn = previous.read_turn()
+        conversation = (
             turn.session
             if turn is not None and turn.session
-            else usage_report.read_session_id(self.preset.usage, before.output_path)
+            else usage_report.read_session_id(self.preset.usage, previous.output_path)
         )
-        return command_line.build_resume_args(self.preset, known) if known and usage_report.is_id(known) else ()
+        return (
+            command_line.build_resume_args(self.preset, conversation)
+            if conversation and usage_report.is_id(conversation)
+            else ()
+        )
 
     def rewrite_brief(self, agent: str) -> None:
-        """Write the brief of the agent's living session again, with what came for it meanwhile. Raises LizaError."""
+        """Write the brief of the living session again, with the messages that arrived since. Raises LizaError."""
         state = self.crew.board.read()
-        held = find_current_work(state, agent)
-        if held is None:
-            raise NotOwner(f"{agent} holds nothing any more", f"liza agents {agent}")
-        directory = self.crew.run_dir(held.run)
+        work = find_current_work(state, agent)
+        if work is None:
+            raise NotOwner(f"{agent} has no claim any more", f"liza agents {agent}")
+        directory = self.crew.run_dir(work.run)
         record = directory.read_record()
         if record is not None and record.worktree:
-            self.worktree_files.rewrite_brief(state, held, directory, Path(record.worktree))
+            self.worktree_files.rewrite_brief(state, work, directory, Path(record.worktree))
 
-    def _writable_directories(self, place: Path) -> tuple[Path, ...]:
-        """The directories besides its own that a session writes to. The work tree's own git directory is named for
-        sandboxes that allow a directory and keep such a one below it read-only."""
-        own = Path(self.crew.worktrees.slot_git(place.name).out("rev-parse", "--absolute-git-dir"))
-        return self.crew.paths.liza, self.crew.paths.root / ".git", own
+    def _writable_directories(self, worktree: Path) -> tuple[Path, ...]:
+        """Return the directories outside its worktree that a session writes to.
 
-    def _prepare_worktree(self, state: State, held: CurrentWork) -> str:
-        """The slot of what is held, standing where the run's work begins. Raises Missing, GitFailed."""
+        The worktree's own git directory is named explicitly: some sandboxes allow .git and keep the directories below
+        it read-only.
+        """
+        git_dir = Path(self.crew.worktrees.slot_git(worktree.name).out("rev-parse", "--absolute-git-dir"))
+        return self.crew.paths.liza, self.crew.paths.root / ".git", git_dir
+
+    def _prepare_worktree(self, state: State, work: CurrentWork) -> str:
+        """Return the slot of the work, checked out at the commit where the run starts. Raises Missing, GitFailed."""
         worktrees = self.crew.worktrees
-        agent = agent_of(held.run)
-        if held.kind == "planning":
+        agent = agent_of(work.run)
+        if work.kind == "planning":
             tip = drift.require_integration(self.crew, state)
-            worktrees.detach(agent, tip, held.run)
+            worktrees.detach(agent, tip, work.run)
             return agent
-        task = claims.get_task(state, held.task or "")
-        if held.kind == "review":
+        task = claims.get_task(state, work.task or "")
+        if work.kind == "review":
             assert task.review_commit is not None
-            worktrees.detach(agent, task.review_commit, held.run)
+            worktrees.detach(agent, task.review_commit, work.run)
             return agent
         assert task.worktree is not None
         try:
             if not self.crew.paths.slot(task.worktree).is_dir():
                 raise NotOwner(f"{task.worktree} is gone", "liza doctor --fix")
-            worktrees.assign_run(task.worktree, task.id, held.run)
+            worktrees.assign_run(task.worktree, task.id, work.run)
         except NotOwner:
-            # The claim holds, and whoever made it died, or was kept from laying the worktree out.
-            worktrees.prepare(task.worktree, task.id, held.run, salvage_as=held.run)
-            worktrees.finish(task.worktree, task.id, held.run)
+            # The claim is valid, but its process died or failed before the worktree was prepared.
+            worktrees.prepare(task.worktree, task.id, work.run, salvage_as=work.run)
+            worktrees.finish(task.worktree, task.id, work.run)
         return task.worktree
 
     def _find_due_set_up(self, state: State, run: str, slot: str) -> SetUpDue | None:
-        setup, there = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
-        due = slot_setup.bring(self.crew.paths.root, there, state.config)
-        return SetUpDue(run, slot, setup) if setup and due else None
+        setup, git = state.config.sandbox_setup, self.crew.worktrees.slot_git(slot)
+        is_due = slot_setup.bring(self.crew.paths.root, git, state.config)
+        return SetUpDue(run, slot, setup) if setup and is_due else None
 
     def mark_set_up_done(self, slot: str) -> None:
-        """The set-up command ended well in ``slot``."""
+        """Record that the set-up command succeeded in ``slot``."""
         config = self.crew.board.read().config
         if config.sandbox_setup:
-            there = self.crew.worktrees.slot_git(slot)
-            slot_setup.mark_setup_done(there, config.sandbox_setup, config.sandbox_setup_files)
+            git = self.crew.worktrees.slot_git(slot)
+            slot_setup.mark_setup_done(git, config.sandbox_setup, config.sandbox_setup_files)
 
-    def _run_record(self, state: State, held: CurrentWork, place: Path) -> RunRecord:
-        agent = agent_of(held.run)
-        # As its supervisor signed on; another program's name there is not what runs here.
-        signed = state.agents[agent].program if agent in state.agents else None
-        spec = signed if signed is not None and signed.partition(":")[0].strip() == self.preset.name else None
+    def _run_record(self, state: State, work: CurrentWork, worktree: Path) -> RunRecord:
+        agent = agent_of(work.run)
+        # The program spec with which the supervisor signed on, unless it names another program than this one.
+        signed_on = state.agents[agent].program if agent in state.agents else None
+        spec = signed_on if signed_on is not None and signed_on.partition(":")[0].strip() == self.preset.name else None
         return RunRecord(
             agent=agent,
-            run=held.run,
-            kind=held.kind,
+            run=work.run,
+            kind=work.kind,
             started=self.crew.clock.now(),
-            task=held.task,
+            task=work.task,
             program=self.preset.name,
             spec=spec,
-            worktree=str(place),
-            commit=self.crew.worktrees.head_commit(place.name),
+            worktree=str(worktree),
+            commit=self.crew.worktrees.head_commit(worktree.name),
         )
 
-    def _session_environment(self, held: CurrentWork) -> dict[str, str]:
-        found = session_environment.compose_environment(
+    def _session_environment(self, work: CurrentWork) -> dict[str, str]:
+        environment = session_environment.compose_environment(
             self.preset,
             self.environ,
-            run=held.run,
-            task=held.task,
+            run=work.run,
+            task=work.task,
             root=self.crew.paths.root,
             liza=liza_path(),
             identity=self._git_identity(),
             keep=self.crew.board.read().config.environment,
         )
-        name = found.get("GIT_COMMITTER_NAME")
-        # By it git's own logs tell what a session did to a ref that is not its own.
-        return {**found, "GIT_COMMITTER_NAME": ref_moves.session_author(name, held.run)} if name else found
+        name = environment.get("GIT_COMMITTER_NAME")
+        # With this name the reflogs show which session moved a ref that is not its own.
+        return {**environment, "GIT_COMMITTER_NAME": ref_moves.session_author(name, work.run)} if name else environment
 
     def _git_identity(self) -> dict[str, str]:
-        """Who commits, in git's own variables; none where git knows nobody, and says so to whoever commits."""
-        who = self.crew.git.identity()
-        if who == FALLBACK_IDENTITY:
+        """Return the committer's identity as git's environment variables.
+
+        Empty if git has no identity: git then reports that itself at a commit.
+        """
+        identity = self.crew.git.identity()
+        if identity == FALLBACK_IDENTITY:
             return {}
         return {
-            f"GIT_{role}_{what}": value
+            f"GIT_{role}_{field}": value
             for role in ("AUTHOR", "COMMITTER")
-            for what, value in zip(("NAME", "EMAIL"), who, strict=True)
+            for field, value in zip(("NAME", "EMAIL"), identity, strict=True)
         }
 
     def set_up_environment(self, run: str) -> dict[str, str]:
-        """The environment of the set-up: the session's, so that what it starts can be found and ended."""
+        """Return the environment of the set-up: the session's, so that its processes can be found and ended."""
         return session_environment.compose_environment(
             self.preset,
             self.environ,

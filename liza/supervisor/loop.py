@@ -1,4 +1,4 @@
-"""The loop of one supervisor: gather, decide, carry out, wait for an event. Everything clever is in `rules.sessions.decide`."""
+"""The loop of one supervisor: gather facts, decide, act, wait for an event. The rules: `rules.sessions.decide`."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from liza.supervisor.memory import Memory
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
 
-FIRST_RETRY_DELAY = 1.0
-MAX_RETRY_DELAY = 30.0
-RECORD_INTERVAL = 2.0  # seconds
-MAX_EXIT_TRIES = 3
+FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
+MAX_RETRY_DELAY = 30.0  # seconds
+RECORD_INTERVAL = 2.0  # seconds between two batches of history commits
+MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "integration_failed")
-LOG_READ_INTERVAL = 2.0  # seconds
-OUTPUT_READ_INTERVAL = 0.25  # seconds: a program that streams its answer writes many times a second
-MAX_POLL_SECONDS = 1e6  # seconds, as far as poll(2) can count
+LOG_READ_INTERVAL = 2.0  # seconds between two reads of a log that gives no file events
+OUTPUT_READ_INTERVAL = 0.25  # seconds: a program that streams its answer writes many times per second
+MAX_POLL_SECONDS = 1e6  # seconds: poll(2) takes its timeout as an int of milliseconds
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """The event of a signal: stop politely, or, said twice, firmly."""
+    """Event of a signal: stop after the current session is ended properly, or at once with ``force``."""
 
     force: bool
 
 
 @dataclass(frozen=True)
 class SessionOver:
-    """The event: the session of this run has ended."""
+    """Event: the session of ``run`` has ended."""
 
     run: str
 
 
 class Supervisor:
-    """One agent's supervisor. ``events`` is where watches, children and signals post; ``say`` hears each step."""
+    """The supervisor of one agent. ``events`` receives file, child and signal events; ``notify`` prints each step."""
 
     def __init__(
         self,
@@ -66,63 +66,69 @@ class Supervisor:
         agent: str,
         preset: Preset,
         environ: Mapping[str, str],
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         terminal: bool = False,
     ) -> None:
         self.crew = crew
         self.agent = agent
         self.preset = preset
-        self.notify = say
+        self.notify = notify
         self.events: queue.Queue[Any] = queue.Queue()
-        steady = crew.clock.monotonic()
-        self.memory = Memory(wall_time=crew.clock.now(), monotonic_time=steady, environ=environ, post=self.events.put)
+        monotonic_time = crew.clock.monotonic()
+        self.memory = Memory(
+            wall_time=crew.clock.now(), monotonic_time=monotonic_time, environ=environ, post=self.events.put
+        )
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
         self.location = RepositoryLocation(crew, agent)
         self.watched_run: str | None = None
-        """The run whose output is watched."""
+        """The run whose output is watched, or None."""
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
         self.watched_directories = (self.wake_up_path, *reflogs.log_directories((crew.paths.root / ".git").resolve()))
         self.watch = events.watch(crew.paths, self.watched_directories)
 
     def run(self) -> actions.Exit:
-        """Until there is a reason to leave. Raises LizaError for what no retry can mend, Missing if the repository was
-        moved."""
+        """Run until there is a reason to exit. Raises LizaError for a failure that no retry can fix, Missing if the
+        repository was moved.
+        """
         self.watch.subscribe(self.events)
         try:
             while True:
-                known = self.memory.session
-                self.location.check_not_moved(known.run if known is not None else None, self._notify_once)
-                left = self._decide_and_act()
-                if left is not None:
-                    return left
+                session = self.memory.session
+                self.location.check_not_moved(session.run if session is not None else None, self._notify_once)
+                exit_action = self._decide_and_act()
+                if exit_action is not None:
+                    return exit_action
         finally:
             self.watch.close()
             if self.memory.job is not None:
                 self.memory.job.stop()
 
     def manual_start_command(self) -> str:
-        """The command that starts its program as a person does, where it waits for one; nothing else."""
+        """Return the command with which a person starts the program once, or an empty string if that is not needed."""
         if not self.memory.needs_person:
             return ""
         words = shlex.join((self.preset.command, *self.preset.args))
         return redact(f"cd {shlex.quote(str(self.crew.paths.root))} && {words}")
 
     def _decide_and_act(self) -> actions.Exit | None:
-        """One decision, carried out. What fails now may well go next time: a full disk, a file half typed, a git lock;
-        it is said, and tried again ever more rarely, for a supervisor that dies of it helps nobody."""
+        """Carry out one decision; return Exit if the supervisor has to exit.
+
+        A failure is reported and retried with backoff: a full disk, a half-typed board or a git lock often passes. Exit
+        only if the last steps before an exit fail more than MAX_EXIT_TRIES times.
+        """
         try:
             action = self._next_action()
             if isinstance(action, actions.Exit):
                 if action.code != 0:
-                    by_hand = self.manual_start_command()
-                    why, step = (
-                        action.why + (BY_HAND_HINT if by_hand else ""),
-                        restart_hint(self.last_state, self.agent, by_hand),
+                    manual_command = self.manual_start_command()
+                    why, hint = (
+                        action.why + (BY_HAND_HINT if manual_command else ""),
+                        restart_hint(self.last_state, self.agent, manual_command),
                     )
-                    line = f"supervisor_left  the supervisor of {self.agent} left: {why}. Next: {step}"
+                    line = f"supervisor_left  the supervisor of {self.agent} exited: {why}. Next: {hint}"
                     self.crew.append_alert_log([line])
                 return action
             if isinstance(action, actions.Wait):
@@ -140,7 +146,7 @@ class Supervisor:
         return None
 
     def _wait_after_failure(self, seconds: float) -> None:
-        """Wait for an event without asking the board, which may be what failed."""
+        """Wait for an event without reading the board: the board may be what failed."""
         with contextlib.suppress(queue.Empty):
             self._handle_event(self.events.get(timeout=seconds))
 
@@ -151,47 +157,49 @@ class Supervisor:
         state = self.crew.board.read()
         self._report_ready()
         self._narrate(state)
-        for ended in end_orphan_sessions(self.crew, state, self.agent):
-            self._notify_once(ended)
+        for text in end_orphan_sessions(self.crew, state, self.agent):
+            self._notify_once(text)
         self._undo_stale_reservations(state)
         return decide(
             gather_situation(self.crew, self.agent, self.memory, self.preset, self.action_runner.carrier.can_type)
         )
 
     def _undo_stale_reservations(self, state: State) -> None:
-        """Settle what a claim left on the board that did not end: nobody can take such a task."""
+        """Undo reservations that a crashed claim left on the board: they keep the task from being claimed."""
         if not any(task.reservation for task in state.tasks):
             return
         try:
-            for settled in recover.undo_dead_reservations(self.crew, patience=0):
-                self._notify_once(settled.message)
+            for repair in recover.undo_dead_reservations(self.crew, patience=0):
+                self._notify_once(repair.message)
         except (LizaError, OSError) as error:
-            # It is in the way of one task, not of this agent's work.
+            # It stops the claim of one task, not this agent's work.
             self._notify_once(_describe_error(error))
 
     def _narrate(self, state: State) -> None:
-        """Tell what this agent did since the last look, whoever of its processes did it."""
+        """Print what this agent did since the last pass, whichever of its processes did it."""
         before, self.last_state = self.last_state, state
-        for one in find_news(before, state):
-            if one.who == self.agent:
-                text = one.text + self._cost_suffix(state, one.merged)
-                self.notify(f"{LIZA}  {text}" if one.liza else text)
+        for news in find_news(before, state):
+            if news.who == self.agent:
+                text = news.text + self._cost_suffix(state, news.merged)
+                self.notify(f"{LIZA}  {text}" if news.liza else text)
 
     def _cost_suffix(self, state: State, merged: str | None) -> str:
-        """What a merged task cost, behind the news of it."""
+        """Return the cost of a merged task as a suffix of its news line, or an empty string."""
         if merged is None:
             return ""
         try:
             return f"; {usage_summary.task_cost_text(self.crew, state, merged)}"
         except LizaError as error:
-            return f"; its cost is not known: {error.message}"
+            return f"; its cost is unknown: {error.message}"
 
     def _slow_repeated_action(self, action: actions.Action) -> None:
-        """The same action twice on the same revision has changed nothing: a mistake of ours must not burn a core."""
-        now = (action, self.last_state.revision)
-        if not isinstance(action, actions.Wait) and now == self.memory.last_action:
+        """Wait after the same action on the same revision: it changed nothing, and a defect here must not use a whole
+        core.
+        """
+        current = (action, self.last_state.revision)
+        if not isinstance(action, actions.Wait) and current == self.memory.last_action:
             self._wait_for_event(FIRST_RETRY_DELAY)
-        self.memory.last_action = now
+        self.memory.last_action = current
 
     def _do_idle_work(self, seconds: float | None) -> None:
         self._report_adopted()
@@ -206,41 +214,43 @@ class Supervisor:
         self._wait_for_event(self._record_history(seconds))
 
     def _record_history(self, seconds: float | None) -> float | None:
-        """Bring what was spooled into the history, in batches: a batch costs a few gits however small it is.
+        """Write the spooled revisions to the git history, at most every RECORD_INTERVAL: a batch costs several git
+        calls, whatever its size.
 
-        How long to wait at the longest before the next one.
+        Return the maximum time to wait, in seconds, before the next batch.
         """
         if not self.crew.board.spool.revisions():
             return seconds
-        left = self.memory.recorded_at + RECORD_INTERVAL - self.crew.clock.monotonic()
-        if left <= 0:
+        remaining = self.memory.recorded_at + RECORD_INTERVAL - self.crew.clock.monotonic()
+        if remaining <= 0:
             self.memory.recorded_at = self.crew.clock.monotonic()
             recorder.record_history(self.crew)
             return seconds
-        return left if seconds is None else min(seconds, left)
+        return remaining if seconds is None else min(seconds, remaining)
 
     def _report_alarms(self) -> None:
-        """Say what newly stands in somebody's way, once for each state of the board and of the repository; and free
-        what only waited for something that is there now."""
-        for told in self.crew.log_board_alerts():
-            self.notify(f"! {told}")
-        now = (self.last_state.revision, drift.stamp_repository(self.crew, self.last_state))
-        if self.memory.alarms_checked_for == now:
+        """Report each new alarm, once for each state of the board and of the repository, and release the drafts whose
+        inputs are complete.
+        """
+        for alert in self.crew.log_board_alerts():
+            self.notify(f"! {alert}")
+        checked_for = (self.last_state.revision, drift.stamp_repository(self.crew, self.last_state))
+        if self.memory.alarms_checked_for == checked_for:
             return
-        for freed in draft_specs.release_drafts(self.crew):
-            self.notify(f"{LIZA}  {freed}")
-        self.memory.alarms_checked_for = now
+        for text in draft_specs.release_drafts(self.crew):
+            self.notify(f"{LIZA}  {text}")
+        self.memory.alarms_checked_for = checked_for
         for alarm in log_new_alarms(self.crew, self.last_state):
             if alarm.kind not in NARRATED_KINDS:
                 self.notify(f"! {alarm.message}")
 
     def _watch_session_end(self) -> None:
-        """Have the end of the living session, whoever started it, come as an event."""
-        known = self.memory.session
-        if known is None or known.is_end_watched:
+        """Post SessionOver when the living session ends, also if another supervisor started it."""
+        session = self.memory.session
+        if session is None or session.is_end_watched:
             return
-        known.is_end_watched = True
-        run, path = known.run, self.crew.run_dir(known.run).path
+        session.is_end_watched = True
+        run, path = session.run, self.crew.run_dir(session.run).path
 
         def wait() -> None:
             session_process.wait_for_end(path, MAX_POLL_SECONDS)
@@ -249,27 +259,30 @@ class Supervisor:
         threading.Thread(target=wait, name=f"wait-{run}", daemon=True).start()
 
     def _report_adopted(self) -> None:
-        known = self.memory.session
-        if known is None or known.run == self.memory.own_run:
+        session = self.memory.session
+        if session is None or session.run == self.memory.own_run:
             return
-        self.memory.own_run = known.run
-        known.is_ready_reported = self.crew.run_dir(known.run).is_ready()
-        self._notify_once(f"{known.run} adopted: its session lived on without a supervisor")
+        self.memory.own_run = session.run
+        session.is_ready_reported = self.crew.run_dir(session.run).is_ready()
+        self._notify_once(f"{session.run} adopted: its session kept running without a supervisor")
 
     def _report_ready(self) -> None:
-        """Before what the session did: said after its last word it would be news of the past."""
-        known = self.memory.session
-        if known is None or known.is_ready_reported or known.run != self.memory.own_run:
+        """Report once that the session is ready. Runs before `_narrate`, so it precedes the session's own news."""
+        session = self.memory.session
+        if session is None or session.is_ready_reported or session.run != self.memory.own_run:
             return
-        if known.closing_command_at is not None:
-            known.is_ready_reported = True
-        elif self.crew.run_dir(known.run).is_ready():
-            known.is_ready_reported = True
-            self._notify_once(f"{known.run} ready after {self.crew.clock.monotonic() - known.started:.1f} s")
+        if session.closing_command_at is not None:
+            session.is_ready_reported = True
+        elif self.crew.run_dir(session.run).is_ready():
+            session.is_ready_reported = True
+            self._notify_once(f"{session.run} ready after {self.crew.clock.monotonic() - session.started:.1f} s")
 
     def _wait_for_event(self, seconds: float | None) -> None:
-        """Wait for an event that may change the decision. Output of the living session is read here as it grows, and
-        ends the wait only where it says something new of the model."""
+        """Wait for an event that may change the decision, at most ``seconds`` or config.poll_interval.
+
+        Output of the living session is read here as it grows. It ends the wait only if it says something new about the
+        model.
+        """
         clock, poll = self.crew.clock, float(self.crew.board.read().config.poll_interval)
         end = clock.monotonic() + (poll if seconds is None else min(seconds, poll))
         read_at = self._next_read_time()
@@ -288,25 +301,25 @@ class Supervisor:
             read_at = min(read_at, clock.monotonic() + OUTPUT_READ_INTERVAL)
 
     def _next_read_time(self) -> float:
-        """When to read again although no event came: nothing tells of a log that lies elsewhere."""
-        known = self.memory.session
-        has_log = known is not None and known.listener is not None and known.listener.has_log
+        """Return when to read the output without an event: a log outside the watched directories gives no event."""
+        session = self.memory.session
+        has_log = session is not None and session.listener is not None and session.listener.has_log
         return self.crew.clock.monotonic() + LOG_READ_INTERVAL if has_log else float("inf")
 
     def _is_output_event(self, event: object) -> bool:
-        """Whether an event only says that a session wrote."""
+        """Whether the event only says that a session wrote output."""
         return isinstance(event, events.FileChanged) and event.path.parent not in self.watched_directories
 
-    def _has_model_news(self, steady: float) -> bool:
-        """Whether the session's output says something of its model that has to be acted on."""
-        known = self.memory.session
-        listener = known.listener if known is not None else None
-        return listener is not None and listener.read_new(steady, self.crew.clock.now().astimezone())
+    def _has_model_news(self, monotonic_time: float) -> bool:
+        """Whether the session's output says something about its model that needs a decision."""
+        session = self.memory.session
+        listener = session.listener if session is not None else None
+        return listener is not None and listener.read_new(monotonic_time, self.crew.clock.now().astimezone())
 
     def _watch_output(self) -> None:
-        """Watch the output of the living session, and that of no other."""
-        known = self.memory.session
-        run = known.run if known is not None else None
+        """Watch the output directory of the living session, and no other."""
+        session = self.memory.session
+        run = session.run if session is not None else None
         if run == self.watched_run:
             return
         if self.watched_run is not None:
@@ -314,12 +327,12 @@ class Supervisor:
         if run is not None:
             directory = self.crew.run_dir(run)
             self.watch.add_directory(directory.path)
-            # What was written before that is read as well.
+            # Read also what was written before the watch was added.
             self.events.put(events.FileChanged(directory.output_path))
         self.watched_run = run
 
     def _drain_events(self) -> None:
-        """Everything that came meanwhile; one look answers all of it."""
+        """Handle all queued events: the next pass reads everything anyway."""
         while True:
             try:
                 self._handle_event(self.events.get_nowait())
@@ -337,7 +350,10 @@ class Supervisor:
 
 
 def _describe_error(error: Exception) -> str:
-    """What failed, as a line. A refusal is no alarm: another was quicker, or the board moved on since it was read."""
+    """Return the error as one line.
+
+    A Refused gets no alarm mark: another process was faster, or the board changed since it was read.
+    """
     if isinstance(error, Refused):
         return error.message
     return f"! {error}" + (f" (next: {error.hint})" if isinstance(error, LizaError) and error.hint else "")

@@ -1,4 +1,4 @@
-"""liza-agent: one supervisor, from its lock to its last word."""
+"""Entry point of liza-agent: run one supervisor from taking its lock to its exit status."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ from liza.supervisor.loop import StopRequest, Supervisor
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
 
-LOCK_TIMEOUT = 2.0  # seconds: somebody who only looks whether it is free holds it for a moment
+LOCK_TIMEOUT = 2.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
 def supervise(
     crew: Crew,
     agent: str,
     program: str | None,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     until_eof: bool = False,
     terminal: bool = False,
 ) -> int:
-    """Run the supervisor of ``agent`` until it is stopped; its exit code. Raises Refused for a second one.
+    """Run the supervisor of ``agent`` until it is stopped and return its exit status.
 
-    ``until_eof``: the end of stdin stops it too. `up` holds the other end, so its kill -9 is heard. ``terminal``: its
-    sessions have one that a person can attach to.
+    Raises Refused if the agent has a supervisor already.
+
+    ``until_eof``: the end of stdin stops it too. `up` holds the other end of that pipe, so a kill -9 of `up` ends its
+    supervisors. ``terminal``: sessions run in a terminal that a person can attach to.
     """
     require_person(crew, planner=False)
     agent = parse_agent_id(agent)
@@ -62,82 +64,82 @@ def supervise(
     preset_table.require_executable(choice.preset)
     if terminal:
         tmux.require_tmux()
-    say = _ignore_output_errors(say)
+    notify = _ignore_output_errors(notify)
     if choice.preset.lacks:
-        say(f"{choice.preset.name}: {choice.preset.lacks}")
-    # An `up` that waits for its supervisors has said it, once for all of them.
+        notify(f"{choice.preset.name}: {choice.preset.lacks}")
+    # An `up` that waits for its supervisors has printed the warning once for all of them.
     if not until_eof and config.permissions == "confined" and not choice.preset.has_confinement:
-        say(f"{choice.preset.name}: {UNCONFINED_WARNING}")
-    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), say, terminal=terminal)
-    # Before the first thing that it would have to take back.
+        notify(f"{choice.preset.name}: {UNCONFINED_WARNING}")
+    supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), notify, terminal=terminal)
+    # Before the first step that a stop would have to undo.
     _install_signal_handlers(supervisor)
     if until_eof:
         _stop_at_eof(supervisor)
     lock = _lock_agent(crew, agent)
     supervisor.location.stand_on(lock.descriptor)
     try:
-        left = _run_to_exit(crew, supervisor, choice.spec)
+        exit_action = _run_to_exit(crew, supervisor, choice.spec)
         tmux.close_agent_panes(crew.paths.root, agent)
         _set_status(crew, agent, "OFFLINE", choice.spec)
         record_history(crew)
     finally:
         lock.release()
-        # It only wakes others sooner, and a disk that is full must not hide how this ended.
+        # Waking the others is only faster than their poll; a full disk must not hide the exit status.
         with suppress(OSError):
             wake_up.wake_watchers(crew.paths, agent)
-    by_hand = supervisor.manual_start_command()
-    say(f"{left.why}{BY_HAND_HINT}: {by_hand}" if by_hand else left.why)
-    return left.code
+    manual_command = supervisor.manual_start_command()
+    notify(f"{exit_action.why}{BY_HAND_HINT}: {manual_command}" if manual_command else exit_action.why)
+    return exit_action.code
 
 
 def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
-    """From the first sign to the reason to leave, which is left behind unless the supervisor was asked to."""
+    """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested."""
     agent = supervisor.agent
     run_directory.clear_supervisor_exit(crew.paths, agent)
     try:
         _set_status(crew, agent, "IDLE", program)
-        for settled in recover_crew(crew, agent):
-            supervisor.notify(settled.message)
-        left = supervisor.run()
+        for repair in recover_crew(crew, agent):
+            supervisor.notify(repair.message)
+        exit_action = supervisor.run()
     except Exception as error:
-        # Where .liza was deleted, nothing of it is made anew.
+        # If .liza was deleted, write no file: that would create .liza again.
         if supervisor.location.deleted() is None:
             _write_exit_note(crew, agent, str(error) or type(error).__name__)
         raise
-    if left.code != 0:
-        _write_exit_note(crew, agent, left.why, supervisor.manual_start_command())
-    return left
+    if exit_action.code != 0:
+        _write_exit_note(crew, agent, exit_action.why, supervisor.manual_start_command())
+    return exit_action
 
 
 def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "") -> None:
-    # A disk that takes no note must not hide why this ended: whoever started it is told.
+    # A full disk must not hide the reason: the caller prints it as well.
     with suppress(OSError, LizaError):
         run_directory.write_supervisor_exit(
             crew.paths, agent, SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand)
         )
 
 
-def _ignore_output_errors(say: Callable[[str], None]) -> Callable[[str], None]:
-    """A terminal that was closed, or an `up` that was killed, is no reason to leave work half done."""
+def _ignore_output_errors(notify: Callable[[str], None]) -> Callable[[str], None]:
+    """Wrap ``notify`` so that output errors are ignored: a closed terminal or a killed `up` must not interrupt work."""
 
-    def told(text: str) -> None:
+    def write_line(text: str) -> None:
         with suppress(OSError):
-            say(text)
+            notify(text)
 
-    return told
+    return write_line
 
 
 def _lock_agent(crew: Crew, agent: str) -> Lock:
     lock = Lock(crew.paths.supervisor_lock(agent))
     try:
         lock.acquire(timeout=LOCK_TIMEOUT)
-    except LockTimeout as held:
-        raise Refused(f"{agent} has a supervisor already: {held.message}", f"liza agents {agent}") from held
+    except LockTimeout as error:
+        raise Refused(f"{agent} has a supervisor already: {error.message}", f"liza agents {agent}") from error
     return lock
 
 
 def _set_status(crew: Crew, agent: str, status: str, program: str) -> None:
-    """On or off duty, as readers see it."""
+    """Write the agent's status (IDLE or OFFLINE) to the board."""
     with crew.change(agent, "start" if status == "IDLE" else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
         tx.state = _with_status(state, agent, status, program, crew)
@@ -146,11 +148,11 @@ def _set_status(crew: Crew, agent: str, status: str, program: str) -> None:
 def _with_status(state: State, agent: str, status: str, program: str, crew: Crew) -> State:
     now = crew.clock.now()
     until = claims.lease_expiry(state, now) if status == "IDLE" else now
-    known = state.agents[agent]
-    changed = replace(
-        known, status=status, program=program, terminal=_terminal_name(), heartbeat=now, lease_expires=until
+    before = state.agents[agent]
+    after = replace(
+        before, status=status, program=program, terminal=_terminal_name(), heartbeat=now, lease_expires=until
     )
-    return state.with_agent(agent, changed)
+    return state.with_agent(agent, after)
 
 
 def _terminal_name() -> str:
@@ -170,14 +172,14 @@ def _stop_at_eof(supervisor: Supervisor) -> None:
 
 
 def _install_signal_handlers(supervisor: Supervisor) -> None:
-    """Ctrl+C, TERM and HUP become events; the second one means firmly."""
-    said, repeats = {"times": 0}, Repeats()
+    """Turn SIGINT, SIGTERM and SIGHUP into StopRequest events; the second signal forces the stop."""
+    received, repeats = {"count": 0}, Repeats()
 
-    def hear(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         if not repeats.is_new(number):
             return
-        said["times"] += 1
-        supervisor.events.put(StopRequest(force=said["times"] > 1))
+        received["count"] += 1
+        supervisor.events.put(StopRequest(force=received["count"] > 1))
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, hear)
+        signal.signal(number, handle)

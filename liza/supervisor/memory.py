@@ -1,4 +1,4 @@
-"""What a supervisor remembers between two looks. All of it may be lost: a new supervisor sees the same files."""
+"""State that a supervisor keeps between two observations. It may be lost: a new supervisor reads the same files."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from liza.supervisor.metering import MeterThread
 
 @dataclass
 class SessionMemory:
-    """When things of one session were first seen; seconds of the steady clock."""
+    """What was observed of one session. Times are seconds of the monotonic clock."""
 
     run: str
     started: float
     last_activity: float
     last_heartbeat: float
     first_seen: float = 0.0
-    """When this supervisor looked at it first."""
+    """When this supervisor observed it first."""
     activity_fingerprint: tuple[object, ...] = ()
     activity_checked_at: float = 0.0
     closing_command_at: float | None = None
     model_fingerprint: tuple[object, ...] = ()
     model_answered_at: float | None = None
-    """When its model last showed that it answers; None before the first time."""
+    """When its model last answered; None before the first answer."""
     listener: FailureWatch | None = None
-    """What reads the output of its program as it grows."""
+    """Reads the program's output as it grows."""
     meter_thread: MeterThread | None = None
-    """What measures its tool calls and its use of tokens."""
+    """Measures its tool calls and tokens."""
     warned: bool = False
-    """Whether it was told that it makes no progress, and still makes none."""
+    """Whether it was warned that it makes no progress, and still makes none."""
     idle_since: float | None = None
-    """Since when its program waits at its terminal."""
+    """Since when its program waits at its terminal, or None."""
     reminders: int = 0
     question_since: float | None = None
-    """Since when its screen asks a person."""
+    """Since when its screen shows a question for a person, or None."""
     question_seconds: float = 0.0
-    """For how long it asked a person before that: its program could not go on meanwhile."""
+    """Seconds of earlier questions. They do not count as running time: the program could not continue."""
     is_unlogged: bool = False
-    """Whether what its terminal shows is not being written down."""
+    """Whether its terminal is not being logged."""
     is_ready_reported: bool = False
     is_end_watched: bool = False
 
 
 @dataclass
 class Memory:
-    """One supervisor's own: nothing here is a fact about the crew."""
+    """State of one supervisor. Nothing here is a fact about the crew."""
 
     wall_time: datetime
     monotonic_time: float
@@ -61,14 +61,14 @@ class Memory:
     failed_sessions: int = 0
     """Sessions in a row that crashed or were held up."""
     quota_sessions: int = 0
-    """Sessions in a row that a limit of use ended."""
+    """Sessions in a row that a usage limit ended."""
     unanswered_sessions: int = 0
-    """Sessions in a row whose model gave no answer that could be used."""
+    """Sessions in a row whose model gave no usable answer."""
     rest_until: float = 0.0
     clock_gap_at: float | None = None
     session: SessionMemory | None = None
     own_run: str | None = None
-    """The run whose session this supervisor started, or adopted."""
+    """The run whose session this supervisor started or adopted."""
     job: Job | None = None
     last_notice: str = ""
     failed_turns: int = 0
@@ -76,34 +76,34 @@ class Memory:
     alarms_checked_for: object = None
     last_action: tuple[object, int] | None = None
     unusable_reason: str | None = None
-    """Why no session of this program can work before a person did something."""
+    """Why no session of this program can work until a person acts, or None."""
     needs_person: bool = False
-    """Whether that is to start it once as a person does, and to answer it or log in."""
+    """Whether a person has to start the program once, to answer it or to log in."""
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
-    """The ledger as it was last read, behind what its file looked like then."""
+    """The file's stamp and the entries of the last read of the ledger."""
     last_merge_try: tuple[int, str] | None = None
     failed_merges: int = 0
-    """Mergers in a row that failed and left no mark on a task: the disk, the board or git was in the way."""
+    """Mergers in a row that failed without a mark on a task: the disk, the board or git failed."""
     merge_rest_until: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """The supervisor's own environment: it names the directories in which programs keep their conversations."""
+    """The supervisor's own environment. It names the directories where programs store conversations."""
     post: Callable[[object], None] = lambda event: None
-    """Hears of what is measured in a session."""
+    """Receives the events of the session's measurement."""
 
     def forget_session(self) -> None:
-        """There is no session to follow any more."""
+        """Stop to follow the session: it has ended."""
         if self.session is not None and self.session.meter_thread is not None:
             self.session.meter_thread.stop()
         self.session = None
 
-    def count_crash(self, steady: float) -> None:
-        """Count a crash, and forget those that no window holds any more."""
-        self.crashes = [one for one in self.crashes if steady - one <= CRASH_WINDOW] + [steady]
+    def count_crash(self, monotonic_time: float) -> None:
+        """Count a crash, and drop those older than CRASH_WINDOW."""
+        self.crashes = [crash for crash in self.crashes if monotonic_time - crash <= CRASH_WINDOW] + [monotonic_time]
 
-    def detect_clock_gap(self, wall: datetime, steady: float, lease: float) -> bool:
-        """Whether the machine slept since the last look: the wall went on and the steady clock did not."""
-        slept = (wall - self.wall_time).total_seconds() - (steady - self.monotonic_time) > lease / 2
-        self.wall_time, self.monotonic_time = wall, steady
-        if slept:
-            self.clock_gap_at = steady
-        return slept
+    def detect_clock_gap(self, wall_time: datetime, monotonic_time: float, lease: float) -> bool:
+        """Whether the machine slept since the last observation: only the wall clock advanced then."""
+        has_slept = (wall_time - self.wall_time).total_seconds() - (monotonic_time - self.monotonic_time) > lease / 2
+        self.wall_time, self.monotonic_time = wall_time, monotonic_time
+        if has_slept:
+            self.clock_gap_at = monotonic_time
+        return has_slept

@@ -1,6 +1,6 @@
-"""Follow a living session in a thread: its tool calls and what it uses, as its output grows.
+"""Measure a living session in a thread: its tool calls and its token use, as its output grows.
 
-The loop of the supervisor decides; this only measures, and wakes the loop when the verdict may be another one.
+The thread only measures, and posts an event if the supervisor's decision may change.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from liza.rules.model import Budget, Config, LoopLimits
 from liza.rules.sessions.loop_detection import Progress, Stuck, check_progress
 from liza.system import file_growth
 
-MAX_READ_INTERVAL = 2.0  # seconds without growth after which one looks all the same: a journal grows elsewhere
-MIN_READ_INTERVAL = 0.2  # seconds between two looks: what comes meanwhile is read at once
+MAX_READ_INTERVAL = 2.0  # seconds without growth of the output: a program's journal in another directory may grow
+MIN_READ_INTERVAL = 0.2  # seconds between two reads; output in between is read in one go
 GAUGE_INTERVAL = 1.0  # seconds between two figures for `status`, and for the budget
 WORKTREE_CHECK_INTERVAL = 60.0
-"""Seconds between two looks at the worktree of a session that calls many tools: git has to read all of it."""
-MAX_FINGERPRINT_FILES = 1000
+"""Seconds between two checks of the worktree: git has to read all of it."""
+MAX_FINGERPRINT_FILES = 1000  # changed files whose size and time are compared
 TELL_AT = 3
-"""How many looks in a row fail before that is told."""
+"""Failed measurements in a row before an alert."""
 
 
 @dataclass(frozen=True)
 class MeasurementChanged:
-    """The event: what a session does, or has used, calls for a decision."""
+    """Event: the session's progress or usage calls for a new decision."""
 
     run: str
 
 
 class MeterThread:
-    """The measuring of one session. ``post`` hears of what may change a decision."""
+    """Measures one session. ``post`` receives events for what may change a decision."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class MeterThread:
         self.limits = LoopLimits()
         self.has_budget = False
         self.board_changes: object = None
-        """What the board says that the session did: another change than one of the worktree that is progress."""
+        """The session's changes on the board: they count as progress as well as changes of the worktree."""
         self.stuck: Stuck | None = None
         self._meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
         self._latest = Measurement(Progress())
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed = 0
-        """How many looks in a row have failed."""
+        """Failed measurements in a row."""
         self._gauge_written_at = float("-inf")
         self._gauge: Gauge | None = None
         self._posted_tokens: int | None = None
@@ -75,25 +75,25 @@ class MeterThread:
 
     @property
     def latest(self) -> Measurement:
-        """What was measured last."""
+        """The last measurement."""
         return self._latest
 
     def configure(self, config: Config) -> None:
-        """Take the limits of the board as it is now."""
+        """Take over the limits of the present board."""
         self.limits, self.has_budget = config.loop, config.budget != Budget()
 
     def start(self) -> None:
-        """Follow the session until ``stop``. Repeatable."""
+        """Start to measure until ``stop``. Idempotent."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name=f"meter-{self.directory.run}", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """The session is over."""
+        """Stop to measure: the session has ended."""
         self._stopped.set()
 
     def measure_once(self) -> None:
-        """Look once. Raises OSError."""
+        """Measure once. Raises OSError."""
         self._latest = self._meter.measure(self.limits.pause)
         now = self.crew.clock.monotonic()
         self._check_worktree(now)
@@ -104,7 +104,7 @@ class MeterThread:
             self._publish(is_news)
 
     def _publish(self, is_news: bool) -> None:
-        """Write down for `status` what changed, and wake the loop for what it may decide on."""
+        """Write the changed gauge for `status`, and post an event if the decision may change."""
         used = self._latest.used
         gauge = Gauge(calls=self._latest.progress.calls, used=used, stuck=self.stuck.reason if self.stuck else None)
         if gauge == self._gauge:
@@ -117,7 +117,7 @@ class MeterThread:
         self._note(gauge)
 
     def _note(self, gauge: Gauge) -> None:
-        # A full disk, or what an agent put in the way.
+        # A full disk, or a file of the agent at this path. The gauge is only for display.
         with suppress(OSError, LizaError):
             self.directory.write_gauge(gauge)
 
@@ -129,14 +129,17 @@ class MeterThread:
                 self._stopped.wait(MIN_READ_INTERVAL)
 
     def measure(self) -> None:
-        """Measure once. What fails may well go next time; where it does not, that is told once: no loop is seen and no
-        budget is kept then."""
+        """Measure once and catch failures: the next measurement may succeed.
+
+        The TELL_AT-th failure in a row is reported once: without measurements no loop is detected and no budget
+        applies.
+        """
         try:
             self.measure_once()
             if self._failed >= TELL_AT:
                 self._note(self._gauge or Gauge())
             self._failed = 0
-        except Exception as error:  # noqa: BLE001 - nobody else would measure this session
+        except Exception as error:  # noqa: BLE001 - the thread must survive: nothing else measures this session
             self._failed += 1
             if self._failed == TELL_AT:
                 run, why = self.directory.run, str(error) or type(error).__name__
@@ -146,33 +149,33 @@ class MeterThread:
                     self.crew.append_alert_log([line])
 
     def _check_worktree(self, now: float) -> None:
-        """Ask git whether the worktree changed, where the session has called so many tools that it matters."""
+        """Check whether the worktree changed, if the session made enough tool calls since its last change."""
         limit, calls = self.limits.unchanged_calls, self._latest.progress.calls_since_change
         if not limit or calls * 4 < limit or now - self._worktree_checked_at < WORKTREE_CHECK_INTERVAL:
             return
         self._worktree_checked_at = now
-        seen = self._fingerprint()
-        if seen is None or seen != self._worktree_fingerprint:
-            self._worktree_fingerprint = seen
+        fingerprint = self._fingerprint()
+        if fingerprint is None or fingerprint != self._worktree_fingerprint:
+            self._worktree_fingerprint = fingerprint
             self._meter.note_worktree_change()
             self._latest = self._meter.measure(self.limits.pause)
 
     def _fingerprint(self) -> object:
-        """What the worktree holds, and what the session said on the board; None where that cannot be told."""
+        """Return a fingerprint of the worktree and of the session's board changes; None if git fails."""
         if self.slot is None:
             return ("no worktree", self.board_changes)
         try:
-            found = survey.read_work_tree(self.crew.worktrees.slot_git(self.slot))
+            work_tree = survey.read_work_tree(self.crew.worktrees.slot_git(self.slot))
         except LizaError:
             return None
         digest = hashlib.sha1(usedforsecurity=False)
-        for name in found.changed[:MAX_FINGERPRINT_FILES]:
+        for name in work_tree.changed[:MAX_FINGERPRINT_FILES]:
             with suppress(OSError):
                 state = (self.crew.paths.slot(self.slot) / name).lstat()
                 digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
-        return (found.head, found.changed, digest.hexdigest(), self.board_changes)
+        return (work_tree.head, work_tree.changed, digest.hexdigest(), self.board_changes)
 
 
-def _severity(found: Stuck | None) -> int:
-    """How grave a verdict is: its words change with each call."""
-    return 0 if found is None else 1 + found.final
+def _severity(verdict: Stuck | None) -> int:
+    """Return the severity of a verdict, 0 to 2. Its text is not compared: it changes with each tool call."""
+    return 0 if verdict is None else 1 + verdict.final

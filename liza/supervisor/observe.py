@@ -1,4 +1,4 @@
-"""What can be seen of an agent's session from outside: whether it lives, moves, answers, and can be reached."""
+"""Observe an agent's session from outside: whether it lives, works, gets answers of its model, and can be reached."""
 
 from __future__ import annotations
 
@@ -30,44 +30,45 @@ from liza.system import processes
 
 CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 PERSON_NEEDED = (NotReadyReason.LOGIN, NotReadyReason.NEVER_STARTED)
-QUESTION_DELAY = 3.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
+QUESTION_DELAY = 3.0  # seconds without a change of the screen before a question counts as one for a person
 
 
 def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
-    """The agent's newest run whose end was not settled; None when every one was.
+    """Return the agent's newest run that is not concluded, or None.
 
-    A session that lives counts whatever lies beside it, and a directory of a run that nobody took counts for nothing:
-    agents can write there.
+    A living session always counts. A run directory above the agent's run counter is ignored: agents can write there.
     """
-    known = state.agents.get(agent)
+    agent_record = state.agents.get(agent)
     for run in reversed(list_runs(crew.paths, agent)):
         directory = crew.run_dir(run)
         if run_state.is_session_living(directory):
             return directory
-        if known is None or (run_number(run, agent) or 0) <= known.runs:
+        if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
             return None if directory.is_concluded() else directory
     return None
 
 
 def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:
-    """What a run is for: by the board while the run holds something there, for its own record lies where an agent can
-    write. None where nobody knows."""
+    """Return what a run is for, or None if that is unknown.
+
+    The board overrides the run's own record while the run has a claim: an agent can write to the record.
+    """
     try:
-        found = directory.read_record()
+        record = directory.read_record()
     except LizaError:
-        found = None
-    held = find_current_work(state, directory.agent)
-    if held is None or held.run != directory.run:
-        return found
-    task = state.task(held.task) if held.task else None
-    slot = task.worktree if task is not None and held.kind == "work" else directory.agent
-    known = found or RunRecord(agent=directory.agent, run=directory.run, kind=held.kind, started=crew.clock.now())
-    place = str(crew.paths.slot(slot)) if slot else ""
-    return replace(known, kind=held.kind, task=held.task, worktree=place)
+        record = None
+    work = find_current_work(state, directory.agent)
+    if work is None or work.run != directory.run:
+        return record
+    task = state.task(work.task) if work.task else None
+    slot = task.worktree if task is not None and work.kind == "work" else directory.agent
+    base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
+    worktree = str(crew.paths.slot(slot)) if slot else ""
+    return replace(base, kind=work.kind, task=work.task, worktree=worktree)
 
 
 def has_closing_event(state: State, run: str) -> bool:
-    """Whether the board says that this run has said its last word: its verb is there before its word is."""
+    """Whether the board has a closing event of this run. The board has it before the run's exit code file has."""
     if any(note.event == run for note in state.goal.alignment_history):
         return True
     return any(event.run == run and event.event in CLOSING_EVENTS for task in state.tasks for event in task.history)
@@ -75,7 +76,10 @@ def has_closing_event(state: State, run: str) -> bool:
 
 @dataclass(frozen=True)
 class SessionObserver:
-    """One look, at ``steady`` of the clock that stands still in sleep; what has to be compared is in ``memory``."""
+    """One observation at ``monotonic_time``, a clock that does not advance while the machine sleeps.
+
+    Values to compare with earlier observations are in ``memory``.
+    """
 
     crew: Crew
     state: State
@@ -90,149 +94,169 @@ class SessionObserver:
         return float(self.state.config.ready_timeout or self.preset.ready_timeout)
 
     def observe(self, agent: str) -> SessionFacts | None:
-        """The agent's newest session that is not settled. Raises LizaError where a file cannot be read."""
+        """Return facts of the agent's newest unconcluded session. Raises LizaError if a file cannot be read."""
         directory = find_unconcluded_run(self.crew, self.state, agent)
-        held = find_current_work(self.state, agent)
+        work = find_current_work(self.state, agent)
         if directory is None or not directory.exists():
-            never = held is not None and not self.crew.run_dir(held.run).exists()
+            is_unstarted = work is not None and not self.crew.run_dir(work.run).exists()
             self.memory.forget_session()
-            return SessionFacts(run=held.run, state=SessionState.NEVER) if held and never else None
-        found = session_process.read_state(directory.path)
-        if isinstance(found, session_process.NoSession):
-            # The directory was made and the program was not started: the supervisor died in between.
-            owned = held is not None and held.run == directory.run
-            return SessionFacts(run=directory.run, state=SessionState.NEVER if owned else SessionState.OVER)
-        if not isinstance(found, session_process.RunningSession | session_process.ShimStarting):
+            return SessionFacts(run=work.run, state=SessionState.NEVER) if work and is_unstarted else None
+        process_state = session_process.read_state(directory.path)
+        if isinstance(process_state, session_process.NoSession):
+            # The supervisor crashed after it made the directory and before it started the program.
+            is_own = work is not None and work.run == directory.run
+            return SessionFacts(run=directory.run, state=SessionState.NEVER if is_own else SessionState.OVER)
+        if not isinstance(process_state, session_process.RunningSession | session_process.ShimStarting):
             return SessionFacts(run=directory.run, state=SessionState.OVER)
-        return self._observe_living(directory, found)
+        return self._observe_living(directory, process_state)
 
     def _observe_living(
-        self, directory: RunDir, found: session_process.RunningSession | session_process.ShimStarting
+        self, directory: RunDir, process_state: session_process.RunningSession | session_process.ShimStarting
     ) -> SessionFacts:
-        known = self.memory.session
-        if known is None or known.run != directory.run:
-            started = self.monotonic_time - _session_age(found, self.now)
+        memory = self.memory.session
+        if memory is None or memory.run != directory.run:
+            started = self.monotonic_time - _session_age(process_state, self.now)
             now = self.monotonic_time
             self.memory.forget_session()
-            known = SessionMemory(directory.run, started=started, last_activity=now, last_heartbeat=now, first_seen=now)
-            self.memory.session = known
-        stuck = self._check_progress(directory, known)
-        self._check_activity(directory, known, found)
-        if known.closing_command_at is None and (
+            memory = SessionMemory(
+                directory.run, started=started, last_activity=now, last_heartbeat=now, first_seen=now
+            )
+            self.memory.session = memory
+        stuck = self._check_progress(directory, memory)
+        self._check_activity(directory, memory, process_state)
+        if memory.closing_command_at is None and (
             directory.closing_code() is not None or has_closing_event(self.state, directory.run)
         ):
-            known.closing_command_at = self.monotonic_time
-        since_start = self.monotonic_time - known.started - known.question_seconds
+            memory.closing_command_at = self.monotonic_time
+        since_start = self.monotonic_time - memory.started - memory.question_seconds
         pane = tmux.find_pane(self.crew.paths.root, directory.run)
-        self._read_output(directory, known, found)
-        seen = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
-        if not isinstance(seen.state, session_process.RunningSession | session_process.ShimStarting):
-            # It ended between the two looks: what that means is one question, and is answered in one place.
+        self._read_output(directory, memory, process_state)
+        readiness_facts = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
+        if not isinstance(readiness_facts.state, session_process.RunningSession | session_process.ShimStarting):
+            # It ended between the two reads of its state: `conclude` classifies the end.
             return SessionFacts(run=directory.run, state=SessionState.OVER)
-        known.is_unlogged = pane is not None and seen.screen is not None and seen.screen.is_alive and not pane.is_piped
-        stands = readiness.classify_readiness(dataclasses.replace(seen, has_asked=self._has_asked(known, seen)))
-        question = self._find_question(known, seen, stands)
+        memory.is_unlogged = (
+            pane is not None
+            and readiness_facts.screen is not None
+            and readiness_facts.screen.is_alive
+            and not pane.is_piped
+        )
+        ready_state = readiness.classify_readiness(
+            dataclasses.replace(readiness_facts, has_asked=self._has_asked(memory, readiness_facts))
+        )
+        question = self._find_question(memory, readiness_facts, ready_state)
         if question is not None:
-            known.question_since = self.monotonic_time if known.question_since is None else known.question_since
-            since_start -= self.monotonic_time - known.question_since
-        elif known.question_since is not None:
-            known.question_seconds += self.monotonic_time - known.question_since
-            since_start -= self.monotonic_time - known.question_since
-            known.question_since = None
+            memory.question_since = self.monotonic_time if memory.question_since is None else memory.question_since
+            since_start -= self.monotonic_time - memory.question_since
+        elif memory.question_since is not None:
+            memory.question_seconds += self.monotonic_time - memory.question_since
+            since_start -= self.monotonic_time - memory.question_since
+            memory.question_since = None
         return SessionFacts(
             run=directory.run,
             state=SessionState.LIVING,
-            ready=isinstance(stands, Ready),
-            never_ready=stands.reason
-            if isinstance(stands, NotReady) and stands.kind is not NotReadyReason.DIALOG
+            ready=isinstance(ready_state, Ready),
+            never_ready=ready_state.reason
+            if isinstance(ready_state, NotReady) and ready_state.kind is not NotReadyReason.DIALOG
             else None,
-            needs_person=isinstance(stands, NotReady) and stands.kind in PERSON_NEEDED,
+            needs_person=isinstance(ready_state, NotReady) and ready_state.kind in PERSON_NEEDED,
             has_terminal=pane is not None,
-            silence=None if question is not None else self._find_model_silence(known, since_start),
+            silence=None if question is not None else self._find_model_silence(memory, since_start),
             reported_silence=_reported_silence(directory),
-            idle=0.0 if question is not None else self._idle_seconds(directory, known, seen),
-            reminders=known.reminders,
+            idle=0.0 if question is not None else self._idle_seconds(directory, memory, readiness_facts),
+            reminders=memory.reminders,
             question=question,
             reported_question=directory.read_question(),
             stuck=stuck,
-            warned=known.warned,
+            warned=memory.warned,
             since_start=since_start,
-            since_activity=self.monotonic_time - known.last_activity,
+            since_activity=self.monotonic_time - memory.last_activity,
             since_closing_command=None
-            if known.closing_command_at is None
-            else self.monotonic_time - known.closing_command_at,
-            is_turn_over=pane is not None and known.closing_command_at is not None and _is_waiting(directory, seen),
-            since_heartbeat=self.monotonic_time - known.last_heartbeat,
+            if memory.closing_command_at is None
+            else self.monotonic_time - memory.closing_command_at,
+            is_turn_over=pane is not None
+            and memory.closing_command_at is not None
+            and _is_waiting(directory, readiness_facts),
+            since_heartbeat=self.monotonic_time - memory.last_heartbeat,
         )
 
-    def _check_progress(self, directory: RunDir, known: SessionMemory) -> Stuck | None:
-        """Whether it makes no progress, as measured; who is being measured for the first time is not asked yet."""
-        if known.meter_thread is None:
+    def _check_progress(self, directory: RunDir, session_memory: SessionMemory) -> Stuck | None:
+        """Return the measured lack of progress, or None. The first call only starts the measurement."""
+        if session_memory.meter_thread is None:
             record = trusted_record(self.crew, self.state, directory)
             if record is None:
                 return None
             memory = self.memory
-            known.meter_thread = MeterThread(self.crew, self.preset, directory, record, memory.environ, memory.post)
-        known.meter_thread.configure(self.state.config)
-        known.meter_thread.board_changes = _board_changes(self.state, directory.run)
-        known.meter_thread.start()
-        if known.meter_thread.stuck is None:
-            known.warned = False
-        return known.meter_thread.stuck
+            session_memory.meter_thread = MeterThread(
+                self.crew, self.preset, directory, record, memory.environ, memory.post
+            )
+        session_memory.meter_thread.configure(self.state.config)
+        session_memory.meter_thread.board_changes = _board_changes(self.state, directory.run)
+        session_memory.meter_thread.start()
+        if session_memory.meter_thread.stuck is None:
+            session_memory.warned = False
+        return session_memory.meter_thread.stuck
 
-    def _idle_seconds(self, directory: RunDir, known: SessionMemory, seen: ReadinessFacts) -> float:
-        """How long it has waited at its terminal, by its own hooks where they speak: many show where one types all
-        the time, so a prompt is no sign of it."""
-        begun = seen.sentinel is not None and known.closing_command_at is None
-        if not begun or not _is_waiting(directory, seen):
-            known.idle_since = None
-        elif known.idle_since is None:
-            known.idle_since = self.monotonic_time
-        return 0.0 if known.idle_since is None else self.monotonic_time - known.idle_since
+    def _idle_seconds(self, directory: RunDir, memory: SessionMemory, readiness_facts: ReadinessFacts) -> float:
+        """Return how long the program has waited at its terminal, in seconds.
+
+        Hooks decide if the program has them: many programs show an input prompt all the time, so a prompt alone is no
+        sign.
+        """
+        has_begun = readiness_facts.sentinel is not None and memory.closing_command_at is None
+        if not has_begun or not _is_waiting(directory, readiness_facts):
+            memory.idle_since = None
+        elif memory.idle_since is None:
+            memory.idle_since = self.monotonic_time
+        return 0.0 if memory.idle_since is None else self.monotonic_time - memory.idle_since
 
     def _find_question(
-        self, known: SessionMemory, seen: ReadinessFacts, stands: Ready | StillStarting | NotReady
+        self, memory: SessionMemory, readiness_facts: ReadinessFacts, ready_state: Ready | StillStarting | NotReady
     ) -> str | None:
-        """What its screen has asked a person for a while, whatever the program and however far it is: who sits down at
-        the terminal answers it, and the session goes on."""
-        screen = seen.screen
-        if screen is None or known.closing_command_at is not None:
+        """Return what the screen has asked a person for at least QUESTION_DELAY, or None.
+
+        This applies to every program and phase: a person can attach and answer, and the session continues.
+        """
+        screen = readiness_facts.screen
+        if screen is None or memory.closing_command_at is not None:
             return None
-        before = isinstance(stands, NotReady) and stands.kind is NotReadyReason.DIALOG
-        if not before and (seen.sentinel is None or (screen.seconds_since_change or 0.0) < QUESTION_DELAY):
+        is_dialog = isinstance(ready_state, NotReady) and ready_state.kind is NotReadyReason.DIALOG
+        if not is_dialog and (
+            readiness_facts.sentinel is None or (screen.seconds_since_change or 0.0) < QUESTION_DELAY
+        ):
             return None
         return screens.find_question(screen, self.preset.ready_prompt, self.preset.dialogs)
 
     def has_terminal(self, directory: RunDir) -> bool:
-        """Whether the session has a terminal, still. Raises LizaError."""
+        """Whether the session still has a terminal. Raises LizaError."""
         return tmux.find_pane(self.crew.paths.root, directory.run) is not None
 
     def _check_activity(
         self,
         directory: RunDir,
-        known: SessionMemory,
-        found: session_process.RunningSession | session_process.ShimStarting,
+        memory: SessionMemory,
+        process_state: session_process.RunningSession | session_process.ShimStarting,
     ) -> None:
-        """Output, CPU time, the worktree's index, the agent's own heartbeat: any change vouches for the agent.
+        """Compare output, CPU time, the worktree and the agent's heartbeat with the last check; any change is activity.
 
-        Its model answers where something happens that needs one.
+        A change that needs a model also shows that the model answers.
         """
         config = self.state.config
-        every = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
-        if known.activity_fingerprint and self.monotonic_time - known.activity_checked_at < every:
+        interval = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
+        if memory.activity_fingerprint and self.monotonic_time - memory.activity_checked_at < interval:
             return
-        signs = self._model_activity(directory)
-        if signs != known.model_fingerprint and (known.model_fingerprint or any(directory.read_activity())):
-            known.model_answered_at = self.monotonic_time
-        known.model_fingerprint = signs
-        traces = (
-            *signs,
+        model_signs = self._model_activity(directory)
+        if model_signs != memory.model_fingerprint and (memory.model_fingerprint or any(directory.read_activity())):
+            memory.model_answered_at = self.monotonic_time
+        memory.model_fingerprint = model_signs
+        fingerprint = (
+            *model_signs,
             directory.last_output_time(),
-            _cpu_ticks(found) if isinstance(found, session_process.RunningSession) else 0,
+            _cpu_ticks(process_state) if isinstance(process_state, session_process.RunningSession) else 0,
         )
-        known.activity_checked_at = self.monotonic_time
-        if traces != known.activity_fingerprint:
-            known.activity_fingerprint, known.last_activity = traces, self.monotonic_time
+        memory.activity_checked_at = self.monotonic_time
+        if fingerprint != memory.activity_fingerprint:
+            memory.activity_fingerprint, memory.last_activity = fingerprint, self.monotonic_time
 
     def _model_activity(self, directory: RunDir) -> tuple[object, ...]:
         agent, record = self.state.agents.get(directory.agent), trusted_record(self.crew, self.state, directory)
@@ -245,43 +269,53 @@ class SessionObserver:
     def _read_output(
         self,
         directory: RunDir,
-        known: SessionMemory,
-        found: session_process.RunningSession | session_process.ShimStarting,
+        memory: SessionMemory,
+        process_state: session_process.RunningSession | session_process.ShimStarting,
     ) -> None:
-        """Read what its program said of its model since the last look."""
-        if known.listener is None:
-            shim = found.shim if isinstance(found, session_process.RunningSession) else None
+        """Read what the program's output says about its model since the last read."""
+        if memory.listener is None:
+            shim = process_state.shim if isinstance(process_state, session_process.RunningSession) else None
 
             def is_own(pid: int) -> bool:
                 return shim is not None and pid in processes.find_descendants(shim)
 
-            known.listener = FailureWatch(self.preset, directory.output_path, os.environ, is_own)
-        known.listener.read_new(self.monotonic_time, self.now.astimezone())
-        if known.listener.has_answered:
-            known.model_answered_at, known.listener.has_answered = self.monotonic_time, False
+            memory.listener = FailureWatch(self.preset, directory.output_path, os.environ, is_own)
+        memory.listener.read_new(self.monotonic_time, self.now.astimezone())
+        if memory.listener.has_answered:
+            memory.model_answered_at, memory.listener.has_answered = self.monotonic_time, False
 
-    def _has_asked(self, known: SessionMemory, seen: ReadinessFacts) -> bool:
-        """Whether its program has asked its model: it says that this fails; or it got its task with its start, prints,
-        and would print an answer, so that nothing but an answer is missing."""
-        if known.listener is not None and known.listener.failure is not None:
+    def _has_asked(self, memory: SessionMemory, readiness_facts: ReadinessFacts) -> bool:
+        """Whether the program has sent a request to its model.
+
+        Either its output reports a failure of the model, or it got its task at its start, prints output, and would
+        print an answer.
+        """
+        if memory.listener is not None and memory.listener.failure is not None:
             return True
-        return seen.screen is None and bool(self.preset.answers and seen.tail.strip())
+        return readiness_facts.screen is None and bool(self.preset.answers and readiness_facts.tail.strip())
 
-    def _find_model_silence(self, known: SessionMemory, since_start: float) -> ModelSilence | None:
-        """Why its model gives no answer; None while it does."""
-        said, since = (known.listener.failure, known.listener.failing_since) if known.listener else (None, None)
-        if said is not None and since is not None:
+    def _find_model_silence(self, memory: SessionMemory, since_start: float) -> ModelSilence | None:
+        """Return why the model gives no answer, or None while it answers."""
+        failure, failing_since = (
+            (memory.listener.failure, memory.listener.failing_since) if memory.listener else (None, None)
+        )
+        if failure is not None and failing_since is not None:
             return ModelSilence(
-                said.kind, self.monotonic_time - since, said.message, said.until, said.retried, said.count
+                failure.kind,
+                self.monotonic_time - failing_since,
+                failure.message,
+                failure.until,
+                failure.retried,
+                failure.count,
             )
-        if known.model_answered_at is not None:
+        if memory.model_answered_at is not None:
             return None
-        # What it said before this supervisor looked for the first time is not known.
-        return ModelSilence(SILENT, min(since_start, self.monotonic_time - known.first_seen))
+        # Output from before this supervisor's first observation is unknown.
+        return ModelSilence(SILENT, min(since_start, self.monotonic_time - memory.first_seen))
 
 
 def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
-    """What a person was told of its model; nothing where that cannot be read, so that it is told again."""
+    """Return what was last reported about the model; None also if unreadable, so that it is reported again."""
     try:
         note = directory.read_model_note()
     except LizaError:
@@ -289,31 +323,31 @@ def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
     return None if note is None else (note.kind, note.words)
 
 
-def _is_waiting(directory: RunDir, seen: ReadinessFacts) -> bool:
-    """Whether a program waits at its terminal: its turn is over, where its hooks speak; else by its process."""
-    if seen.screen is None:
+def _is_waiting(directory: RunDir, readiness_facts: ReadinessFacts) -> bool:
+    """Whether the program waits at its terminal: by its hooks if it has them, else by its process state."""
+    if readiness_facts.screen is None:
         return False
     turn = directory.read_turn()
-    return turn.phase == "idle" if turn else seen.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
+    return turn.phase == "idle" if turn else readiness_facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
 
 
 def _board_changes(state: State, run: str) -> tuple[int, int]:
-    """What a run changed on the board besides its own task: a planner adds tasks, and changes no worktree."""
+    """Return a fingerprint of a run's board changes: a planner adds tasks and changes no worktree."""
     return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
 
 
-def _session_age(found: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
-    """How long a session has run that was found running: the clock may have been set since it began."""
-    if isinstance(found, session_process.ShimStarting):
+def _session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
+    """Return the age of a running session in seconds, by the process if possible: the clock may have been set."""
+    if isinstance(process_state, session_process.ShimStarting):
         return 0.0
-    age = processes.process_age(found.child)
-    return max(0.0, (now - found.time).total_seconds()) if age is None else age
+    age = processes.process_age(process_state.child)
+    return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
 
 
-def _cpu_ticks(living: session_process.RunningSession) -> int:
-    """CPU time of the program and all below it, in clock ticks; 0 where the system does not tell."""
+def _cpu_ticks(session: session_process.RunningSession) -> int:
+    """Return the CPU time of the program and its descendants in clock ticks; 0 if the system does not tell."""
     total = 0
-    for pid in processes.find_descendants(living.shim):
+    for pid in processes.find_descendants(session.shim):
         try:
             fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:

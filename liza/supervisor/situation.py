@@ -1,5 +1,8 @@
-"""Gather what `decide` must know. Adoption is here, and is nothing special: a living session of this agent, whoever
-started it, is found by its directory like any other."""
+"""Gather the facts that `decide` needs.
+
+Adoption is not a special case: a living session of this agent is found by its directory, whichever supervisor started
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,22 @@ from liza.supervisor.observe import SessionObserver
 from liza.system.file_lock import Lock
 
 
-def gather_situation(crew: Crew, agent: str, memory: Memory, preset: Preset, takes: Callable[[str], bool]) -> Situation:
-    """How things stand now; ``takes`` knows whether a message can be carried into a run's session at the moment.
+def gather_situation(
+    crew: Crew, agent: str, memory: Memory, preset: Preset, can_type: Callable[[str], bool]
+) -> Situation:
+    """Return the present situation. ``can_type`` tells whether a message can be typed into a run's session now.
 
-    Raises LizaError where something cannot be read.
+    Raises LizaError if a file cannot be read.
     """
     state = crew.board.read()
-    steady, now = crew.clock.monotonic(), crew.clock.now()
-    slept = memory.detect_clock_gap(now, steady, state.config.lease_duration)
-    watcher = SessionObserver(crew, state, preset, memory, steady, now)
-    facts = watcher.observe(agent)
-    if slept and memory.session is not None:
+    monotonic_time, now = crew.clock.monotonic(), crew.clock.now()
+    has_slept = memory.detect_clock_gap(now, monotonic_time, state.config.lease_duration)
+    observer = SessionObserver(crew, state, preset, memory, monotonic_time, now)
+    facts = observer.observe(agent)
+    if has_slept and memory.session is not None:
         memory.session.last_heartbeat = float("-inf")
-        memory.session.last_activity = steady
-    money = _budget_state_or_unknown(crew, state, agent, memory, steady)
+        memory.session.last_activity = monotonic_time
+    budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     return Situation(
         agent=agent,
         state=state,
@@ -45,100 +50,104 @@ def gather_situation(crew: Crew, agent: str, memory: Memory, preset: Preset, tak
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
         leaving=memory.leaving,
-        crashes=tuple(steady - one for one in memory.crashes),
-        rest_seconds=max(0.0, memory.rest_until - steady),
-        ready_timeout=watcher.ready_timeout,
+        crashes=tuple(monotonic_time - crash for crash in memory.crashes),
+        rest_seconds=max(0.0, memory.rest_until - monotonic_time),
+        ready_timeout=observer.ready_timeout,
         merge_lock_free=_may_start_merger(crew, state, memory),
         resumable_merge=_find_resumable_merge(crew, state, memory),
-        since_clock_gap=None if memory.clock_gap_at is None else steady - memory.clock_gap_at,
+        since_clock_gap=None if memory.clock_gap_at is None else monotonic_time - memory.clock_gap_at,
         unusable_reason=memory.unusable_reason,
-        over_budget=money.over_budget,
-        seconds_left=money.seconds_left,
-        message_step=next_message_step(crew, state, agent, facts, watcher)
-        if facts is not None and takes(facts.run)
+        over_budget=budget_state.over_budget,
+        seconds_left=budget_state.seconds_left,
+        message_step=next_message_step(crew, state, agent, facts, observer)
+        if facts is not None and can_type(facts.run)
         else None,
     )
 
 
 @dataclass(frozen=True)
 class BudgetState:
-    """Why no more may be spent; and, while that is not so, in how many seconds the living session uses up a limit."""
+    """Why no more may be spent, or None; and in how many seconds the living session reaches a limit."""
 
     over_budget: str | None = None
     seconds_left: float | None = None
 
 
-def _budget_state_or_unknown(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> BudgetState:
-    """As ``spending_now``: where the ledger cannot be read nobody knows what is left, and a person has to look."""
+def _budget_state_or_unknown(
+    crew: Crew, state: State, agent: str, memory: Memory, monotonic_time: float
+) -> BudgetState:
+    """As ``compute_budget_state``. An unreadable ledger counts as over budget: a person has to look."""
     try:
-        return compute_budget_state(crew, state, agent, memory, steady)
+        return compute_budget_state(crew, state, agent, memory, monotonic_time)
     except LizaError as error:
-        return BudgetState(f"what was spent cannot be told: {error.message}")
+        return BudgetState(f"the spending is unknown: {error.message}")
 
 
-def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, steady: float) -> BudgetState:
-    """How the budget stands by the ledger and by what the living session says that it used so far. Raises LizaError."""
+def compute_budget_state(crew: Crew, state: State, agent: str, memory: Memory, monotonic_time: float) -> BudgetState:
+    """Return the budget's state from the ledger and the living session's usage so far. Raises LizaError."""
     budget = state.config.budget
     if budget == Budget():
         return BudgetState()
-    live = _living_entry(state, memory, steady)
-    held = find_current_work(state, agent)
-    task = held.task if held else None
-    spent = [one for one in _read_ledger(crew, memory) if live is None or one.run != live.run]
-    spent += [live] if live is not None else []
-    why = spending.over_budget_reason(budget, spent, task, state.sprint.id)
-    left = spending.seconds_left(budget, spent, task, state.sprint.id) if live is not None and why is None else None
-    return BudgetState(why, left)
+    living = _living_entry(state, memory, monotonic_time)
+    work = find_current_work(state, agent)
+    task = work.task if work else None
+    entries = [entry for entry in _read_ledger(crew, memory) if living is None or entry.run != living.run]
+    entries += [living] if living is not None else []
+    reason = spending.over_budget_reason(budget, entries, task, state.sprint.id)
+    seconds_left = (
+        spending.seconds_left(budget, entries, task, state.sprint.id) if living is not None and reason is None else None
+    )
+    return BudgetState(reason, seconds_left)
 
 
 def _read_ledger(crew: Crew, memory: Memory) -> tuple[spending.LedgerEntry, ...]:
-    """The sessions that are over, read again only where the file changed."""
-    seen = crew.paths.usage.stat() if crew.paths.usage.exists() else None
-    stamp = seen and (seen.st_mtime_ns, seen.st_size)
+    """Return the ledger's entries, read again only if the file changed."""
+    stat = crew.paths.usage.stat() if crew.paths.usage.exists() else None
+    stamp = stat and (stat.st_mtime_ns, stat.st_size)
     if memory.ledger[0] != stamp:
         memory.ledger = (stamp, ledger.read_entries(crew.paths))
     return memory.ledger[1]
 
 
-def _living_entry(state: State, memory: Memory, steady: float) -> spending.LedgerEntry | None:
-    """What the living session used until now, as measured."""
-    known = memory.session
-    if known is None or known.meter_thread is None:
+def _living_entry(state: State, memory: Memory, monotonic_time: float) -> spending.LedgerEntry | None:
+    """Return a ledger entry for the living session's usage so far, as measured."""
+    session = memory.session
+    if session is None or session.meter_thread is None:
         return None
-    record = known.meter_thread.record
+    record = session.meter_thread.record
     return spending.LedgerEntry(
-        run=known.run,
+        run=session.run,
         time=record.started,
         kind=record.kind,
         program=record.program,
         outcome="living",
-        seconds=steady - known.started,
+        seconds=monotonic_time - session.started,
         task=record.task,
         sprint=state.sprint.id,
-        used=known.meter_thread.latest.used,
+        used=session.meter_thread.latest.used,
     )
 
 
 def next_message_step(
-    crew: Crew, state: State, agent: str, facts: SessionFacts, watcher: SessionObserver
+    crew: Crew, state: State, agent: str, facts: SessionFacts, observer: SessionObserver
 ) -> message_rules.DeliveryStep | None:
-    """What is to be done for a message to a living session; None without messages."""
+    """Return the next step of message delivery to a living session, or None without messages."""
     if facts.state is not SessionState.LIVING:
         return None
-    waiting = inbox.list_pending(crew.paths, agent)
-    if not waiting:
+    messages = inbox.list_pending(crew.paths, agent)
+    if not messages:
         return None
-    how, directory = state.config.delivery, crew.run_dir(facts.run)
-    reach = channel.find_reach(directory, watcher.preset, watcher.has_terminal(directory))
-    return message_rules.next_step(waiting, reach, watcher.now, how)
+    config, directory = state.config.delivery, crew.run_dir(facts.run)
+    reach = channel.find_reach(directory, observer.preset, observer.has_terminal(directory))
+    return message_rules.next_step(messages, reach, observer.now, config)
 
 
 def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
-    """Whether a merger is worth starting: nobody merges now, and this one was not refused at this very revision."""
-    ripe = merge_rules.next_to_merge(state, crew.clock.now())
+    """Whether to start a merger: the merge lock is free, and no merger was refused at this revision."""
+    candidate = merge_rules.next_to_merge(state, crew.clock.now())
     if crew.clock.monotonic() < memory.merge_rest_until:
         return False
-    if ripe is None or memory.job is not None or memory.last_merge_try == (state.revision, ripe.id):
+    if candidate is None or memory.job is not None or memory.last_merge_try == (state.revision, candidate.id):
         return False
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
@@ -148,14 +157,14 @@ def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
-    """A task whose candidate waits for files that a person had changed, and that are clean now."""
+    """Return a task whose candidate waited for files that a person had changed, and that are clean now."""
     if memory.job is not None:
         return None
     for task in state.tasks:
         if task.merging is None or not task.merging.waiting or memory.last_merge_try == (state.revision, task.id):
             continue
-        place = crew.find_integration_checkout()
-        changed = () if place is None else list_changed_files(crew.git.at(place))
+        checkout = crew.find_integration_checkout()
+        changed = () if checkout is None else list_changed_files(crew.git.at(checkout))
         if not merge_rules.are_in_the_way(task.merging.waiting, changed):
             return task.id
     return None

@@ -1,4 +1,4 @@
-"""What a session finds in its worktree, and git does not: its brief, and the hooks that its program reads there."""
+"""Write the files that a session reads in its worktree and git does not see: its brief and its program's hooks."""
 
 from __future__ import annotations
 
@@ -27,123 +27,136 @@ from liza.system import crash_points
 
 @dataclass(frozen=True)
 class LaunchInputs:
-    """What the command line has to say: the prompt, and words and variables for the hooks."""
+    """Inputs of the command line: the prompt, and the hooks' arguments and variables."""
 
     prompt: str
     hooks: InstalledHooks
 
 
 class WorktreeFiles:
-    """Fits out the worktrees of one agent's sessions; ``say`` hears notices."""
+    """Writes the files of one agent's sessions; ``notify`` prints notices."""
 
-    def __init__(self, crew: Crew, preset: Preset, say: Callable[[str], None]) -> None:
+    def __init__(self, crew: Crew, preset: Preset, notify: Callable[[str], None]) -> None:
         self.crew = crew
         self.preset = preset
-        self.notify = say
+        self.notify = notify
 
-    def install(self, state: State, held: CurrentWork, directory: RunDir, place: Path) -> LaunchInputs:
-        """Lay hooks and brief down, and keep both out of commits. Raises LizaError, OSError."""
-        git = self.crew.worktrees.slot_git(place.name)
-        installed = self._install_hooks(git, directory, place)
+    def install(self, state: State, work: CurrentWork, directory: RunDir, worktree: Path) -> LaunchInputs:
+        """Write the hooks and the brief, and hide both from git. Raises LizaError, OSError."""
+        git = self.crew.worktrees.slot_git(worktree.name)
+        installed = self._install_hooks(git, directory, worktree)
         crash_points.point("launch", "hooked")
-        prompt, file = self._write_brief(git, state, held, directory, place, installed.files)
-        self._hide_from_git(git, place, held.run, (*installed.files, *file), directory)
+        prompt, file = self._write_brief(git, state, work, directory, worktree, installed.files)
+        self._hide_from_git(git, worktree, work.run, (*installed.files, *file), directory)
         return LaunchInputs(prompt, installed)
 
-    def rewrite_brief(self, state: State, held: CurrentWork, directory: RunDir, place: Path) -> None:
-        """The brief of a living session once more, with what came for it meanwhile. Raises LizaError, OSError."""
-        git = self.crew.worktrees.slot_git(place.name)
-        laid = hooks.list_hook_files(directory)
-        _, file = self._write_brief(git, state, held, directory, place, laid)
-        self._hide_from_git(git, place, held.run, (*laid, *file), directory)
+    def rewrite_brief(self, state: State, work: CurrentWork, directory: RunDir, worktree: Path) -> None:
+        """Write the brief of a living session again, with the messages since then. Raises LizaError, OSError."""
+        git = self.crew.worktrees.slot_git(worktree.name)
+        hook_files = hooks.list_hook_files(directory)
+        _, file = self._write_brief(git, state, work, directory, worktree, hook_files)
+        self._hide_from_git(git, worktree, work.run, (*hook_files, *file), directory)
 
-    def _install_hooks(self, git: Git, directory: RunDir, place: Path) -> InstalledHooks:
-        installed = hooks.install_hooks(self.preset, place, directory, liza_path())
+    def _install_hooks(self, git: Git, directory: RunDir, worktree: Path) -> InstalledHooks:
+        installed = hooks.install_hooks(self.preset, worktree, directory, liza_path())
         if {*installed.files} - {*brief_filter.find_bindable(git, installed.files)}:
-            hooks.remove_hooks(place, directory)
-            installed = InstalledHooks(reason=f"another filter works on {installed.files[0]}")
+            hooks.remove_hooks(worktree, directory)
+            installed = InstalledHooks(reason=f"another git filter is set for {installed.files[0]}")
         if installed.reason is not None:
-            self.notify(f"{directory.run} goes without hooks: {installed.reason}")
+            self.notify(f"{directory.run} runs without hooks: {installed.reason}")
         return installed
 
     def _write_brief(
-        self, git: Git, state: State, held: CurrentWork, directory: RunDir, place: Path, others: tuple[str, ...]
+        self, git: Git, state: State, work: CurrentWork, directory: RunDir, worktree: Path, others: tuple[str, ...]
     ) -> tuple[str, tuple[str, ...]]:
-        """The prompt for the command line, and the file with the block; none where it had to go into the prompt."""
-        text = brief_writer.compose_brief(self._brief_context(state, held, directory, place))
+        """Write the brief; return the prompt for the command line and the file with the block.
+
+        Without a file, the block is part of the prompt.
+        """
+        text = brief_writer.compose_brief(self._brief_context(state, work, directory, worktree))
         directory.write_brief(text.assignment, text.beacon_fields, text.prompt, text.block)
         names = brief_filter.find_bindable(git, self.preset.instructions)
-        brief_filter.bind_filter(self.crew.git, (*names, *others), held.run)
-        written = instructions_file.write_block(place, replace(self.preset, instructions=names), directory, text.block)
-        if written.file is not None and not brief_filter.find_bindable(git, (written.file,)):
-            instructions_file.remove_block(place, directory)
-            written = instructions_file.BlockPlacement(None, f"another filter works on {written.file}")
-        if written.file is None:
+        brief_filter.bind_filter(self.crew.git, (*names, *others), work.run)
+        placement = instructions_file.write_block(
+            worktree, replace(self.preset, instructions=names), directory, text.block
+        )
+        if placement.file is not None and not brief_filter.find_bindable(git, (placement.file,)):
+            instructions_file.remove_block(worktree, directory)
+            placement = instructions_file.BlockPlacement(None, f"another git filter is set for {placement.file}")
+        if placement.file is None:
             if self.preset.instructions:
-                self.notify(f"{held.run} gets its brief by prompt: {written.reason}")
+                self.notify(f"{work.run} gets its brief in the prompt: {placement.reason}")
             return f"{text.prompt}\n\n{text.block}", ()
-        if written.file not in names:
-            # One of the names is a link: git knows the block under the name of the file that it leads to.
-            brief_filter.bind_filter(self.crew.git, (*names, written.file, *others), held.run)
-        return text.prompt, (written.file,)
+        if placement.file not in names:
+            # One of the names is a symlink: git sees the block under the name of its target.
+            brief_filter.bind_filter(self.crew.git, (*names, placement.file, *others), work.run)
+        return text.prompt, (placement.file,)
 
-    def _hide_from_git(self, git: Git, place: Path, run: str, files: Iterable[str], directory: RunDir) -> None:
-        """A file that git knows is filtered; one that it does not is hidden while it holds nothing but ours."""
+    def _hide_from_git(self, git: Git, worktree: Path, run: str, files: Iterable[str], directory: RunDir) -> None:
+        """Hide files from git: a tracked file by a filter, an untracked one by an exclude while it has only our
+        content.
+        """
         hidden = []
         for file in files:
             if brief_filter.is_tracked(git, file):
                 brief_filter.refresh_index_entry(git, file)
-            elif file in hooks.list_created_files(directory) or not brief_filter.read_without_blocks(place / file):
+            elif file in hooks.list_created_files(directory) or not brief_filter.read_without_blocks(worktree / file):
                 hidden.append(file)
         if hidden:
             brief_filter.hide_files(self.crew.git, hidden, run)
 
     def _brief_context(
-        self, state: State, held: CurrentWork, directory: RunDir, place: Path
+        self, state: State, work: CurrentWork, directory: RunDir, worktree: Path
     ) -> brief_context.BriefContext:
-        trigger = next((one for one in planning.find_triggers(state) if one.name == state.planning.trigger), None)
+        trigger = next(
+            (candidate for candidate in planning.find_triggers(state) if candidate.name == state.planning.trigger), None
+        )
         branch = state.config.integration_branch
         return brief_context.BriefContext(
             state=state,
-            run=held.run,
+            run=work.run,
             now=self.crew.clock.now(),
             root=self.crew.paths.root,
             liza=liza_path(),
-            worktree=place,
+            worktree=worktree,
             assignment=directory.assignment_path,
-            task=state.task(held.task) if held.task else None,
+            task=state.task(work.task) if work.task else None,
             integration_tip=self.crew.git.out("rev-parse", f"refs/heads/{branch}"),
             is_set_up=bool(state.config.sandbox_setup),
             wake_trigger=state.planning.trigger or "",
             wake_ids=state.planning.ids,
             wake_facts=trigger.facts if trigger else "",
-            messages=inbox.list_pending(self.crew.paths, agent_of(held.run)),
-            earlier_commits=self._earlier_commits(state, held, place),
+            messages=inbox.list_pending(self.crew.paths, agent_of(work.run)),
+            earlier_commits=self._earlier_commits(state, work, worktree),
         )
 
-    def _earlier_commits(self, state: State, held: CurrentWork, place: Path) -> tuple[str, ...]:
-        """What earlier runs committed on the task's branch, newest first. Raises GitFailed."""
-        task = state.task(held.task) if held.task and held.kind == "work" else None
-        if task is None or task.base_commit is None or not any(one.run != held.run for one in task.history if one.run):
+    def _earlier_commits(self, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
+        """Return what earlier runs committed on the task's branch, newest first, at most 10. Raises GitFailed."""
+        task = state.task(work.task) if work.task and work.kind == "work" else None
+        if (
+            task is None
+            or task.base_commit is None
+            or not any(event.run != work.run for event in task.history if event.run)
+        ):
             return ()
-        git = self.crew.worktrees.slot_git(place.name)
-        own = f"{task.base_commit}..HEAD"
-        return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", own)
+        git = self.crew.worktrees.slot_git(worktree.name)
+        commits = f"{task.base_commit}..HEAD"
+        return git.lines("log", "--no-color", "--first-parent", "--format=%h %s", "-n10", commits)
 
 
 def remove_worktree_files(crew: Crew, record: RunRecord) -> None:
-    """Take away what ``fit`` laid down for a run. Repeatable. Raises LizaError, OSError."""
+    """Remove what ``WorktreeFiles.install`` wrote for a run. Idempotent. Raises LizaError, OSError."""
     if record.worktree:
-        # By its name: the record is where an agent could write another place.
-        place, directory = crew.paths.slot(Path(record.worktree).name), crew.run_dir(record.run)
-        hooks.remove_hooks(place, directory)
-        instructions_file.remove_block(place, directory)
-        if crew.worktrees.exists(place.name):
-            # Whoever took it away may have died before git saw it.
+        # Only the name of the record's path is used: an agent can write any path into the record.
+        worktree, directory = crew.paths.slot(Path(record.worktree).name), crew.run_dir(record.run)
+        hooks.remove_hooks(worktree, directory)
+        instructions_file.remove_block(worktree, directory)
+        if crew.worktrees.exists(worktree.name):
+            # An earlier removal may have crashed before it refreshed the index.
             for name in {
                 *hooks.list_hook_files(directory),
-                *filter(None, [instructions_file.find_block_file(place, directory)]),
+                *filter(None, [instructions_file.find_block_file(worktree, directory)]),
             }:
-                brief_filter.refresh_index_entry(crew.worktrees.slot_git(place.name), name)
+                brief_filter.refresh_index_entry(crew.worktrees.slot_git(worktree.name), name)
     brief_filter.unbind_filter(crew.git, record.run)
     brief_filter.unhide_files(crew.git, record.run)

@@ -97,7 +97,7 @@ def test_git_sees_nothing_of_a_brief_whatever_the_instructions_file_is(
         assert notes(crew, "AGENTS.md-") == {"coder-1.1": "1\n", "code-reviewer-1.1": "1\n"}
     else:
         assert (tmp_path / "mine.md").read_text() == "# My own\n"
-        assert "coder-1.1 gets its brief by prompt: AGENTS.md is a link that leads out of the worktree" in said
+        assert "coder-1.1 gets its brief in the prompt: AGENTS.md is a link that leads out of the worktree" in said
     assert holders(crew) == []
     for name, text in texts.items():
         assert crew.git("rev-parse", f"integration:{name}") == crew.git("rev-parse", f"main:{name}")

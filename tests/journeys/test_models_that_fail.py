@@ -213,7 +213,7 @@ def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_th
     crew.wait_note("at-work")
     told = crew.liza("note", "--to", "task-1", "--now", "use the blue one")
     assert "it waits in the inbox of coder-1; coder-1.1 gets it as soon as it can be told something" in told
-    supervisor.wait_said("stands in the brief now")
+    supervisor.wait_said("is in the brief now")
     crew.open_gate("gate")
     assert crew.wait_note("found") == "1\n"
     assert "use the blue one" in json.loads(crew.wait_note("brief"))["brief"]

@@ -218,7 +218,7 @@ def test_a_repository_that_is_moved_under_a_running_crew_stops_it_and_goes_on_in
     now = renamed(crew)
     told = now.liza("status")
     until(lambda: coder.process.poll() and reviewer.process.poll(), "supervisors did not leave a moved repository")
-    assert f"the repository is not {crew.root} any more, it is {now.root} now" in coder.said()
+    assert f"the repository is no longer at {crew.root}, it is now at {now.root}" in coder.said()
     assert now.living() == []
     assert not crew.root.exists(), sorted(crew.root.rglob("*"))
     told = now.liza("status")

@@ -157,7 +157,7 @@ def test_a_log_that_ended_in_the_middle_of_a_session_goes_on_and_the_supervisor_
     log = crew.paths.run("coder-1.1") / "output.log"
     for writer in processes.find_pids_with_open(re.escape(str(log))):
         os.kill(writer, signal.SIGKILL)
-    supervisor.wait_said("coder-1.1 showed was not written down for a while")
+    supervisor.wait_said("the terminal of coder-1.1 was not logged for a while")
     size = log.stat().st_size
     crew.wait(lambda _: log.stat().st_size > size, "more in the log")
     assert supervisor.stop() == 0
