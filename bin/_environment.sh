@@ -1,9 +1,9 @@
-# Sourced by the programs beside it, with $root set to the checkout. It defines `environment WHAT`:
-# afterwards $env_dir is a private environment with what pyproject.toml asks for.
-#   WHAT is "run" (what Liza needs) or "test" (that, and the tools of the dev group).
+# Sourced by the scripts in this directory, with $root set to the checkout. Defines `environment WHAT`, which sets
+# $env_dir to a private environment with the packages of pyproject.toml.
+#   WHAT is "run" (the dependencies of Liza) or "test" (also the tools of the dev group).
 #
-# The common case is answered here, without starting Python: a stamp, written last, names the pyproject.toml and the
-# place that the environment was made for. Everything else is bin/_environment.py's.
+# The common case needs no Python: the stamp, written last, has the path of the checkout, and the directory's name is the
+# checksum of pyproject.toml. Otherwise bin/_environment.py creates the environment.
 
 environment() {
   sum=$(cksum <"$root/pyproject.toml")
@@ -13,7 +13,7 @@ environment() {
   if [ -r "$env_dir/stamp-$1" ]; then
     IFS= read -r stamp <"$env_dir/stamp-$1" || :
   fi
-  # The link of the interpreter dangles after an upgrade of Python, and paths inside are wrong after a move.
+  # The interpreter's symlink is broken after an upgrade of Python; the paths inside are wrong after a move.
   if [ "$stamp" = "$root" ] && [ -x "$env_dir/bin/python" ]; then
     return 0
   fi
@@ -21,7 +21,7 @@ environment() {
   "$python" -I "$root/bin/_environment.py" "$root" "$env_dir" "$1"
 }
 
-# Sets $python to the first interpreter that is new enough, or says which one was too old and leaves with 5.
+# Set $python to the first interpreter that is new enough; otherwise print those that are too old and exit with 5.
 find_python() {
   found=
   for python in python3 python3.11 python3.12 python3.13 python3.14; do

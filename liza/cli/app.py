@@ -1,4 +1,4 @@
-"""The commands put together with typer, each module only when one of its words is typed."""
+"""Build the typer application; each module of commands is loaded when one of its commands is used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from liza.rules.errors import UsageError
 from liza.rules.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
-"""typer's own error of everything that was typed wrong; it has no public name in every version."""
+"""typer's error class for usage errors. Some versions of typer have no public name for it."""
 
 
 class CommandGroup(TyperGroup):
-    """``liza``: finds a command's module by its word, and lists the commands under their headings."""
+    """``liza``: load a command's module by its name, and list the commands under their headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMAND_MODULES)
@@ -31,9 +31,9 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in COMMAND_MODULES:
-            likely = closest_match(args[0], COMMAND_MODULES)
-            told = f"no such command {args[0]!r}" + (f"; did you mean {likely}?" if likely else "")
-            raise UsageError(told, f"liza {likely} --help" if likely else "liza --help")
+            suggestion = closest_match(args[0], COMMAND_MODULES)
+            message = f"no such command {args[0]!r}" + (f"; did you mean {suggestion}?" if suggestion else "")
+            raise UsageError(message, f"liza {suggestion} --help" if suggestion else "liza --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -42,49 +42,49 @@ class CommandGroup(TyperGroup):
                 formatter.write_dl([(path, _short_help(path, ctx)) for path in paths], col_max=18)
 
 
-def load_command(word: str) -> Any:
-    """The command, or the group of commands, of a word; None where there is none."""
-    if word not in COMMAND_MODULES:
+def load_command(name: str) -> Any:
+    """Return the command, or group of commands, of this name; None if there is none."""
+    if name not in COMMAND_MODULES:
         return None
-    module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[word]}")
-    if COMMAND_MODULES[word] == word and not any(info.name == word for info in module.app.registered_commands):
-        found = typer.main.get_command(module.app)
+    module = importlib.import_module(f"liza.cli.commands.{COMMAND_MODULES[name]}")
+    if COMMAND_MODULES[name] == name and not any(info.name == name for info in module.app.registered_commands):
+        command = typer.main.get_command(module.app)
     else:
-        alone = create_app()
-        alone.registered_commands = [info for info in module.app.registered_commands if info.name == word]
-        found = typer.main.get_command(alone)
-    found.name = word
-    return found
+        single = create_app()
+        single.registered_commands = [info for info in module.app.registered_commands if info.name == name]
+        command = typer.main.get_command(single)
+    command.name = name
+    return command
 
 
 def _short_help(path: str, ctx: Any) -> str:
-    word, _, rest = path.partition(" ")
-    found = load_command(word)
+    name, _, rest = path.partition(" ")
+    command = load_command(name)
     if rest:
-        found = found.get_command(ctx, rest)
-    return str(found.get_short_help_str(90))
+        command = command.get_command(ctx, rest)
+    return str(command.get_short_help_str(90))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"liza {__version__}")
         raise typer.Exit
 
 
 def build_app() -> Any:
-    """The whole of ``liza``."""
+    """Return the whole application ``liza``."""
     app = typer.Typer(cls=CommandGroup, invoke_without_command=True, **{**TYPER_SETTINGS, "add_completion": True})
 
     @app.callback()
     def liza(
         ctx: typer.Context,
         version: Annotated[
-            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
         ] = False,
     ) -> None:
         """Coordinate AI coding agents that work on one git repository at the same time.
 
-        Each command tells more with --help, prints data on stdout, and takes --json.
+        Each command has --help and --json, and prints its data on stdout.
         """
         if ctx.invoked_subcommand is None:
             typer.echo(ctx.get_help())
@@ -93,30 +93,30 @@ def build_app() -> Any:
 
 
 def run_liza(words: Sequence[str]) -> int:
-    """Carry out what was typed; the exit code. Raises LizaError; what typer finds wrong is Usage."""
-    whole = build_app()
+    """Run the typed command and return its exit code. Raises LizaError; errors of typer become UsageError."""
+    app = build_app()
     if "_LIZA_COMPLETE" in os.environ:
-        whole.main(list(words), prog_name="liza")
-    return _invoke(whole, words, "liza")
+        app.main(list(words), prog_name="liza")
+    return _invoke(app, words, "liza")
 
 
 def run_liza_agent(words: Sequence[str]) -> int:
-    """Carry out ``liza-agent``."""
+    """Run ``liza-agent``."""
     supervise = importlib.import_module("liza.cli.commands.supervise")
 
     return _invoke(typer.main.get_command(supervise.app), words, "liza-agent")
 
 
-def _invoke(whole: Any, words: Sequence[str], name: str) -> int:
+def _invoke(app: Any, words: Sequence[str], name: str) -> int:
     try:
-        with whole.make_context(name, list(words)) as ctx:
-            code = whole.invoke(ctx)
-    except typer.Exit as done:
-        return int(done.exit_code)
+        with app.make_context(name, list(words)) as ctx:
+            code = app.invoke(ctx)
+    except typer.Exit as exit_:
+        return int(exit_.exit_code)
     except typer.Abort:
         return 130
-    except _CLICK_ERROR as wrong:
-        where = getattr(getattr(wrong, "ctx", None), "command_path", name)
-        text = " ".join(wrong.format_message().split())
-        raise UsageError(text[:1].lower() + text[1:].rstrip("."), f"{where} --help") from None
+    except _CLICK_ERROR as error:
+        command_path = getattr(getattr(error, "ctx", None), "command_path", name)
+        text = " ".join(error.format_message().split())
+        raise UsageError(text[:1].lower() + text[1:].rstrip("."), f"{command_path} --help") from None
     return code if isinstance(code, int) else 0

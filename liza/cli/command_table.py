@@ -1,7 +1,7 @@
-"""Which command lives in which module, and under which heading of ``liza --help`` it stands.
+"""The module of each command, and its heading in ``liza --help``.
 
-The door loads only the module of the word that was typed: a command that an agent says many times a day starts in
-the time that Python needs, not in the time that all commands need.
+`entry_points` loads only the module of the typed command: an agent runs some commands many times a day, so they start
+without importing the others.
 """
 
 from __future__ import annotations
@@ -93,4 +93,4 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 
 FAST_COMMANDS: Final = frozenset({"ready", "submit", "heartbeat", "status"})
-"""Said without any further word, these need no parser; see ``quick``."""
+"""Without arguments these commands need no option parser; see `commands/fast_commands.py`."""

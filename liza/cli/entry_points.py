@@ -1,4 +1,4 @@
-"""The entry points, and the one place that turns an error into a message and an exit code."""
+"""The console scripts, and the one place that turns an error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError
 from liza.system import program_path
 
-EXIT_INTERRUPTED = 130
-EXIT_PIPE_CLOSED = 141
-EXIT_BUG = 70
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
 def liza() -> None:
@@ -55,7 +55,7 @@ def _open_standard_streams() -> None:
 
 
 def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequence[str], name: str) -> int:
-    """The exit code of a command; whatever it raises is told on stderr."""
+    """Run a command and return its exit code; report every exception on stderr."""
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
         _require_utf8(words)
@@ -66,17 +66,19 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone: nobody is left to tell, and Python must not try once more at its end.
+        # The reader of stdout has gone. Python must not flush stdout again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE_CLOSED
     except OSError as error:
         from liza.system.files import to_write_failed
 
-        refused = to_write_failed(error)
+        write_failed = to_write_failed(error)
         return print_error(
-            name, postponed_commands.note_postponed(words, refused) if refused else _report_bug(error, words), as_json
+            name,
+            postponed_commands.note_postponed(words, write_failed) if write_failed else _report_bug(error, words),
+            as_json,
         )
-    except Exception as bug:  # noqa: BLE001 - the last door: what gets here is a bug, and is reported as one
+    except Exception as bug:  # noqa: BLE001 - any other exception is a bug, and is reported as one
         return print_error(name, _report_bug(bug, words), as_json)
     if code == 0:
         postponed_commands.clear_postponed(words)
@@ -84,16 +86,16 @@ def run_reporting_errors(command: Callable[[Sequence[str]], int], words: Sequenc
 
 
 def _require_utf8(words: Sequence[str]) -> None:
-    """What is no text can be written nowhere: better said here than found by whoever reads it later. Raises Usage."""
-    for word in words:
+    """Raise UsageError for an argument that is not UTF-8 text: it could not be stored or printed later."""
+    for argument in words:
         try:
-            word.encode()
+            argument.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{word!r} is not UTF-8 text", "locale") from None
+            raise UsageError(f"{argument!r} is not UTF-8 text", "locale") from None
 
 
 def dispatch_liza(words: Sequence[str]) -> int:
-    """What was typed behind ``liza``; its exit code."""
+    """Run the arguments of ``liza``; return the exit code."""
     from liza.cli.command_table import FAST_COMMANDS
 
     if (
@@ -112,19 +114,19 @@ def dispatch_liza(words: Sequence[str]) -> int:
 
 
 def dispatch_liza_agent(words: Sequence[str]) -> int:
-    """What was typed behind ``liza-agent``; its exit code."""
+    """Run the arguments of ``liza-agent``; return the exit code."""
     from liza.cli import app
 
     return app.run_liza_agent(words)
 
 
 def _record_history() -> None:
-    """Last, and only where no supervisor lives that would: bring what the board spooled into the history."""
+    """Write the spooled revisions to the history, as the last step and only if no living supervisor does it."""
     if "liza.crew.crew" not in sys.modules:
         return
     from liza.crew.crew import find_crew_or_none
 
-    # What cannot be recorded now stays in the spool; what was typed is done all the same.
+    # A failure is harmless: the revisions stay in the spool, and the command itself is done.
     with suppress(LizaError, OSError):
         crew = find_crew_or_none()
         if crew is not None and crew.board.spool.revisions():
@@ -134,13 +136,13 @@ def _record_history() -> None:
 
 
 def print_error(name: str, error: LizaError, as_json: bool) -> int:
-    """Say on stderr what is wrong and what comes next; the exit code that belongs to it."""
+    """Print the error and its hint on stderr; return its exit code."""
     hint = qualify_command(error.hint or "")
     if as_json:
         import json
 
-        told = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
-        text = json.dumps(told)
+        data = {"error": {"code": error.code, "message": error.message, "hint": hint or error.hint}}
+        text = json.dumps(data)
     else:
         from liza.cli.render.columns import strip_controls
 
@@ -156,7 +158,7 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
 
 
 def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
-    """A bug, with its report written beside: what was typed, where it happened, on what."""
+    """Return an error for a bug, and write a report with the arguments, the traceback and the versions."""
     import platform
     import tempfile
     import traceback
@@ -165,21 +167,21 @@ def _report_bug(bug: Exception, words: Sequence[str]) -> LizaError:
 
     report = (
         f"liza {__version__} on Python {platform.python_version()}, {platform.platform()}\n"
-        f"words: {list(words)!r}\ndirectory: {_cwd()}\n\n{''.join(traceback.format_exception(bug))}"
+        f"arguments: {list(words)!r}\ndirectory: {_cwd()}\n\n{''.join(traceback.format_exception(bug))}"
     )
-    said = str(bug).strip().partition("\n")[0]
-    what = f"this is a bug in liza: {type(bug).__name__}" + (f": {said}" if said else "")
+    message = str(bug).strip().partition("\n")[0]
+    summary = f"this is a bug in liza: {type(bug).__name__}" + (f": {message}" if message else "")
     try:
         handle, path = tempfile.mkstemp(prefix="liza-report-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(report)
-    except OSError as refused:
-        return LizaError(f"{what} (and no report could be written: {refused})\n{report}")
-    return LizaError(f"{what}; the report is in {path}", f"read {path}, and send it with what you did")
+    except OSError as error:
+        return LizaError(f"{summary} (no report could be written: {error})\n{report}")
+    return LizaError(f"{summary}; the report is in {path}", f"read {path}, and send it with the steps to reproduce")
 
 
 def _cwd() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 - a directory that was deleted must not hide the bug
-    except OSError as gone:
-        return f"unknown: {gone}"
+    except OSError as error:
+        return f"unknown: {error}"

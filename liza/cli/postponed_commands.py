@@ -1,5 +1,8 @@
-"""What a run could not say for the sake of the board, its lock or the disk: noted beside the run, so that nobody blames
-its program for it, and hinted at in a way that a session can follow."""
+"""Note commands that a run could not complete because of the board, its lock or the disk.
+
+The note is written beside the run, so that the failure does not count against its program. The hint tells the session
+to retry.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from typing import Final
 
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, WriteFailed
 
-RETRY_PAUSE: Final = 20  # seconds: what was in the way of one verb may be gone after it
-MAX_HINT_COMMAND: Final = 200  # characters of what was said that a hint repeats
+RETRY_PAUSE: Final = 20  # seconds: the cause of the failure may have passed by then
+MAX_HINT_COMMAND: Final = 200  # characters: a longer command is not repeated in a hint
 
 
 def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
-    """The error as the run is to hear it: where it is no fault of the run, with a note left and with another hint."""
+    """Return the error for the run. If the run is not at fault, write a note and replace the hint by a retry."""
     if not isinstance(error, BoardInconsistent | WriteFailed | LockTimeout) or not words or not _is_in_a_run():
         return error
     from liza.crew.crew import SystemClock
@@ -25,7 +28,7 @@ def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
     from liza.rules.paths import Paths
     from liza.rules.redaction import redact
 
-    # The disk may be full, and what stands in the environment may be no run of an agent.
+    # The disk may be full, and the environment variable may not name a run of an agent.
     with suppress(LizaError, OSError):
         directory = RunDir(Paths(_root()), os.environ["LIZA_RUN"])
         directory.write_postponed(SystemClock().now(), words[0], redact(error.message))
@@ -34,7 +37,7 @@ def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
 
 
 def clear_postponed(words: Sequence[str]) -> None:
-    """What the run said was carried out: it is held up by it no more."""
+    """Remove the note of this command: it succeeded."""
     if not words or not _is_in_a_run():
         return
     from liza.crew.crew import SystemClock
@@ -54,7 +57,7 @@ def _root() -> Path:
 
 
 def _retry_command(words: Sequence[str]) -> str:
-    said = shlex.join(["liza", *words])
-    if len(said) > MAX_HINT_COMMAND or not said.isprintable():
-        said = f"liza {words[0]} … (the same words again)"
-    return f"sleep {RETRY_PAUSE}; {said}"
+    command = shlex.join(["liza", *words])
+    if len(command) > MAX_HINT_COMMAND or not command.isprintable():
+        command = f"liza {words[0]} … (the same arguments again)"
+    return f"sleep {RETRY_PAUSE}; {command}"

@@ -201,14 +201,14 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
     steps = ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
     steps.carry_out(actions.PauseCrew("nine has used 60 of 8 seconds"))
     told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"
-    assert shown() == [f"PAUSE stands: {told}"]
+    assert shown() == [f"PAUSE is set: {told}"]
     pause(crew, "the spec changes")
-    assert shown() == ["PAUSE stands: the spec changes: liza resume"]
+    assert shown() == ["PAUSE is set: the spec changes: liza resume"]
     crew.paths.signal("PAUSE").write_text("by\x1b[2J hand\nwith sk-ant-api03-" + "a1B2" * 24 + "\n")
-    assert shown() == ["PAUSE stands: by hand with [redacted: API key]: liza resume"]
+    assert shown() == ["PAUSE is set: by hand with [redacted: API key]: liza resume"]
     crew.paths.signal("PAUSE").write_text("")
     crew.paths.signal("CHECKPOINT").mkdir()
-    assert shown() == ["CHECKPOINT stands: liza resume", "PAUSE stands: liza resume"]
+    assert shown() == ["CHECKPOINT is set: liza resume", "PAUSE is set: liza resume"]
 
 
 def test_what_a_person_paused_is_resumed_while_there_is_money_or_nobody_holds_what_has_used_its_own(crew: Crew) -> None:

@@ -38,26 +38,26 @@ def blocked(crew: Crew, *tasks: str) -> None:
 
 
 def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhere(crew: Crew) -> None:
-    assert crew.liza("answer") == "nothing waits for an answer\n"
+    assert crew.liza("answer") == "no task has an open question\n"
     blocked(crew, "t1", "t2", "t3")
     listed = crew.liza("answer")
     assert listed.count("  And when?\n") == 3
     assert '    liza answer t2 "…"\n' in listed
     assert [one["task"] for one in crew.json("answer")["questions"]] == ["t1", "t2", "t3"]
     first = crew.liza("status").splitlines()
-    assert "3 wait for you" in first[0]
+    assert "3 tasks wait for you" in first[0]
     assert first[2].startswith("! t1 is blocked (no document says it) and asks: Which one for t1? / And when? (for ")
     assert first[3] == '    liza answer t1 "…"'
 
     shown = at_a_terminal(crew, "answer", typed="red\nnow\n\nblue\nlater\n")
     assert "3 of 3" in shown
-    assert "left as it is; later: liza answer t2" in shown
+    assert "unchanged; answer later: liza answer t2" in shown
     assert [crew.status(task) for task in ("t1", "t2", "t3")] == ["UNCLAIMED", "BLOCKED", "UNCLAIMED"]
     assert [(one.question, one.answer) for one in crew.task("t3").answers] == [
         ("Which one for t3?", "blue"),
         ("And when?", "later"),
     ]
-    assert "1 waits for you" in crew.liza("status")
+    assert "1 task waits for you" in crew.liza("status")
     crew.liza("answer", "t2", "green", "never")
     assert crew.status("t2") == "UNCLAIMED"
     assert "is UNCLAIMED: it asks nothing" in crew.liza("answer", "t2", code=1)

@@ -146,7 +146,7 @@ def test_the_first_run_makes_an_environment_with_one_line_and_later_ones_only_lo
     code, _, err = checkout.run(program=checkout.root / "bin" / "test")
     assert code == 1, "a package that cannot be had"
     assert "no-such-package-anywhere" in err
-    assert "setting up failed" in err
+    assert "set-up failed" in err
     assert not list((checkout.root / ".liza-venv").glob("*/stamp-test"))
     assert checkout.run("y") == (0, "said: liza y\n", "")
 

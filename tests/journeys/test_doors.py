@@ -172,7 +172,7 @@ BAD_TASKS = [
     (["--id", "n", "--depends", "n"], "", 1, "wait for itself"),
     (["--id", "n", "--priority", "0"], "", 2, "priority"),
     (["--id", "n", "--priority", "x"], "", 2, "--priority"),
-    (["--id", "n", "--file", "-"], "[]", 2, "--file says everything"),
+    (["--id", "n", "--file", "-"], "[]", 2, "--file cannot be combined"),
     (["--file", "/no/such/file"], "", 5, "no file"),
     (["--file", "-"], "- id: [1", 2, "does not parse"),
     (["--file", "-"], "- {id: n, colour: red}", 2, "'colour' is no field"),
@@ -716,7 +716,7 @@ def test_what_is_no_run_of_this_crew_leaves_no_note_and_hears_why_it_was_refused
     told = capsys.readouterr().err
     assert "the lock was not free" in told
     assert told.endswith(
-        "  next: liza status\n" if not run else f"next: sleep 20; {liza_path()} handoff … (the same words again)\n"
+        "  next: liza status\n" if not run else f"next: sleep 20; {liza_path()} handoff … (the same arguments again)\n"
     )
     assert list(tmp_path.iterdir()) == []
 

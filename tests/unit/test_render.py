@@ -62,7 +62,8 @@ def test_the_first_line_counts_the_tasks_and_says_what_is_not_known_of_the_cost(
     tasks = [row("a", Status.MERGED), row("b", Status.CLAIMED), row("c", Status.BLOCKED, blocked_questions=("Why?",))]
     first = render_crew.format_status(summary(tasks=tasks), False).splitlines()[0]
     assert (
-        first == "Customers can pay by invoice   1 merged · 1 working · 1 waits for you    nothing spent yet, no limit"
+        first
+        == "Customers can pay by invoice   1 merged · 1 working · 1 task waits for you    nothing spent yet, no limit"
     )
 
 
@@ -108,7 +109,7 @@ def test_metrics_are_sentences_with_units_and_a_table_a_task_an_agent_a_program_
         "the goal has taken 2 h 5 min; something waited for you during 12 min of it",
         "verdicts: 3 approved, 1 rejected (75% approved)",
         "1 merge without a test",
-        "1 message to agents: 1 read at the first try, 0 later, 0 put into a brief, 0 not seen to be read, 0 waiting; "
+        "1 message to agents: 1 read at the first try, 0 later, 0 put into the brief, 0 not acknowledged, 0 waiting; "
         "read after 1.2 s (median)",
         "reported by agents: 2 spec gap",
         "warning: look",
@@ -139,7 +140,7 @@ def test_a_task_whose_agent_has_no_supervisor_is_not_counted_as_worked_on_and_a_
         {**row("c", Status.DRAFT, history=(added,)), "missing": ("spec x.md is not committed on integration",)},
     ]
     text = render_crew.format_status(summary(tasks=tasks, agents=[agent]), False)
-    assert "   1 working · 1 stopped · 1 waits for you    " in text.splitlines()[0]
+    assert "   1 working · 1 stopped · 1 task waits for you    " in text.splitlines()[0]
     assert "draft: spec x.md is not committed on integration" in text
 
 

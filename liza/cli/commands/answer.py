@@ -1,4 +1,4 @@
-"""`answer`: the questions of tasks, one after the other."""
+"""`answer`: answer the questions of tasks, one after the other."""
 
 from __future__ import annotations
 
@@ -23,45 +23,43 @@ app = create_app()
 @declare_command(app, "answer", 'liza answer\nliza answer invoice-mail "billing@shop.example"')
 def answer(
     task_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Only this task; default: all that ask.")
+        str | None, typer.Argument(metavar="[ID]", help="Only this task; default: all tasks with questions.")
     ] = None,
-    answers: Annotated[
-        list[str] | None, typer.Argument(metavar="[ANSWER]...", help="An answer to each of its questions.")
-    ] = None,
+    answers: Annotated[list[str] | None, typer.Argument(metavar="[ANSWER]...", help="One answer per question.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer what tasks ask: at a terminal one question after the other, elsewhere a list of them.
+    """Answer the questions of tasks: at a terminal one after the other, elsewhere print a list of them.
 
-    An empty answer leaves a task as it is.
+    An empty answer leaves a task unchanged.
     """
     crew = find_crew()
     if task_id is not None and answers:
         _send_answers(crew, task_id, answers, as_json)
         return
-    found = find_open_questions(crew, task_id)
+    open_questions = find_open_questions(crew, task_id)
     if as_json:
-        printing.print_json({"questions": [asdict(one) for one in found]})
-    elif not found:
-        printing.print_text("nothing waits for an answer")
+        printing.print_json({"questions": [asdict(open_question) for open_question in open_questions]})
+    elif not open_questions:
+        printing.print_text("no task has an open question")
     elif sys.stdin.isatty() and sys.stdout.isatty():
-        _ask_each_question(crew, found)
+        _ask_each_question(crew, open_questions)
     else:
-        printing.print_wrapped("\n".join(_format_question(one) for one in found))
+        printing.print_wrapped("\n".join(_format_question(open_question) for open_question in open_questions))
 
 
-def _ask_each_question(crew: Crew, found: Sequence[OpenQuestion]) -> None:
-    for number, one in enumerate(found, 1):
-        printing.print_wrapped(f"{_question_heading(one)}   {number} of {len(found)}")
-        given: list[str] = []
-        for question in one.questions:
+def _ask_each_question(crew: Crew, open_questions: Sequence[OpenQuestion]) -> None:
+    for number, open_question in enumerate(open_questions, 1):
+        printing.print_wrapped(f"{_question_heading(open_question)}   {number} of {len(open_questions)}")
+        texts: list[str] = []
+        for question in open_question.questions:
             printing.print_wrapped(f"  {strip_controls(question)}")
-            given.append(typer.prompt("  >", default="", show_default=False, prompt_suffix=" "))
-            if not given[-1].strip():
+            texts.append(typer.prompt("  >", default="", show_default=False, prompt_suffix=" "))
+            if not texts[-1].strip():
                 break
-        if all(text.strip() for text in given):
-            _send_answers(crew, one.task, given, as_json=False)
+        if all(text.strip() for text in texts):
+            _send_answers(crew, open_question.task, texts, as_json=False)
         else:
-            printing.print_text(f"  left as it is; later: {one.next}")
+            printing.print_text(f"  unchanged; answer later: {open_question.next}")
 
 
 def _send_answers(crew: Crew, task_id: str, answers: Sequence[str], as_json: bool) -> None:
@@ -70,10 +68,16 @@ def _send_answers(crew: Crew, task_id: str, answers: Sequence[str], as_json: boo
     printing.print_result(verbs.unblock(crew, task_id, answers), as_json)
 
 
-def _question_heading(one: OpenQuestion) -> str:
-    since = f" (for {format_duration(one.seconds)})" if one.seconds is not None else ""
-    return f"{one.task}{since}: {shorten_line(one.reason or one.description, 160)}"
+def _question_heading(open_question: OpenQuestion) -> str:
+    since = f" (for {format_duration(open_question.seconds)})" if open_question.seconds is not None else ""
+    return f"{open_question.task}{since}: {shorten_line(open_question.reason or open_question.description, 160)}"
 
 
-def _format_question(one: OpenQuestion) -> str:
-    return "\n".join([_question_heading(one), *(f"  {question}" for question in one.questions), f"    {one.next}"])
+def _format_question(open_question: OpenQuestion) -> str:
+    return "\n".join(
+        [
+            _question_heading(open_question),
+            *(f"  {question}" for question in open_question.questions),
+            f"    {open_question.next}",
+        ]
+    )

@@ -1,4 +1,4 @@
-"""The commands for the board's own file."""
+"""Commands for the board's file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ app = create_app()
 def edit(
     what: Annotated[str, typer.Argument(metavar="[board|goal]", help="The board, or .liza/specs/goal.md.")] = "board",
     kept: Annotated[
-        Path | None, typer.Option("--from", metavar="F", help="Go on with a copy that was refused.")
+        Path | None, typer.Option("--from", metavar="F", help="Continue with a copy that was refused.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Edit the board in $EDITOR: a copy, checked and merged entry by entry when you are done."""
+    """Edit a copy of the board in $EDITOR. The copy is checked and merged entry by entry when you finish."""
     from liza.verbs import edit as verbs
 
     printing.print_result(verbs.edit(find_crew(), what, kept), as_json)
@@ -38,38 +38,37 @@ def edit(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def lock(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run while nobody else writes.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command to run.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Run a command with the board's lock held; its exit code is the answer. What it leaves is judged and told."""
+    """Run a command while holding the board's lock, and return its exit code. The board is checked afterwards."""
     from liza.verbs.lock import lock as verb
 
-    ran = verb(find_crew(), command)
-    if ran.board_error is not None:
-        print_error("liza", ran.board_error, as_json)
-    return ran.exit_status
+    result = verb(find_crew(), command)
+    if result.board_error is not None:
+        print_error("liza", result.board_error, as_json)
+    return result.exit_status
 
 
 @declare_command(app, "restore", "liza restore --last-good")
 def restore(
-    last_good: Annotated[bool, typer.Option("--last-good", help="The newest board that can be read.")] = False,
+    last_good: Annotated[bool, typer.Option("--last-good", help="Restore the newest readable board.")] = False,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="A task, as the last verb left it, from the history.")
+        str | None,
+        typer.Option("--task", metavar="ID", help="Restore one task from the history, as the last command left it."),
     ] = None,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End first whatever supervisors and sessions still work.")
-    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="First stop all supervisors and sessions.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring back a board that is gone or cannot be read any more; what stands there now is kept in .liza/tx.
+    """Restore a board that is missing or unreadable. The present file is kept in .liza/tx.
 
-    With --task, one task whose status somebody wrote onto the board.
+    With --task, restore one task whose status was edited by hand.
     """
     from liza.verbs import restore as verbs
 
     if task is not None and (last_good or stop):
         raise UsageError(
-            "--task brings back one task, --last-good and --stop the whole board",
+            "--task restores one task, --last-good and --stop apply to the whole board",
             f"liza restore --task {shlex.quote(task)}",
         )
     if task is not None:

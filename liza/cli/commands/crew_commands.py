@@ -1,4 +1,4 @@
-"""Start: init, demo, doctor, up, down."""
+"""Commands that start and stop a crew: init, demo, doctor, up, down."""
 
 from __future__ import annotations
 
@@ -19,35 +19,41 @@ app = create_app()
 
 ProgramOption = Annotated[
     str | None,
-    typer.Option("--program", help="What agents run: a NAME, or script:COMMAND; default: as the tables say."),
+    typer.Option("--program", help="The program of the agents: a NAME, or script:COMMAND; default: as configured."),
 ]
-CONSENT_QUESTION = "Unattended it needs to skip its permission prompts: it can do whatever you can. Allow it?"
+CONSENT_QUESTION = "Unattended, it has to skip its permission prompts: it can do whatever you can. Allow it?"
 
 
 @declare_command(app, "init", 'liza init "Customers can pay by invoice"')
 def init(
-    goal: Annotated[str | None, typer.Argument(metavar="[GOAL]", help="What you want to have, in a sentence.")] = None,
-    spec: Annotated[str | None, typer.Option("--spec", help="A committed file that says it at length.")] = None,
-    test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: found out.")] = None,
+    goal: Annotated[
+        str | None, typer.Argument(metavar="[GOAL]", help="What the crew should achieve, in one sentence.")
+    ] = None,
+    spec: Annotated[str | None, typer.Option("--spec", help="A committed file that describes the goal.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: detected.")] = None,
     no_test: Annotated[bool, typer.Option("--no-test", help="Merge without testing; recorded as untested.")] = False,
-    setup: Annotated[str | None, typer.Option("--setup", help="What runs once in a fresh worktree.")] = None,
+    setup: Annotated[str | None, typer.Option("--setup", help="A command that runs once in each new worktree.")] = None,
     no_proof: Annotated[
-        bool, typer.Option("--no-proof", help="Do not prove that the tests test the worktree they run in.")
+        bool, typer.Option("--no-proof", help="Do not prove that the tests use the code of their worktree.")
     ] = False,
-    accept_red: Annotated[bool, typer.Option("--accept-red", help="Go on although the tests fail as it is.")] = False,
-    budget: Annotated[float | None, typer.Option("--budget", help="Dollars that a sprint may cost.")] = None,
-    permissions: Annotated[str | None, typer.Option("--permissions", help="confined, or bypass.")] = None,
+    accept_red: Annotated[bool, typer.Option("--accept-red", help="Continue although the tests fail already.")] = False,
+    budget: Annotated[float | None, typer.Option("--budget", help="Cost limit of a sprint, in dollars.")] = None,
+    permissions: Annotated[str | None, typer.Option("--permissions", help="confined or bypass.")] = None,
     program: ProgramOption = None,
-    integration_branch: Annotated[str, typer.Option("--integration-branch", help="Where merges go.")] = "integration",
+    integration_branch: Annotated[
+        str, typer.Option("--integration-branch", help="The branch that receives the merges.")
+    ] = "integration",
     worktrees: Annotated[
         Path | None,
-        typer.Option("--worktrees", metavar="DIR", help="Where agents' worktrees lie; default: beside the repository."),
+        typer.Option(
+            "--worktrees", metavar="DIR", help="Directory of the agents' worktrees; default: beside the repository."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this repository ready for a crew: goal, integration branch, baseline, board.
+    """Prepare this repository for a crew: goal, integration branch, test baseline, board.
 
-    Your checkout and your files stay untouched.
+    Your checkout and your files are not changed.
     """
     from liza.verbs.init import InitOptions
     from liza.verbs.init import init as verb
@@ -68,15 +74,15 @@ def init(
         integration_branch=integration_branch,
         worktrees=worktrees,
     )
-    said = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact)
+    result = verb(Path.cwd(), options, _print_nothing if as_json else _print_fact)
     if as_json:
-        printing.print_json(said.to_dict())
+        printing.print_json(result.to_dict())
     else:
-        printing.print_text(f"  next: {said.next}")
+        printing.print_text(f"  next: {result.next}")
 
 
 def _ask_consent(program: str | None, as_json: bool) -> str:
-    """Asked at a terminal only; an answer that was not given is no."""
+    """Ask at a terminal for permission to skip permission prompts. No terminal and no answer mean no."""
     if as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
         return "confined"
     name = (program or "the program").partition(":")[0]
@@ -98,7 +104,7 @@ def demo(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Watch a whole crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
+    """Watch a crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
     from liza.demo.run import run_demo as show
 
     return show(directory)
@@ -106,23 +112,27 @@ def demo(
 
 @declare_command(app, "doctor", "liza doctor --fix")
 def doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Settle what dead processes left.")] = False,
-    tests: Annotated[bool, typer.Option("--tests", help="Run the tests, and prove what they test.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what crashed processes left behind.")] = False,
+    tests: Annotated[bool, typer.Option("--tests", help="Run the tests, and prove which code they use.")] = False,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="NAME", help="Take as yours what an alarm tells of, by its name; repeatable."),
+        typer.Option(
+            "--accept", metavar="NAME", help="Accept the change that an alarm reports, by its name; repeatable."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Look at git, the programs, the project and the crew; say what stands in the way."""
+    """Check git, the programs, the project and the crew, and print what has to be fixed."""
     from liza.verbs.doctor import doctor as verb
 
     report = verb(Path.cwd(), fix=fix, tests=tests, accepted=accept or ())
     if as_json:
         printing.print_json({"ok": report.ok, "findings": report.findings, "settled": report.repaired})
         return 0 if report.ok else 5
-    rows = [(one.about, one.text + (f" → {one.hint}" if one.hint else "")) for one in report.findings]
-    rows += [("settled", what) for what in report.repaired]
+    rows = [
+        (finding.about, finding.text + (f" → {finding.hint}" if finding.hint else "")) for finding in report.findings
+    ]
+    rows += [("repaired", repair) for repair in report.repaired]
     width = max(len(about) for about, _ in rows)
     for about, text in rows:
         printing.print_text(f"  {about:<{width}}  {text}")
@@ -131,40 +141,40 @@ def doctor(
 
 @declare_command(app, "up", "liza up --coders 2 --program coder=script:./agent.sh")
 def up(
-    coders: Annotated[int, typer.Option("--coders", min=0, help="How many coders.")] = 1,
-    reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="How many reviewers.")] = 1,
-    planners: Annotated[int, typer.Option("--planners", min=0, help="How many planners.")] = 1,
+    coders: Annotated[int, typer.Option("--coders", min=0, help="Number of coders.")] = 1,
+    reviewers: Annotated[int, typer.Option("--reviewers", min=0, help="Number of reviewers.")] = 1,
+    planners: Annotated[int, typer.Option("--planners", min=0, help="Number of planners.")] = 1,
     program: Annotated[
         list[str] | None,
         typer.Option(
             "--program",
             metavar="[WHO=]PROGRAM",
-            help="What agents run: a NAME, or script:COMMAND; WHO: a role or an agent; default: as the tables say.",
+            help="Their program: a NAME, or script:COMMAND; WHO: a role or an agent; default: as configured.",
         ),
     ] = None,
     terminal: Annotated[
-        bool, typer.Option("--tmux", help="Give each session a terminal, to look at with `liza attach`.")
+        bool, typer.Option("--tmux", help="Run each session in a terminal, for `liza attach`.")
     ] = False,
-    detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave them running, and come back.")] = False,
+    detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave the crew running, and return.")] = False,
     exit_when_done: Annotated[
-        bool, typer.Option("--exit-when-done", help="Stop all once the goal is reached, instead of waiting for tasks.")
+        bool, typer.Option("--exit-when-done", help="Stop once the goal is reached, instead of waiting for tasks.")
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Start the crew: one planner, one coder, one reviewer unless you say otherwise. Ctrl+C stops all.
+    """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
 
-    Ctrl+C again stops at once, a third one kills everything. Each line has the time of day. A reader that goes away
-    (`| head`) ends the output, not the crew.
+    A second Ctrl+C stops at once, a third one kills all processes. Each line starts with the time of day. If the reader
+    of the output exits (`| head`), the output ends and the crew continues.
     """
     from liza.up import start as crews
 
-    of_all, named = crews.parse_programs(program or [])
+    default_program, programs = crews.parse_programs(program or [])
     options = crews.UpOptions(
         planners=planners,
         coders=coders,
         reviewers=reviewers,
-        program=of_all,
-        programs=named,
+        program=default_program,
+        programs=programs,
         detached=detached,
         terminal=terminal,
         exit_when_done=exit_when_done,
@@ -172,18 +182,21 @@ def up(
     return crews.up(find_crew(), options, _Steps(as_json))
 
 
-_GOES_ON = "the crew goes on: liza status, or liza down to stop it"
+_CONTINUES = "the crew continues: liza status, or liza down to stop it"
 
 
 class _Steps:
-    """Prints what `up` says. Once the reader is gone, a pipe or a terminal, that is said on stderr, and so is from then
-    on what `up` says of itself: the Ctrl+C that ends `| tee` stops the crew too."""
+    """Prints the output of `up`.
+
+    When the reader of stdout has gone (a closed pipe or terminal), this is reported on stderr, and later lines of `up`
+    itself go there: the Ctrl+C that ends `| tee` also stops the crew.
+    """
 
     def __init__(self, as_json: bool) -> None:
         self._as_json, self._gone = as_json, False
 
     def __call__(self, agent: str, text: str, when: datetime) -> None:
-        """Raises OSError for a full disk."""
+        """Print one line. Raises OSError if the disk is full."""
         if self._gone:
             if not agent:
                 printing.print_notice(f"{printing.time_of_day(when)}  {text}")
@@ -194,7 +207,7 @@ class _Steps:
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
             self._gone = True
-            printing.discard_output(_GOES_ON if agent else text)
+            printing.discard_output(_CONTINUES if agent else text)
 
     def _write(self, agent: str, text: str, when: datetime) -> None:
         if self._as_json:
@@ -205,37 +218,35 @@ class _Steps:
 
 @declare_command(app, "down", "liza down")
 def down(
-    now: Annotated[bool, typer.Option("--now", help="At once, not politely.")] = False,
-    purge: Annotated[bool, typer.Option("--purge", help="Then take everything of Liza out of the repository.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Stop at once, without time to finish.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Then remove everything of Liza from the repository.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the crew. With --purge the repository is left as it was before init; commits found nowhere else stay."""
+    """Stop the crew. --purge then removes Liza from the repository; commits that exist nowhere else are kept."""
     from liza.verbs import down as verbs
 
     crew = find_crew()
     if not purge:
         printing.print_result(verbs.down(crew, now=now), as_json)
         return
-    done = verbs.purge(crew)
+    result = verbs.purge(crew)
     if as_json:
         printing.print_json(
             {
-                "gone": done.deleted_refs,
-                "kept": done.kept_refs,
-                "unread": done.unread_files,
-                "ended": done.ended,
-                "left": done.left,
+                "gone": result.deleted_refs,
+                "kept": result.kept_refs,
+                "unread": result.unread_files,
+                "ended": result.ended,
+                "left": result.left,
             }
         )
         return
-    if done.ended:
-        printing.print_text(f"ended first: {', '.join(done.ended)}")
-    printing.print_text(
-        f"Liza is gone from this repository, and with it {', '.join(done.deleted_refs) or 'no branch'}."
-    )
-    for ref in done.kept_refs:
-        printing.print_text(f"  kept {ref}: what it holds is nowhere else")
-    for name in done.unread_files:
-        printing.print_text(f"  not read: {name}, neither a file nor a link to keep")
-    for path in done.left:
-        printing.print_text(f"  still there: {path}")
+    if result.ended:
+        printing.print_text(f"ended first: {', '.join(result.ended)}")
+    printing.print_text(f"Liza was removed from this repository, with {', '.join(result.deleted_refs) or 'no branch'}.")
+    for ref in result.kept_refs:
+        printing.print_text(f"  kept {ref}: its commits exist nowhere else")
+    for name in result.unread_files:
+        printing.print_text(f"  not read: {name}, neither a regular file nor a symlink")
+    for path in result.left:
+        printing.print_text(f"  not deleted: {path}")

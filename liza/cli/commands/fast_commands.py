@@ -1,4 +1,4 @@
-"""The commands that are said most, without the option parser: 40 ms less on each."""
+"""The most frequent commands, without the option parser: it costs 40 ms per call."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from liza.crew.crew import find_crew
 
 
 def ready(as_json: bool) -> None:
-    """Prove who this run is, and print its brief."""
+    """Print the brief of this run, and record that it was read."""
     from liza.verbs import ready as verbs
 
     crew = find_crew()
-    said = verbs.ready(crew)
+    result = verbs.ready(crew)
     if as_json:
-        printing.print_result(said, as_json)
+        printing.print_result(result, as_json)
     else:
-        printing.print_text(str(said.details["brief"]))
-    verbs.acknowledge_messages(crew, said.details["messages"])
+        printing.print_text(str(result.details["brief"]))
+    verbs.acknowledge_messages(crew, result.details["messages"])
 
 
 def submit(as_json: bool) -> None:
-    """Hand the work in for review."""
+    """Submit the work for review."""
     from liza.verbs.submit import submit as verb
 
     printing.print_result(verb(find_crew()), as_json)
@@ -34,16 +34,16 @@ def heartbeat(as_json: bool, extend: int | None = None) -> None:
 
 
 def status(as_json: bool) -> None:
-    """The board at a glance."""
+    """Print the status of the crew."""
     from liza.verbs.status import status as verb
 
-    found = verb(find_crew())
+    summary = verb(find_crew())
     if as_json:
-        printing.print_json(found)
+        printing.print_json(summary)
         return
     from liza.cli.render import render_crew
 
-    printing.print_wrapped(render_crew.format_status(found, printing.wants_colours()))
+    printing.print_wrapped(render_crew.format_status(summary, printing.wants_colours()))
 
 
 FAST_FUNCTIONS = {"ready": ready, "submit": submit, "heartbeat": heartbeat, "status": status}

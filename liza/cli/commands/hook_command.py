@@ -1,4 +1,4 @@
-"""``liza hook``, without anything that takes long to load: a program waits for it at every step."""
+"""``liza hook``, without slow imports: a program waits for it at each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from liza.verbs.hook import MAX_PAYLOAD, Hook
 
 
 def run_hook(words: Sequence[str]) -> int:
-    """Answer one event of a program; the exit code, 0 but for a tool that is not to run. Raises nothing."""
+    """Answer one event of a program; return the exit code, 0 unless a tool call is refused. Raises nothing."""
     if len(words) != 2 or not _is_outermost_run():
         return 0
     hook = Hook(words[0], words[1], _read_payload(), os.environ)
@@ -24,7 +24,7 @@ def run_hook(words: Sequence[str]) -> int:
         sys.stderr.write(answer.err)
         sys.stderr.flush()
     except (OSError, ValueError) as error:
-        # Nobody reads it: what was in it comes once more, and Python must not try again at its end.
+        # The reader has gone: the content is delivered again later. Python must not flush stdout again at its exit.
         hook.log_error(error)
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -34,13 +34,13 @@ def run_hook(words: Sequence[str]) -> int:
 
 
 def _is_outermost_run() -> bool:
-    """Whether this is said in a session, and for no other one. In a sandbox nothing above can be seen."""
+    """Whether this runs in a session, and in no outer session. A sandbox may hide the processes above."""
     run, root = os.environ.get("LIZA_RUN"), os.environ.get("LIZA_ROOT")
     return bool(run and root and ancestors.find_outermost_run(Path(root)) in (None, run))
 
 
 def _read_payload() -> bytes:
-    """What the program said; nothing where nobody can, as at a terminal."""
+    """Return the program's input; empty at a terminal or if stdin cannot be read."""
     try:
         return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read(MAX_PAYLOAD)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The commands that only look."""
+"""Commands that only read."""
 
 from __future__ import annotations
 
@@ -24,63 +24,63 @@ from liza.rules.paths import agent_of, parse_agent_id
 app = create_app()
 
 OptionalTaskId = Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this task.")]
-FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Go on as more comes; Ctrl+C ends it.")]
+FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Continue with new output; Ctrl+C ends it.")]
 
 
 @declare_command(app, "status", "liza status --watch")
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Draw it again whenever something changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Redraw at each change.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The goal, the tasks, the agents, and what needs you."""
+    """Show the goal, the tasks, the agents, and what needs you."""
     if not watch:
         fast_commands.status(as_json)
         return
     from liza.verbs.change_stream import follow_status
 
-    for found in follow_status(find_crew()):
+    for summary in follow_status(find_crew()):
         if as_json:
-            printing.print_json_line(found)
+            printing.print_json_line(summary)
         else:
-            printing.redraw_screen(render_crew.format_status(found, printing.wants_colours()))
+            printing.redraw_screen(render_crew.format_status(summary, printing.wants_colours()))
 
 
 @declare_command(app, "diff", "liza diff invoice-model")
 def diff(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
-    stat: Annotated[bool, typer.Option("--stat", help="Only which files, and how much.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Only the names of the files, and the number of lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a task changes against integration; where somebody is at work on it, what is not committed yet as well."""
+    """Show what a task changes compared with integration, including uncommitted changes of a running session."""
     from liza.verbs.diff import diff as verb
 
     crew = find_crew()
-    found = verb(crew, task_id, stat)
+    patch = verb(crew, task_id, stat)
     if as_json:
-        printing.print_json(found)
+        printing.print_json(patch)
     else:
-        page_text(render_patch.format_diff(found, printing.wants_colours()), crew.git)
+        page_text(render_patch.format_diff(patch, printing.wants_colours()), crew.git)
 
 
 @declare_command(app, "history", "liza history invoice-model -p")
 def history(
     task_id: OptionalTaskId = None,
     follow: FollowOption = False,
-    patch: Annotated[bool, typer.Option("-p", "--patch", help="With what changed on the board.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 50,
+    patch: Annotated[bool, typer.Option("-p", "--patch", help="Include the changes of the board.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Maximum number of revisions.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """What happened, newest first: one line a revision of the board. The same: git log -p refs/liza/blackboard."""
+    """Show what happened, newest first, one line per revision. The same in git: git log -p refs/liza/blackboard."""
     from liza.verbs import history as verbs
 
     crew = find_crew()
-    found = verbs.history(crew, task_id, limit, patch)
+    revisions = verbs.history(crew, task_id, limit, patch)
     if as_json and not follow:
-        printing.print_json({"revisions": found})
+        printing.print_json({"revisions": revisions})
     elif not follow:
-        page_text(render_patch.format_history(found, printing.wants_colours()), crew.git)
+        page_text(render_patch.format_history(revisions, printing.wants_colours()), crew.git)
     else:
-        for entry in verbs.follow_history(crew, task_id, found):
+        for entry in verbs.follow_history(crew, task_id, revisions):
             if as_json:
                 printing.print_json_line(entry)
             else:
@@ -95,16 +95,16 @@ def logs(
     ] = None,
     follow: FollowOption = False,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=1, help="At most so many lines of each, from the end.")
+        int, typer.Option("-n", "--lines", min=1, help="Maximum number of lines per agent, from the end.")
     ] = 200,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="10m", help="Only what was printed since then: a number and s, m, h or d."),
+        typer.Option("--since", metavar="10m", help="Only output of this last period: a number and s, m, h or d."),
     ] = None,
-    times: Annotated[bool, typer.Option("-t", "--times", help="With the time of day of each line.")] = False,
+    times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What the program of an agent printed in its newest run; without a name that of every agent, behind its name."""
+    """Show what an agent's program printed in its newest run. Without AGENT: all agents, each line with its name."""
     from liza.verbs import logs as verbs
 
     crew = find_crew()
@@ -113,110 +113,110 @@ def logs(
         seconds = None if since is None else parse_duration(since, "liza logs --since 15m")
         _print_lines(crew, agent, lines, seconds, follow, _LineFormat(agent is None, times, as_json))
         return
-    found = verbs.logs(crew, agent, lines, followed=follow)
+    log = verbs.logs(crew, agent, lines, followed=follow)
     if as_json and not follow:
-        printing.print_json(found)
+        printing.print_json(log)
         return
-    printing.print_now(strip_controls(found["output"]))
+    printing.print_now(strip_controls(log["output"]))
     if follow:
-        for more in verbs.follow_output(crew, found):
-            printing.print_now(strip_controls(more))
+        for text in verbs.follow_output(crew, log):
+            printing.print_now(strip_controls(text))
 
 
 @dataclass(frozen=True)
 class _LineFormat:
-    """How lines are shown: behind the agent's name, behind the time, as JSON."""
+    """How lines are printed: with the agent's name, with the time, as JSON."""
 
     with_names: bool
     with_times: bool
     as_json: bool
 
-    def print_line(self, one: Any, width: int) -> None:
+    def print_line(self, line: Any, width: int) -> None:
         if self.as_json:
-            printing.print_json_line(fields_of(one))
+            printing.print_json_line(fields_of(line))
             return
-        clock = (printing.time_of_day(one.time) if one.time else " " * 8) + "  " if self.with_times else ""
-        name = (
-            paint(f"{one.agent:<{width}} | ", render_crew.agent_colour(one.agent), printing.wants_colours())
+        time_text = (printing.time_of_day(line.time) if line.time else " " * 8) + "  " if self.with_times else ""
+        prefix = (
+            paint(f"{line.agent:<{width}} | ", render_crew.agent_colour(line.agent), printing.wants_colours())
             if self.with_names
             else ""
         )
-        printing.print_now(f"{clock}{name}{strip_controls(one.text)}\n")
+        printing.print_now(f"{time_text}{prefix}{strip_controls(line.text)}\n")
 
 
-def _print_lines(crew: Crew, agent: str | None, most: int, seconds: int | None, follow: bool, how: _LineFormat) -> None:
+def _print_lines(
+    crew: Crew, agent: str | None, limit: int, seconds: int | None, follow: bool, line_format: _LineFormat
+) -> None:
     from liza.verbs import all_logs as verbs
-    from liza.verbs import logs as one
+    from liza.verbs import logs as run_logs
 
     names = (
         verbs.sorted_agents(crew)
         if agent is None
-        else [agent if "." in agent else agent_of(one.find_newest_run(crew, parse_agent_id(agent)))]
+        else [agent if "." in agent else agent_of(run_logs.find_newest_run(crew, parse_agent_id(agent)))]
     )
     since = crew.clock.now() - timedelta(seconds=seconds) if seconds is not None else None
-    found, places = verbs.read_recent_lines(crew, names, most, since)
-    if how.as_json and not follow:
-        printing.print_json({"lines": [fields_of(line) for line in found]})
+    recent, positions = verbs.read_recent_lines(crew, names, limit, since)
+    if line_format.as_json and not follow:
+        printing.print_json({"lines": [fields_of(line) for line in recent]})
         return
     width = max(map(len, names), default=0)
-    for line in found:
-        how.print_line(line, width)
+    for line in recent:
+        line_format.print_line(line, width)
     if follow:
-        for line in verbs.follow_lines(crew, names, places):
-            how.print_line(line, width)
-    elif not found:
+        for line in verbs.follow_lines(crew, names, positions):
+            line_format.print_line(line, width)
+    elif not recent:
         printing.print_notice("nothing was printed" + ("" if since is None else " since then"))
 
 
 @declare_command(app, "attach", "liza attach coder-1")
 def attach(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent, or one of its runs, such as coder-1.7.")],
-    read_only: Annotated[
-        bool, typer.Option("-r", "--read-only", help="Only look: what is typed goes nowhere.")
-    ] = False,
+    read_only: Annotated[bool, typer.Option("-r", "--read-only", help="Only look: input is ignored.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Sit down at the terminal of an agent's program: see what it shows, and type. C-b d leaves, and it goes on.
+    """Attach to the terminal of an agent's program, to see it and to type. C-b d detaches; the program continues.
 
-    With --json only the command is said that would do so.
+    With --json, only print the command that attaches.
     """
     from liza.verbs.attach import attach as verb
 
-    seat = verb(find_crew(), agent, read_only=read_only)
+    session = verb(find_crew(), agent, read_only=read_only)
     if as_json:
-        printing.print_json({"agent": seat.agent, "run": seat.run, "command": seat.command})
+        printing.print_json({"agent": session.agent, "run": session.run, "command": session.command})
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("this is not said from a terminal", f"liza logs {seat.agent} -f")
-    # From inside a tmux of the person's own: theirs is another server, and tmux refuses to be started in a tmux.
+        raise UsageError("attach needs a terminal; stdin or stdout is not one", f"liza logs {session.agent} -f")
+    # The person may be inside tmux: that is another server, but tmux refuses to start while TMUX is set.
     environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
-    os.execvpe(seat.command[0], seat.command, environ)
+    os.execvpe(session.command[0], session.command, environ)
 
 
 @declare_command(app, "agents", "liza agents coder-1")
 def agents(
-    agent: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its work.")] = None,
+    agent: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this agent, with its history.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Who is there, what each does, and why an idle one is idle."""
+    """Show the agents, what each does, and why an idle one is idle."""
     from liza.verbs import agents as verbs
 
     crew = find_crew()
     if agent is not None:
-        one = verbs.show_agent(crew, agent)
-        printing.print_json(one) if as_json else printing.print_wrapped(
-            render_task.format_agent(one, printing.wants_colours())
+        details = verbs.show_agent(crew, agent)
+        printing.print_json(details) if as_json else printing.print_wrapped(
+            render_task.format_agent(details, printing.wants_colours())
         )
         return
-    found = verbs.list_agents(crew)
-    printing.print_json({"agents": found}) if as_json else printing.print_wrapped(
-        render_crew.format_agents(found, printing.wants_colours())
+    rows = verbs.list_agents(crew)
+    printing.print_json({"agents": rows}) if as_json else printing.print_wrapped(
+        render_crew.format_agents(rows, printing.wants_colours())
     )
 
 
 @declare_command(app, "watch", "liza watch")
 def watch(as_json: JsonOption = False) -> None:
-    """Say each thing that needs a person once, until it is settled. Ctrl+C ends it."""
+    """Print each thing that needs a person once, until it is resolved. Ctrl+C ends it."""
     from liza.verbs.watch import watch as verb
 
     for alarm in verb(find_crew()):
@@ -228,14 +228,14 @@ def watch(as_json: JsonOption = False) -> None:
 
 @declare_command(app, "metrics", "liza metrics")
 def metrics(as_json: JsonOption = False) -> None:
-    """Tasks, tries, verdicts and messages of the sprint; time, tokens and money by task, agent, program and outcome."""
+    """Show tasks, tries, verdicts and messages of the sprint; usage by task, agent, program and outcome."""
     from liza.verbs.metrics import metrics as verb
 
-    found = verb(find_crew())
+    values = verb(find_crew())
     if as_json:
-        printing.print_json(found)
+        printing.print_json(values)
     else:
-        printing.print_wrapped(render_metrics.format_metrics(found))
+        printing.print_wrapped(render_metrics.format_metrics(values))
 
 
 @declare_command(app, "validate", "liza validate .liza/state.yaml")
@@ -243,15 +243,15 @@ def validate(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="A board, or a directory with one.")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check a board against every rule; each violation and exit 1 when it breaks one, exit 4 when it cannot be read.
+    """Check a board against all rules. Exit 1 with each violation, exit 4 if the board cannot be read.
 
-    Needs no crew with PATH.
+    With PATH it needs no crew.
     """
     from liza.verbs.validate import validate as verb
 
-    found = verb(path)
+    result = verb(path)
     if as_json:
-        printing.print_json(found)
+        printing.print_json(result)
     else:
-        printing.print_wrapped(render_crew.format_validation(found))
-    return 0 if found["valid"] else 1 if found["readable"] else 4
+        printing.print_wrapped(render_crew.format_validation(result))
+    return 0 if result["valid"] else 1 if result["readable"] else 4

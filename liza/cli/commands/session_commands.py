@@ -1,4 +1,4 @@
-"""The commands that an agent says of its own run."""
+"""Commands that an agent runs for its own run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ app = create_app()
 
 @declare_command(app, "ready", "liza ready")
 def ready(as_json: JsonOption = False) -> None:
-    """Prove who this run is, and print its brief. The first thing an agent says; harmless to repeat."""
+    """Print the brief of this run, and record that the agent has read it. The first command of a session."""
     fast_commands.ready(as_json)
 
 
 @declare_command(app, "submit", "git commit -am 'Round half up' && liza submit")
 def submit(as_json: JsonOption = False) -> None:
-    """Hand the committed work of this run's task in for review."""
+    """Submit the committed work of this run's task for review."""
     fast_commands.submit(as_json)
 
 
@@ -33,15 +33,17 @@ def submit(as_json: JsonOption = False) -> None:
     'liza verdict reject "src/tax.py:12 rounds down; 0.125 must give 0.13" --task invoice-model',
 )
 def verdict(
-    word: Annotated[str, typer.Argument(metavar="approve|reject", help="What you found.")],
+    word: Annotated[str, typer.Argument(metavar="approve|reject", help="Your verdict.")],
     text: Annotated[str, typer.Argument(help="What you ran and saw, or what is wrong and how you saw it.")],
-    task: Annotated[str | None, typer.Option("--task", help="The task, for a person; an agent's run has one.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="The task; only for a person: an agent's run has one.")
+    ] = None,
     commit: Annotated[
         str | None, typer.Option("--commit", help="The commit that you judge; default: the one under review.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve or reject the commit under review. The verdict binds."""
+    """Approve or reject the commit under review. The verdict is binding."""
     from liza.verbs.verdict import verdict as verb
 
     printing.print_result(verb(find_crew(), word, text, task_id=task, commit=commit), as_json)
@@ -49,13 +51,13 @@ def verdict(
 
 @declare_command(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')
 def block(
-    why: Annotated[str, typer.Argument(help="Why the task cannot go on.")],
+    why: Annotated[str, typer.Argument(help="Why the task cannot continue.")],
     ask: Annotated[
         list[str] | None, typer.Option("--ask", help="A question that a person can answer; 1 to 3 times.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the task with a question that somebody else can answer."""
+    """Stop the task with questions for a person."""
     from liza.verbs.block import block as verb
 
     printing.print_result(verb(find_crew(), why, ask or []), as_json)
@@ -65,14 +67,14 @@ def block(
 def handoff(
     done: Annotated[str, typer.Argument(metavar="DONE", help="What is done; for a planner, what was decided.")],
     next_step: Annotated[str, typer.Option("--next", help="The first thing that the next session should do.")] = "",
-    approach: Annotated[str | None, typer.Option("--approach", help="The way you chose, and why.")] = None,
-    blockers: Annotated[str | None, typer.Option("--blockers", help="What stands in the way.")] = None,
-    file: Annotated[list[str] | None, typer.Option("--file", help="A file that was changed; repeatable.")] = None,
+    approach: Annotated[str | None, typer.Option("--approach", help="The approach you chose, and why.")] = None,
+    blockers: Annotated[str | None, typer.Option("--blockers", help="What prevents progress.")] = None,
+    file: Annotated[list[str] | None, typer.Option("--file", help="A changed file; repeatable.")] = None,
     step: Annotated[list[str] | None, typer.Option("--step", help="A further step; repeatable.")] = None,
-    planned: Annotated[bool, typer.Option("--done", help="For a planner: the planning is over.")] = False,
+    planned: Annotated[bool, typer.Option("--done", help="For a planner: planning is finished.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Leave the work to a fresh session, with what it must know. With --done, a planner ends its planning."""
+    """Hand the work over to a new session, with what it must know. With --done, a planner ends its planning."""
     from liza.verbs.handoff import HandoffNote
     from liza.verbs.handoff import handoff as verb
 
@@ -86,12 +88,12 @@ def handoff(
     'liza report trade_off "cached per process" --detail what=cache --detail why=speed --detail debt_created=yes',
 )
 def report(
-    kind: Annotated[str, typer.Argument(help="What kind of thing, such as trade_off, spec_ambiguity, workaround.")],
+    kind: Annotated[str, typer.Argument(help="The kind of report, such as trade_off, spec_ambiguity, workaround.")],
     text: Annotated[str, typer.Argument(help="What others must know.")],
-    detail: Annotated[list[str] | None, typer.Option("--detail", metavar="K=V", help="A fact; repeatable.")] = None,
+    detail: Annotated[list[str] | None, typer.Option("--detail", metavar="K=V", help="A detail; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write down something that others must know, and go on with the task."""
+    """Record something that others must know, and continue with the task."""
     from liza.verbs.report import report as verb
 
     printing.print_result(verb(find_crew(), kind, text, parse_details(detail or [])), as_json)
@@ -99,19 +101,19 @@ def report(
 
 @declare_command(app, "heartbeat", "liza heartbeat --extend 15m")
 def heartbeat(
-    extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="How long: 90s, 15m, 2h.")] = None,
+    extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="Duration: 90s, 15m, 2h.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say that this run is alive; its lease is extended. For scripts: a supervisor does it for its agent."""
+    """Extend the lease of this run. For scripts: a supervisor does it for its agent."""
     fast_commands.heartbeat(as_json, None if extend is None else parse_duration(extend, "liza heartbeat --extend 15m"))
 
 
 @declare_command(app, "exit", "liza exit 42")
 def exit_command(
-    code: Annotated[str, typer.Argument(metavar="0|1|42", help="0 done, 1 failed, 42 start again.")],
+    code: Annotated[str, typer.Argument(metavar="0|1|42", help="0 done, 1 failed, 42 start a new session.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Leave the closing word of this run, for scripts; it outranks the exit code of the program."""
+    """Record the result of this run, for scripts. It overrides the exit code of the program."""
     from liza.verbs.exit import exit_run as verb
 
     printing.print_result(verb(find_crew(), code), as_json)
@@ -119,12 +121,12 @@ def exit_command(
 
 @declare_command(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')
 def hook(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="Whose hooks they are.")],
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="What happened, in the program's own word.")],
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="The agent program.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The program's name of the event.")],
 ) -> None:
-    """Answer a hook of an agent program: its JSON on stdin, ours on stdout. Liza puts these hooks in by itself.
+    """Answer a hook of an agent program: its JSON on stdin, the answer on stdout. Liza installs these hooks itself.
 
-    The exit code is 0, whatever went wrong; 2 keeps a tool from running.
+    The exit code is 0, whatever fails; 2 prevents a tool call.
     """
     from liza.cli.commands import hook_command
 

@@ -1,4 +1,4 @@
-"""The commands that steer a crew."""
+"""Commands that steer a crew."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ app = create_app()
 
 @declare_command(app, "claim", "liza claim invoice-model --agent coder-1")
 def claim(
-    agent: Annotated[str, typer.Option("--agent", metavar="A", help="For whom, such as coder-1.")],
-    task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The task; default: the best.")] = None,
+    agent: Annotated[str, typer.Option("--agent", metavar="A", help="The agent, such as coder-1.")],
+    task_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The task; default: the first in order.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a task, or for a code-reviewer a review, by hand: its worktree is made, and its lease begins.
+    """Claim a task, or for a code-reviewer a review, by hand: create its worktree and start its lease.
 
-    It does not run the set-up (config.sandbox_setup), which a supervisor runs itself: the answer names it where it has
-    to run in this worktree, then the test command. Leave an environment of your own first (`deactivate`): with it the
-    tests may use your checkout.
+    It does not run the set-up (config.sandbox_setup), which only a supervisor runs itself. The output names the set-up
+    if it has to run in this worktree before the test command. Deactivate a virtual environment first (`deactivate`):
+    otherwise the tests may use your checkout.
     """
     from liza.verbs.claim import claim as verb
 
@@ -32,12 +34,14 @@ def claim(
 
 @declare_command(app, "note", 'liza note --to invoice-pdf "use the fonts in assets/"')
 def note(
-    text: Annotated[str, typer.Argument(help="What is to be known.")],
-    to: Annotated[str | None, typer.Option("--to", metavar="AGENT|TASK", help="For whom; default: everyone.")] = None,
-    now: Annotated[bool, typer.Option("--now", help="Bring it into the session that runs, too.")] = False,
+    text: Annotated[str, typer.Argument(help="The text of the note.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="AGENT|TASK", help="The recipient; default: the whole crew.")
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Also deliver it to the running session.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a note onto the board."""
+    """Add a note to the board."""
     from liza.verbs import note as verbs
 
     verb = verbs.send_note if now else verbs.note
@@ -46,13 +50,13 @@ def note(
 
 @declare_command(app, "pause", 'liza pause "the spec changes this afternoon"')
 def pause(
-    why: Annotated[str, typer.Argument(help="Why.")] = "",
+    why: Annotated[str, typer.Argument(help="The reason.")] = "",
     checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Stop for a person to look over the sprint.")
+        bool, typer.Option("--checkpoint", help="Stop until a person has reviewed the sprint.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let no supervisor take anything new until `liza resume`; sessions that run go on."""
+    """Start no new work until `liza resume`. Running sessions continue."""
     from liza.verbs import pause as verbs
 
     verb = verbs.checkpoint if checkpoint else verbs.pause
@@ -61,7 +65,7 @@ def pause(
 
 @declare_command(app, "resume", "liza resume")
 def resume(as_json: JsonOption = False) -> None:
-    """Take away what `liza pause` put up. While a budget is used up it refuses: raise it first (`liza edit`)."""
+    """Remove the signals of `liza pause`. Refused while a budget is used up: raise it first (`liza edit`)."""
     from liza.verbs.resume import resume as verb
 
     printing.print_result(verb(find_crew()), as_json)
@@ -69,14 +73,14 @@ def resume(as_json: JsonOption = False) -> None:
 
 @declare_command(app, "sync", "liza sync")
 def sync(
-    branch: Annotated[str | None, typer.Argument(help="Which branch; default: the one of your checkout.")] = None,
+    branch: Annotated[str | None, typer.Argument(help="The branch; default: the branch of your checkout.")] = None,
     accept_moved: Annotated[
         bool,
-        typer.Option("--accept-moved", help="Also where integration was moved and has merged tasks no longer."),
+        typer.Option("--accept-moved", help="Also if integration was moved and merged tasks are missing from it."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring your branch into integration, as a tested merge; what others have made of integration is accepted by it."""
+    """Merge your branch into integration, tested. This also accepts changes that others made to integration."""
     from liza.verbs.sync import sync as verb
 
     printing.print_result(verb(find_crew(), branch, accept_moved=accept_moved), as_json)
@@ -84,14 +88,16 @@ def sync(
 
 @declare_command(app, "merge", "liza merge invoice-model")
 def merge(
-    task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The task; default: the best.")] = None,
+    task_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The task; default: the first in order.")
+    ] = None,
     supervisor: Annotated[str | None, typer.Option("--for", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge an approved task into integration, once its tests pass on the merge. A supervisor does it by itself."""
+    """Merge an approved task into integration, if its tests pass on the merge. A supervisor does this itself."""
     from liza.verbs.merge import merge as verb
 
-    done = verb(find_crew(), task_id, supervisor)
-    printing.print_result(done, as_json)
-    if done.status == "INTEGRATION_FAILED":
+    result = verb(find_crew(), task_id, supervisor)
+    printing.print_result(result, as_json)
+    if result.status == "INTEGRATION_FAILED":
         raise typer.Exit(1)

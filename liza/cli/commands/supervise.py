@@ -16,27 +16,27 @@ app = create_app()
 @declare_command(app, "liza-agent", "liza-agent coder-1 --program script:./agent.sh")
 def supervise(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Such as coder-1, code-reviewer-1, planner-1.")],
-    program: Annotated[str | None, typer.Option("--program", help="What it runs; default: as the tables say.")] = None,
+    program: Annotated[str | None, typer.Option("--program", help="Its program; default: as configured.")] = None,
     terminal: Annotated[
-        bool, typer.Option("--tmux", help="Give its sessions a terminal, to look at with `liza attach`.")
+        bool, typer.Option("--tmux", help="Run its sessions in a terminal, for `liza attach`.")
     ] = False,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Supervise one agent: take its tasks, start its program, watch it, bring its work to review, merge.
+    """Supervise one agent: claim its tasks, run its program, watch it, submit its work for review, merge.
 
-    Ctrl+C stops politely, a second time firmly.
+    Ctrl+C ends the session properly and stops; a second Ctrl+C stops at once.
     """
     return run_supervisor(agent, program, until_eof, terminal)
 
 
 def run_supervisor(agent: str, program: str | None, until_eof: bool = False, terminal: bool = False) -> int:
-    """Supervise; each thing that is said goes to stderr behind the agent's name, with the time unless `up` adds it."""
+    """Run the supervisor. Notices go to stderr with the agent's name, and with the time unless `up` adds it."""
     from liza.rules.reports.narration import LIZA
     from liza.supervisor.main import supervise as verb
 
-    def told(text: str) -> None:
-        named = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
-        printing.print_notice(named if until_eof else f"{printing.time_of_day()}  {named}")
+    def notify(text: str) -> None:
+        line = text if text.startswith(f"{LIZA}  ") else f"{agent}  {text}"
+        printing.print_notice(line if until_eof else f"{printing.time_of_day()}  {line}")
 
-    return verb(find_crew(), agent, program, told, until_eof=until_eof, terminal=terminal)
+    return verb(find_crew(), agent, program, notify, until_eof=until_eof, terminal=terminal)

@@ -1,4 +1,4 @@
-"""``liza task``: what people and planners make of tasks."""
+"""``liza task``: commands with which people and planners change tasks."""
 
 from __future__ import annotations
 
@@ -12,47 +12,53 @@ from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
 from liza.rules.tasks.backlog import TaskFields
 
-app = create_app("Look at tasks, and change what is to be done.")
+app = create_app("Show and change tasks.")
 
 TaskIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
 Desc = Annotated[str | None, typer.Option("--desc", help="What is to be done.")]
-Done = Annotated[str | None, typer.Option("--done", help="When it is done: what a command can show false.")]
-Scope = Annotated[str | None, typer.Option("--scope", help="What it may touch.")]
-Spec = Annotated[str | None, typer.Option("--spec", help="The document behind it: committed, or under .liza/specs/.")]
+Done = Annotated[
+    str | None, typer.Option("--done", help="When the task is done: a condition that a command can disprove.")
+]
+Scope = Annotated[str | None, typer.Option("--scope", help="The files that the task may change.")]
+Spec = Annotated[
+    str | None, typer.Option("--spec", help="The document that specifies it: committed, or under .liza/specs/.")
+]
 Priority = Annotated[int | None, typer.Option("--priority", help="1 (first) to 9; default 3.")]
-Depends = Annotated[str | None, typer.Option("--depends", metavar="A,B", help="Tasks that must be merged before.")]
-MaxIterationsOption = Annotated[int | None, typer.Option("--max-iterations", help="How many tries it may take.")]
-Draft = Annotated[bool, typer.Option("--draft", help="Keep it from being taken for now.")]
+Depends = Annotated[str | None, typer.Option("--depends", metavar="A,B", help="Tasks that must be merged first.")]
+MaxIterationsOption = Annotated[int | None, typer.Option("--max-iterations", help="Maximum number of tries.")]
+Draft = Annotated[bool, typer.Option("--draft", help="Keep the task from being claimed for now.")]
 File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks as YAML, one or a list; - is stdin.")]
 
 
 @declare_command(app, "list", "liza task list --status BLOCKED")
 def list_(
-    status: Annotated[str | None, typer.Option("--status", help="Only tasks of this status; a,b for several.")] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="Only tasks with this status; a,b for several.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks."""
     from liza.cli.render import render_crew
     from liza.verbs.show_task import list_tasks
 
-    found = list_tasks(find_crew(), split_names(status))
+    tasks = list_tasks(find_crew(), split_names(status))
     if as_json:
-        printing.print_json({"tasks": found})
+        printing.print_json({"tasks": tasks})
     else:
-        printing.print_wrapped(render_crew.format_task_list(found, printing.wants_colours()))
+        printing.print_wrapped(render_crew.format_task_list(tasks, printing.wants_colours()))
 
 
 @declare_command(app, "show", "liza task show invoice-model")
 def show(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
-    """Show a task: its fields, its history, where its work lies."""
+    """Show a task: its fields, its history, and where its work is."""
     from liza.cli.render import render_task
     from liza.verbs.show_task import show_task
 
-    found = show_task(find_crew(), task_id)
+    task = show_task(find_crew(), task_id)
     if as_json:
-        printing.print_json(found)
+        printing.print_json(task)
     else:
-        printing.print_wrapped(render_task.format_task(found, printing.wants_colours()))
+        printing.print_wrapped(render_task.format_task(task, printing.wants_colours()))
 
 
 @declare_command(
@@ -62,7 +68,7 @@ def show(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
     '    --done "pytest tests/test_invoice.py passes" --scope src/invoice.py --spec docs/invoices.md',
 )
 def add(
-    task_id: Annotated[str | None, typer.Option("--id", help="Its id: letters, digits, '-' and '_'.")] = None,
+    task_id: Annotated[str | None, typer.Option("--id", help="The task's id: letters, digits, '-' and '_'.")] = None,
     desc: Desc = None,
     done: Done = None,
     scope: Scope = None,
@@ -74,18 +80,18 @@ def add(
     file: File = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a task, or with --file several: all or none. What is incomplete becomes a DRAFT."""
+    """Add a task, or with --file several: all or none. An incomplete task becomes a DRAFT."""
     from liza.verbs import task as verbs
 
     if file is not None:
-        if any(one is not None for one in (task_id, desc, done, scope, spec, priority, depends, most)) or draft:
-            raise UsageError("--file says everything: no other option goes with it", "liza task add --file F")
-        wanted = verbs.parse_tasks(read_text(file))
+        if any(value is not None for value in (task_id, desc, done, scope, spec, priority, depends, most)) or draft:
+            raise UsageError("--file cannot be combined with other options", "liza task add --file F")
+        tasks = verbs.parse_tasks(read_text(file))
     elif task_id is None:
         raise UsageError("--id is missing", "liza task add --help")
     else:
-        wanted = (TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft),)
-    printing.print_result(verbs.add(find_crew(), wanted), as_json)
+        tasks = (TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft),)
+    printing.print_result(verbs.add(find_crew(), tasks), as_json)
 
 
 @declare_command(app, "edit", "liza task edit invoice-pdf --depends invoice-model --priority 1")
@@ -101,20 +107,22 @@ def edit(
     draft: Draft = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the text of a task that nobody has taken; a DRAFT that is now complete can be taken."""
+    """Change the text of a task that is not claimed. A DRAFT that is complete can then be claimed."""
     from liza.verbs import task as verbs
 
-    wanted = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft)
-    printing.print_result(verbs.edit(find_crew(), wanted), as_json)
+    fields = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft)
+    printing.print_result(verbs.edit(find_crew(), fields), as_json)
 
 
 @declare_command(app, "unblock", 'liza task unblock invoice-mail --answer "billing@shop.example"')
 def unblock(
     task_id: TaskIdArgument,
-    answer: Annotated[list[str] | None, typer.Option("--answer", help="In the order of the questions.")] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option("--answer", help="An answer, in the order of the questions; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer what a BLOCKED task asks; it can then be taken again."""
+    """Answer the questions of a BLOCKED task. It can then be claimed again."""
     from liza.verbs import task as verbs
 
     printing.print_result(verbs.unblock(find_crew(), task_id, answer or []), as_json)
@@ -126,11 +134,11 @@ def unblock(
 def supersede(
     task_id: TaskIdArgument,
     because: Annotated[str, typer.Option("--because", help="The root cause.")] = "",
-    by: Annotated[str | None, typer.Option("--by", metavar="A,B", help="Tasks that are there already.")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="A,B", help="Tasks that exist already.")] = None,
     file: File = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let other tasks take the place of this one."""
+    """Replace a task by other tasks."""
     from liza.verbs import task as verbs
 
     new_tasks = verbs.parse_tasks(read_text(file)) if file is not None else ()
@@ -138,15 +146,15 @@ def supersede(
     printing.print_result(verbs.supersede(find_crew(), task_id, successors, because), as_json)
 
 
-@declare_command(app, "drop", 'liza task drop invoice-fax "nobody has a fax"')
+@declare_command(app, "drop", 'liza task drop invoice-fax "no customer has a fax"')
 def drop(
     task_id: TaskIdArgument,
-    why: Annotated[str, typer.Argument(help="Why it is not wanted any more.")] = "",
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on it, too.")] = False,
-    unlink: Annotated[bool, typer.Option("--unlink", help="Let what depends on it go on without it.")] = False,
+    why: Annotated[str, typer.Argument(help="Why the task is not needed any more.")] = "",
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the tasks that depend on it.")] = False,
+    unlink: Annotated[bool, typer.Option("--unlink", help="Remove it from the dependencies of other tasks.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a task up; what was done for it is saved."""
+    """Abandon a task. The work done for it is saved."""
     from liza.verbs import task as verbs
 
     if cascade and unlink:
@@ -157,7 +165,7 @@ def drop(
 
 @declare_command(app, "release", "liza task release invoice-pdf")
 def release(task_id: TaskIdArgument, as_json: JsonOption = False) -> None:
-    """Take a task away from its coder: its session is ended, its work saved, and it can be taken again."""
+    """Release a task from its coder: end the session, save the work, and let the task be claimed again."""
     from liza.verbs import task as verbs
 
     printing.print_result(verbs.release(find_crew(), task_id), as_json)

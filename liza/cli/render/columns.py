@@ -1,4 +1,4 @@
-"""Columns and colours. Pure."""
+"""Columns, line breaks and colours for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -16,48 +16,51 @@ _SEQUENCES: Final = re.compile(rf"\x1b{_ESCAPE_BODY}")
 _FOREIGN_SEQUENCES: Final = re.compile(rf"\x1b(?!\[(?:{_PAINT_CODES})m){_ESCAPE_BODY}")
 _ANY_CONTROL: Final = re.compile(rf"[{_CONTROL_CHARACTERS}\x1b]")
 _CONTROLS: Final = re.compile(rf"[{_CONTROL_CHARACTERS}]|\x1b(?!\[(?:{_PAINT_CODES})m)")
-"""Orders to a terminal, and marks that have it show letters in another order; but for the colours of ``paint``."""
+"""Control characters of a terminal and marks that change the text direction, except the colours of ``paint``."""
 
 
 def paint(text: str, colour: str, wanted: bool) -> str:
-    """The text in a colour; as it is where none is wanted."""
+    """Return the text in a colour, or unchanged if ``wanted`` is false."""
     code = _COLOUR_CODES.get(colour)
     return f"\x1b[{code}m{text}\x1b[0m" if wanted and code and text else text
 
 
 def cell_width(text: str) -> int:
-    """How many cells a terminal needs for a text: escapes none, wide letters two."""
+    """Return the number of terminal cells of a text: escape sequences none, wide characters two."""
     plain = _ESCAPES.sub("", text)
     if plain.isascii():
         return len(plain)
-    return sum(_letter_width(letter) for letter in plain)
+    return sum(_letter_width(character) for character in plain)
 
 
-def _letter_width(letter: str) -> int:
-    if unicodedata.combining(letter):
+def _letter_width(character: str) -> int:
+    if unicodedata.combining(character):
         return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as columns, two spaces between; a column that is empty everywhere is left out."""
+    """Return rows as aligned columns with two spaces between them; a column without any text is left out."""
     if not rows:
         return ""
-    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
-    widths = [max(cell_width(row[place]) for row in rows) for place in kept]
+    columns = [column for column in range(len(rows[0])) if any(row[column] for row in rows)]
+    widths = [max(cell_width(row[column]) for row in rows) for column in columns]
     lines = []
     for row in rows:
-        cells = [row[place] + " " * (most - cell_width(row[place])) for place, most in zip(kept, widths, strict=True)]
+        cells = [
+            row[column] + " " * (width - cell_width(row[column])) for column, width in zip(columns, widths, strict=True)
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
 def wrap_text(text: str, most: int, hang: int | None = None) -> str:
-    """The text in lines of at most ``most`` cells, broken between words only, the rest indented by ``hang`` or to
-    where the last column in the left half begins.
+    """Break the text into lines of at most ``most`` cells, only between words.
 
-    Commands stay whole, for they are there to be copied: lines that begin with four blanks or ``next:``, and what
-    follows the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
+    Continuation lines are indented by ``hang``, or to the start of the last column in the left half.
+
+    Commands are not broken, so that they can be copied: lines that begin with four blanks or ``next:``, and the text
+    after the last ``: liza`` or ``: git`` of a line, which gets a line of its own.
     """
     return "\n".join(part for line in text.split("\n") for part in _wrap_line(line, most, hang))
 
@@ -72,8 +75,8 @@ def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:
     if cell_width(line) <= most or _COMMAND_LINE.match(plain):
         return [line]
     columns = [gap.end() for gap in _COLUMN_GAP.finditer(plain) if gap.end() <= most // 2]
-    usual = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
-    indent = " " * min(usual if hang is None else hang, most // 2)
+    default_indent = columns[-1] if columns else len(plain) - len(plain.lstrip()) + 2
+    indent = " " * min(default_indent if hang is None else hang, most // 2)
     command = _TRAILING_COMMAND.search(line)
     lines, row = [], ""
     for word in re.findall(r" *[^ ]+", line[: command.start(1)] if command else line):
@@ -86,15 +89,15 @@ def _wrap_line(line: str, most: int, hang: int | None) -> list[str]:
 
 
 def escape_json(text: str) -> str:
-    """JSON whose strings hold no letter that would steer a terminal, and mean what they meant."""
-    return _ANY_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Escape control characters in JSON text; the values do not change."""
+    return _ANY_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def strip_controls(text: str) -> str:
-    """The text without what would steer a terminal: what agents write is shown, and must not act."""
+    """Remove terminal control sequences: text of agents is shown, and must not control the terminal."""
     return _ANY_CONTROL.sub("�", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
 
 
 def strip_controls_but_colours(text: str) -> str:
-    """As ``harmless``, but for the colours of ``paint``."""
+    """As ``strip_controls``, but keep the colours of ``paint``."""
     return _CONTROLS.sub("�", _FOREIGN_SEQUENCES.sub("", text.replace("\r\n", "\n")))

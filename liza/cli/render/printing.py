@@ -1,4 +1,4 @@
-"""Printing: data on stdout, notices on stderr, JSON where it was asked for."""
+"""Print data on stdout, notices on stderr, and JSON if requested."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from liza.crew.liza_path import qualify_command
 from liza.crew.result import Result
 
 MIN_WIDTH = 40
-"""Cells; in a narrower terminal lines are broken as if it had so many."""
+"""Minimum width in cells for which lines are broken."""
 
 
 def print_text(text: str) -> None:
-    """Write a text to stdout, ended by one newline, with nothing in it that steers a terminal; nothing for no text."""
+    """Write a text to stdout, ended by one newline, without control sequences. An empty text writes nothing."""
     if text:
-        shown = _strip_for_terminal(text)
-        sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
+        safe = _strip_for_terminal(text)
+        sys.stdout.write(safe if safe.endswith("\n") else safe + "\n")
 
 
 def _strip_for_terminal(text: str) -> str:
@@ -28,7 +28,7 @@ def _strip_for_terminal(text: str) -> str:
 
 
 def print_wrapped(words: str) -> None:
-    """As ``out``; at a terminal broken between words to its width."""
+    """As ``print_text``; at a terminal, lines are broken between words to its width."""
     print_text(_wrap_to_terminal(words))
 
 
@@ -41,7 +41,7 @@ def _terminal_width() -> int:
 
 
 def print_notice(text: str) -> None:
-    """Say something beside the data, on stderr."""
+    """Write a notice to stderr."""
     sys.stdout.flush()
     sys.stderr.write(strip_controls(text) + "\n")
 
@@ -53,71 +53,71 @@ def print_json(value: Any) -> None:
     print_text(escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
-def print_result(said: Result, as_json: bool) -> None:
-    """What a verb answered: one line for what is so now, one for what comes next."""
+def print_result(result: Result, as_json: bool) -> None:
+    """Print the result of a verb, then the suggested next command."""
     if as_json:
-        print_json(said.to_dict())
+        print_json(result.to_dict())
         return
-    what = " ".join(word for word in (said.task, said.status) if word)
-    print_text(said.message or (f"{what}: {said.result}" if what else said.result))
-    if said.next:
-        print_text(f"next: {qualify_command(said.next)}")
+    subject = " ".join(part for part in (result.task, result.status) if part)
+    print_text(result.message or (f"{subject}: {result.result}" if subject else result.result))
+    if result.next:
+        print_text(f"next: {qualify_command(result.next)}")
 
 
 def wants_colours(stream: IO[str] | None = None) -> bool:
-    """Whether colours are wanted: a terminal, and neither NO_COLOR nor TERM=dumb."""
-    asked = stream or sys.stdout
-    return asked.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether to use colours: the stream is a terminal, and neither NO_COLOR nor TERM=dumb is set."""
+    target = stream or sys.stdout
+    return target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def time_of_day(when: datetime | None = None) -> str:
-    """The time of day by the clock of this machine, HH:MM:SS; default: now."""
+    """Return the local time of day as HH:MM:SS; default: now."""
     return f"{(when or datetime.now(UTC)).astimezone():%H:%M:%S}"
 
 
-def discard_output(now: str) -> None:
-    """Say once on stderr that nobody reads stdout any more, and what is so now; all further output goes nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+def discard_output(notice: str) -> None:
+    """Report once on stderr that stdout has no reader any more, with ``notice``; discard all further output."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
     try:
-        _written(f"nobody reads this output any more; {now}\n", sys.stderr)
+        _write_unbuffered(f"the reader of this output has exited; {notice}\n", sys.stderr)
     except OSError:
-        os.dup2(nowhere, sys.stderr.fileno())
-    os.close(nowhere)
+        os.dup2(devnull, sys.stderr.fileno())
+    os.close(devnull)
 
 
 def print_json_line(value: Any) -> None:
-    """Write a value as one line of JSON, at once."""
+    """Write a value as one line of JSON, unbuffered."""
     import msgspec
 
     print_now(escape_json(msgspec.json.encode(value).decode()) + "\n")
 
 
 def print_now(text: str) -> None:
-    """Write a text to stdout at once: somebody watches."""
-    shown = _strip_for_terminal(text)
-    _written(shown if not shown or shown.endswith("\n") else shown + "\n", sys.stdout)
+    """Write a text to stdout, unbuffered: for output that is followed live."""
+    safe = _strip_for_terminal(text)
+    _write_unbuffered(safe if not safe or safe.endswith("\n") else safe + "\n", sys.stdout)
 
 
-def _written(text: str, stream: TextIO) -> None:
-    """Write to the file itself, not through the buffer of the stream.
+def _write_unbuffered(text: str, stream: TextIO) -> None:
+    """Write to the file descriptor, not through the stream's buffer.
 
-    A thread that writes through the buffer keeps its lock while the reader is stopped. Then the main thread could not
-    flush the stream at the end of the command: it would not end before the reader goes on.
+    A thread that writes through the buffer keeps the buffer's lock while the reader is stopped. The main thread could
+    then not flush the stream at the end of the command, and would not exit before the reader continues.
     """
     stream.flush()
-    rest = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
-    while rest:
-        rest = rest[os.write(stream.fileno(), rest) :]
+    remaining = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while remaining:
+        remaining = remaining[os.write(stream.fileno(), remaining) :]
 
 
 def print_row(before: str, text: str) -> None:
-    """Write a line at once; at a terminal broken between words to its width, the rest below ``text``."""
+    """Write a line, unbuffered; at a terminal broken to its width, with continuation lines below ``text``."""
     print_now(wrap_text(before + text, _terminal_width(), cell_width(before)) if sys.stdout.isatty() else before + text)
 
 
 def redraw_screen(text: str) -> None:
-    """Draw a text over the last one on a terminal; one after the other elsewhere."""
+    """Replace the text on a terminal; elsewhere append it."""
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         sys.stdout.write("\x1b[H\x1b[2J")
     print_now(_wrap_to_terminal(text))

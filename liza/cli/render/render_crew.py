@@ -1,4 +1,4 @@
-"""Board and answers as text for people. Pure: values in, text out; colours only when asked for."""
+"""Render the board and results of verbs as text. Pure: values in, text out; colours only if requested."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STATUS_COLOURS: Final = {
     "ABANDONED": "dim",
 }
 _CLAIMED_OFFLINE: Final = "CLAIMED, and its agent offline"
-_WAITING_LABEL: Final = "wait for you"
+_WAITING_LABEL: Final = "tasks wait for you"
 _STATUS_GROUPS: Final = (
     ("merged", ("MERGED",)),
     ("working", ("CLAIMED",)),
     ("in review", ("READY_FOR_REVIEW", "APPROVED")),
-    ("to mend", ("REJECTED", "INTEGRATION_FAILED")),
+    ("to fix", ("REJECTED", "INTEGRATION_FAILED")),
     ("to do", ("UNCLAIMED",)),
     ("stopped", (_CLAIMED_OFFLINE,)),
     (_WAITING_LABEL, ("BLOCKED", "DRAFT")),
@@ -47,80 +47,89 @@ _AGENT_COLOURS: Final = ("cyan", "green", "yellow", "blue")
 
 
 def agent_colour(agent: str) -> str:
-    """A colour for an agent, always the same."""
+    """Return the colour of an agent; it never changes."""
     return _AGENT_COLOURS[sum(agent.encode()) % len(_AGENT_COLOURS)]
 
 
-def format_status(found: Row, colour: bool) -> str:
-    """The board at a glance: goal, counts and cost in one line; what waits for a person, each with its one command;
-    tasks, agents, and what a person should know of."""
-    goal = paint(shorten_line(found["goal"]["description"], 70), "bold", colour)
-    parts = [f"{goal}   {_group_counts(found)}    {_cost(found['cost'])}"]
-    parts += _goal_end_lines(found)
-    doubt = found["tests"]["not_proved"]
-    told = doubt == NO_SOURCE or any(alarm["kind"] == "tests_elsewhere" for alarm in found["alerts"])
-    if doubt and not told:
+def format_status(summary: Row, colour: bool) -> str:
+    """Return the status as text.
+
+    Order: goal, counts and cost in one line; what waits for a person, with one command each; tasks; agents; other
+    alarms.
+    """
+    goal = paint(shorten_line(summary["goal"]["description"], 70), "bold", colour)
+    parts = [f"{goal}   {_group_counts(summary)}    {_cost(summary['cost'])}"]
+    parts += _goal_end_lines(summary)
+    doubt = summary["tests"]["not_proved"]
+    is_reported = doubt == NO_SOURCE or any(alarm["kind"] == "tests_elsewhere" for alarm in summary["alerts"])
+    if doubt and not is_reported:
         parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
-    for name in found["signals"]:
-        parts.append(paint(_signal_line(name, found["reasons"][name]), "yellow", colour))
-    waiting = found.get("waiting", ())
+    for name in summary["signals"]:
+        parts.append(paint(_signal_line(name, summary["reasons"][name]), "yellow", colour))
+    waiting = summary.get("waiting", ())
     if waiting:
         parts += ["", *(format_alarm(alarm, colour) for alarm in waiting)]
-    if found["tasks"]:
-        parts += ["", format_task_list(found["tasks"], colour)]
+    if summary["tasks"]:
+        parts += ["", format_task_list(summary["tasks"], colour)]
     else:
         parts += ["", "no tasks yet: liza up wakes a planner; or: liza task add --help"]
-    if found["agents"]:
-        parts += ["", format_agents(found["agents"], colour)]
-    known = {(one["kind"], one["about"], one["next"]) for one in waiting}
-    # A merge that failed, and whose coder is offline, is told above.
-    above = {(one["kind"].removeprefix("orphaned_"), one["about"]) for one in waiting if "orphaned_" in one["kind"]}
-    rest = [one for one in found["alerts"] if (one["kind"], one["about"], one["next"]) not in known]
-    rest = [one for one in rest if (one["kind"], one["about"]) not in above]
-    if rest:
-        parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in rest)]
+    if summary["agents"]:
+        parts += ["", format_agents(summary["agents"], colour)]
+    waiting_keys = {(alarm["kind"], alarm["about"], alarm["next"]) for alarm in waiting}
+    # A failed merge of an offline coder is among `waiting` already, as an orphaned_ alarm.
+    orphaned_keys = {
+        (alarm["kind"].removeprefix("orphaned_"), alarm["about"]) for alarm in waiting if "orphaned_" in alarm["kind"]
+    }
+    alarms = [
+        alarm for alarm in summary["alerts"] if (alarm["kind"], alarm["about"], alarm["next"]) not in waiting_keys
+    ]
+    alarms = [alarm for alarm in alarms if (alarm["kind"], alarm["about"]) not in orphaned_keys]
+    if alarms:
+        parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in alarms)]
     return "\n".join(parts)
 
 
-def _goal_end_lines(found: Row) -> list[str]:
-    """Where nothing is left to do: how the goal stands, how far integration is ahead, and what comes next."""
-    ended = found["goal"]["status"] != "IN_PROGRESS"
-    ahead = found.get("ahead")
+def _goal_end_lines(summary: Row) -> list[str]:
+    """If no task is open: the goal's status, how far integration is ahead, and the next command."""
+    ended = summary["goal"]["status"] != "IN_PROGRESS"
+    ahead = summary.get("ahead")
     if ahead is None:
-        return [f"the goal is {found['goal']['status']}"] if ended else []
-    there = CommitsAhead(**ahead)
-    how = f"the goal is {found['goal']['status']}" if ended else "no task is open"
-    return [f"{how}; {there.summary}: {there.next}"]
+        return [f"the goal is {summary['goal']['status']}"] if ended else []
+    commits_ahead = CommitsAhead(**ahead)
+    state = f"the goal is {summary['goal']['status']}" if ended else "no task is open"
+    return [f"{state}; {commits_ahead.summary}: {commits_ahead.next}"]
 
 
-def _signal_line(name: str, why: str) -> str:
-    """A signal with its reason, which may name the way on already."""
-    said = f"{name} stands: {shorten_line(why, 200)}" if why else f"{name} stands"
-    return said if "liza resume" in said else f"{said}: liza resume"
+def _signal_line(name: str, reason: str) -> str:
+    """Return a signal with its reason. The hint is left out if the reason has it already."""
+    line = f"{name} is set: {shorten_line(reason, 200)}" if reason else f"{name} is set"
+    return line if "liza resume" in line else f"{line}: liza resume"
 
 
-def _group_counts(found: Row) -> str:
-    offline = {agent["id"] for agent in found["agents"] if agent["status"] == "OFFLINE"}
-    counts = Counter(_CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in found["tasks"])
+def _group_counts(summary: Row) -> str:
+    offline = {agent["id"] for agent in summary["agents"] if agent["status"] == "OFFLINE"}
+    counts = Counter(
+        _CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in summary["tasks"]
+    )
     groups = [(sum(counts[status] for status in group), name) for name, group in _STATUS_GROUPS]
     return " · ".join(f"{number} {_group_label(name, number)}" for number, name in groups if number) or "no tasks"
 
 
 def _group_label(name: str, number: int) -> str:
-    return "waits for you" if name == _WAITING_LABEL and number == 1 else name
+    return "task waits for you" if name == _WAITING_LABEL and number == 1 else name
 
 
 def _is_stopped(task: Row, offline: Collection[str]) -> bool:
-    """Whether nobody is at work on a task that is somebody's."""
+    """Whether a task is claimed by an agent that is offline."""
     return str(task["status"]) == "CLAIMED" and task["assigned_to"] in offline
 
 
 def _cost(cost: Row) -> str:
-    return f"cost not known: {cost['unreadable']}" if cost.get("unreadable") else str(cost["said"])
+    return f"cost unknown: {cost['unreadable']}" if cost.get("unreadable") else str(cost["said"])
 
 
 def format_task_list(tasks: Sequence[Row], colour: bool) -> str:
-    """A line a task: id, status, who, tries, what."""
+    """Return one line per task: id, status, owner, tries, text."""
     if not tasks:
         return "no tasks"
     return align_columns(
@@ -160,7 +169,7 @@ def _task_text(task: Row) -> str:
 
 
 def format_agents(rows: Sequence[Row], colour: bool) -> str:
-    """A line an agent: id, what it does and for how long, what it holds, and why it is not at work."""
+    """Return one line per agent: id, activity and its duration, task, program, and why it is idle."""
     if not rows:
         return "no agents yet: liza up"
     return align_columns(
@@ -178,7 +187,7 @@ def format_agents(rows: Sequence[Row], colour: bool) -> str:
 
 
 def format_activity(row: Row) -> str:
-    """What an agent does, and for how long: ``working 4 min``; empty where it does nothing."""
+    """Return an agent's activity and its duration, such as ``working 4 min``; empty if there is none."""
     if not row.get("doing"):
         return ""
     who = f"{row['who']} " if row.get("who") else ""
@@ -186,50 +195,54 @@ def format_activity(row: Row) -> str:
 
 
 def format_alarm(alarm: Row, colour: bool, mark: str = "red") -> str:
-    """One thing that needs a person, how long it has waited, and the command for it."""
+    """Return an alarm: the message, how long it has waited, and the command for it."""
     since = f" (for {format_duration(alarm['seconds'])})" if alarm.get("seconds") is not None else ""
     return f"{paint('!', mark, colour)} {alarm['message']}{since}\n    {paint(str(alarm['next']), 'bold', colour)}"
 
 
-def format_validation(found: Row) -> str:
-    """Every violation in a line and what to do then, or that there is none."""
-    lines = [_violation(one) for one in found["violations"]]
-    lines += [f"warning: {warning}" for warning in found["warnings"]]
+def format_validation(result: Row) -> str:
+    """Return one line per violation and the next command, or a line that there is none."""
+    lines = [_violation(violation) for violation in result["violations"]]
+    lines += [f"warning: {warning}" for warning in result["warnings"]]
     lines.append(
-        f"{found['path']}: {found['tasks']} tasks, no violation" if found["valid"] else f"next: {found['next']}"
+        f"{result['path']}: {result['tasks']} tasks, no violation" if result["valid"] else f"next: {result['next']}"
     )
     return "\n".join(lines)
 
 
-def _violation(one: Row) -> str:
-    if one["field"] == "text":
-        return str(one["found"])
-    return f"{one['entry']}: {one['field']} is {one['found']}, wanted {one['wanted']}"
+def _violation(violation: Row) -> str:
+    if violation["field"] == "text":
+        return str(violation["found"])
+    return f"{violation['entry']}: {violation['field']} is {violation['found']}, wanted {violation['wanted']}"
 
 
-def format_programs(found: Row) -> str:
-    """A line a program: name, version or that it is missing, and what to do then; and what it showed when tried."""
+def format_programs(result: Row) -> str:
+    """Return one line per program: name, version or install hint, and the results of a trial."""
     rows = []
-    for row in found["programs"]:
+    for row in result["programs"]:
         rows.append([str(row["name"]), _version(row), _program_hint(row)])
-        rows += [["", f"{'ok' if one['ok'] else 'NO'}  {one['what']}", one["said"]] for one in row.get("proofs", ())]
-    nothing = "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
-    return "\n".join([align_columns(rows) or nothing, *found["notices"]])
+        rows += [
+            ["", f"{'ok' if proof['ok'] else 'NO'}  {proof['what']}", proof["said"]] for proof in row.get("proofs", ())
+        ]
+    no_programs = (
+        "no program is installed: liza programs list says how; your own: liza programs check script:./agent.sh"
+    )
+    return "\n".join([align_columns(rows) or no_programs, *result["notices"]])
 
 
-def format_program(found: Row) -> str:
-    """What one program is, what can be done with it, and the rest of its row, as a file can have it."""
-    lines = [f"{found['name']}  {_version(found)}  {_program_hint(found)}".rstrip()]
-    lines += [f"{name}  {found[name]}" for name in ("verified", "lacks") if found[name]]
-    rows = [[f"tier {one['tier']}", one["what"], one["by"] or "no"] for one in found["can"]]
-    rest = {name: value for name, value in found.items() if name not in _PRINTED_FIELDS}
+def format_program(program: Row) -> str:
+    """Return one program: its version, its abilities, and the rest of its preset as TOML."""
+    lines = [f"{program['name']}  {_version(program)}  {_program_hint(program)}".rstrip()]
+    lines += [f"{name}  {program[name]}" for name in ("verified", "lacks") if program[name]]
+    rows = [[f"tier {ability['tier']}", ability["what"], ability["by"] or "no"] for ability in program["can"]]
+    fields = {name: value for name, value in program.items() if name not in _PRINTED_FIELDS}
     return "\n".join(
         [
             *lines,
             "",
             align_columns(rows),
             "",
-            *toml_text.format_table(f"programs.{toml_text.format_key(found['name'])}", rest),
+            *toml_text.format_table(f"programs.{toml_text.format_key(program['name'])}", fields),
         ]
     )
 
@@ -247,6 +260,8 @@ def _program_hint(row: Row) -> str:
     if row.get("problems"):
         return "; ".join(row["problems"])
     if "seconds" in row:
-        may = "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]
-        return f"works, {may}, in {row['seconds']:g} s"
+        permissions = (
+            "nothing confines it" if row["permissions"] == "confined" and not row["confines"] else row["permissions"]
+        )
+        return f"works, {permissions}, in {row['seconds']:g} s"
     return str(row["install"]) if row["command"] and not row["installed"] else ""

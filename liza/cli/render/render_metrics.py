@@ -1,4 +1,4 @@
-"""Metrics as text for people. Pure: values in, text out."""
+"""Render metrics as text. Pure: values in, text out."""
 
 from __future__ import annotations
 
@@ -12,75 +12,75 @@ from liza.rules.durations import format_duration
 Row = Mapping[str, Any]
 
 
-def format_metrics(found: Row) -> str:
-    """The sprint in sentences, a table of the tasks, and one of what was used by task, agent, program and outcome."""
+def format_metrics(metrics: Row) -> str:
+    """Return the sprint in sentences, a table of tasks, and tables of usage by task, agent, program and outcome."""
     lines = [
-        _sprint_line(found),
-        *_goal_time_lines(found),
-        *_verdicts(found),
-        *_messages(found["messages"]),
-        *_anomalies(found),
+        _sprint_line(metrics),
+        *_goal_time_lines(metrics),
+        *_verdicts(metrics),
+        *_messages(metrics["messages"]),
+        *_anomalies(metrics),
     ]
-    lines += [f"warning: {warning}" for warning in found["warnings"]]
-    if found["tasks"]:
-        lines += ["", _task_table(found["tasks"])]
-    lines += [f"\n{_usage_table(label, found[name])}" for name, label in _USAGE_TABLES.items() if found[name]]
+    lines += [f"warning: {warning}" for warning in metrics["warnings"]]
+    if metrics["tasks"]:
+        lines += ["", _task_table(metrics["tasks"])]
+    lines += [f"\n{_usage_table(label, metrics[name])}" for name, label in _USAGE_TABLES.items() if metrics[name]]
     return "\n".join(lines)
 
 
-def _sprint_line(found: Row) -> str:
-    states = " · ".join(f"{number} {name.lower().replace('_', ' ')}" for name, number in found["by_status"].items())
-    merged = f"{found['sprint']}: {found['merged']} of {count_noun(found['total'], 'task')} merged"
+def _sprint_line(metrics: Row) -> str:
+    states = " · ".join(f"{number} {name.lower().replace('_', ' ')}" for name, number in metrics["by_status"].items())
+    merged = f"{metrics['sprint']}: {metrics['merged']} of {count_noun(metrics['total'], 'task')} merged"
     return f"{merged} ({states})" if states else merged
 
 
-def _goal_time_lines(found: Row) -> list[str]:
-    if found["goal_seconds"] is None:
+def _goal_time_lines(metrics: Row) -> list[str]:
+    if metrics["goal_seconds"] is None:
         return []
-    done = "took" if found["goal_status"] != "IN_PROGRESS" else "has taken"
+    done = "took" if metrics["goal_status"] != "IN_PROGRESS" else "has taken"
     return [
-        f"the goal {done} {format_duration(found['goal_seconds'])}; "
-        f"something waited for you during {format_duration(found['waiting_seconds'])} of it"
+        f"the goal {done} {format_duration(metrics['goal_seconds'])}; "
+        f"something waited for you during {format_duration(metrics['waiting_seconds'])} of it"
     ]
 
 
-def _verdicts(found: Row) -> list[str]:
+def _verdicts(metrics: Row) -> list[str]:
     lines = []
-    if found["approval_rate"] is not None:
-        given = f"{found['approved']} approved, {found['rejected']} rejected"
-        lines.append(f"verdicts: {given} ({found['approval_rate']:.0%} approved)")
-    if found["untested_merges"]:
-        lines.append(f"{count_noun(found['untested_merges'], 'merge')} without a test")
+    if metrics["approval_rate"] is not None:
+        counts = f"{metrics['approved']} approved, {metrics['rejected']} rejected"
+        lines.append(f"verdicts: {counts} ({metrics['approval_rate']:.0%} approved)")
+    if metrics["untested_merges"]:
+        lines.append(f"{count_noun(metrics['untested_merges'], 'merge')} without a test")
     return lines
 
 
-def _messages(found: Row) -> list[str]:
-    if not found["attempted"] and not found["waiting"]:
+def _messages(counts: Row) -> list[str]:
+    if not counts["attempted"] and not counts["waiting"]:
         return []
     parts = [
-        f"{found['first_try']} read at the first try",
-        f"{found['after_retry']} later",
-        f"{found['escalated_to_brief']} put into a brief",
-        f"{found['failed']} not seen to be read",
-        f"{found['waiting']} waiting",
+        f"{counts['first_try']} read at the first try",
+        f"{counts['after_retry']} later",
+        f"{counts['escalated_to_brief']} put into the brief",
+        f"{counts['failed']} not acknowledged",
+        f"{counts['waiting']} waiting",
     ]
-    line = f"{count_noun(found['attempted'], 'message')} to agents: {', '.join(parts)}"
-    if found["median_seconds"] is not None:
-        line += f"; read after {found['median_seconds']:.1f} s (median)"
-    return [line, *(f"warning: {place} cannot be read" for place in found["unreadable"])]
+    line = f"{count_noun(counts['attempted'], 'message')} to agents: {', '.join(parts)}"
+    if counts["median_seconds"] is not None:
+        line += f"; read after {counts['median_seconds']:.1f} s (median)"
+    return [line, *(f"warning: {path} cannot be read" for path in counts["unreadable"])]
 
 
-def _anomalies(found: Row) -> list[str]:
-    told = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found["anomalies"].items())
-    return [f"reported by agents: {told}"] if told else []
+def _anomalies(metrics: Row) -> list[str]:
+    counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in metrics["anomalies"].items())
+    return [f"reported by agents: {counts}"] if counts else []
 
 
 def _task_table(rows: Any) -> str:
     cells = [["task", "status", "time", "tries", "waited for you"]]
-    for one in rows:
-        time = "-" if one["seconds"] is None else format_duration(one["seconds"])
-        waited = format_duration(one["waiting_seconds"]) if one["waiting_seconds"] else "-"
-        cells.append([str(one["id"]), str(one["status"]), time, str(one["tries"]), waited])
+    for row in rows:
+        time = "-" if row["seconds"] is None else format_duration(row["seconds"])
+        waited = format_duration(row["waiting_seconds"]) if row["waiting_seconds"] else "-"
+        cells.append([str(row["id"]), str(row["status"]), time, str(row["tries"]), waited])
     return align_columns(cells)
 
 
@@ -88,9 +88,9 @@ _USAGE_TABLES: Final = {"by_task": "task", "by_agent": "agent", "by_program": "p
 
 
 def _usage_table(name: str, sums: Row) -> str:
-    rows = [[name, "sessions", "time", "tokens", "money"]]
-    for whose, one in sums.items():
-        tokens = "-" if one["tokens"] is None else f"{one['tokens']:,}{' (estimate)' if one['estimated'] else ''}"
-        money = "-" if one["money"] is None else f"${one['money']:.2f}"
-        rows.append([shorten_line(whose, 100), str(one["sessions"]), format_duration(one["seconds"]), tokens, money])
-    return align_columns(rows)
+    table = [[name, "sessions", "time", "tokens", "money"]]
+    for owner, row in sums.items():
+        tokens = "-" if row["tokens"] is None else f"{row['tokens']:,}{' (estimate)' if row['estimated'] else ''}"
+        money = "-" if row["money"] is None else f"${row['money']:.2f}"
+        table.append([shorten_line(owner, 100), str(row["sessions"]), format_duration(row["seconds"]), tokens, money])
+    return align_columns(table)

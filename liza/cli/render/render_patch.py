@@ -1,4 +1,4 @@
-"""Revisions and patches as text for people. Pure: values in, text out."""
+"""Render revisions and patches as text. Pure: values in, text out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def format_history(entries: Iterable[Row], colour: bool) -> str:
-    """A line a revision, and its patch where there is one."""
+    """Return one line per revision, with its patch if there is one."""
     lines = []
     for entry in entries:
         lines.append(f"{entry['revision']:>6}  {format_local_time(entry['time'])}  {entry['subject']}")
@@ -22,11 +22,11 @@ def format_history(entries: Iterable[Row], colour: bool) -> str:
     return "\n".join(lines)
 
 
-def format_diff(found: Row, colour: bool) -> str:
-    """A patch as git shows it, then the files that git does not know yet."""
-    lines = [_paint_patch_line(row, colour) for row in found["diff"].splitlines()]
-    lines += [paint(f"untracked: {name}", "yellow", colour) for name in found["untracked"]]
-    return "\n".join(lines) or f"{found['task']} changes nothing yet"
+def format_diff(result: Row, colour: bool) -> str:
+    """Return a patch as git shows it, then the untracked files."""
+    lines = [_paint_patch_line(row, colour) for row in result["diff"].splitlines()]
+    lines += [paint(f"untracked: {name}", "yellow", colour) for name in result["untracked"]]
+    return "\n".join(lines) or f"{result['task']} changes nothing yet"
 
 
 def _paint_patch_line(row: str, colour: bool) -> str:

@@ -1,4 +1,4 @@
-"""One task, and one agent, as text for people. Pure: values in, text out."""
+"""Render one task or one agent as text. Pure: values in, text out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 def format_agent(row: Row, colour: bool) -> str:
-    """One agent: its fields, then what it did, newest first."""
+    """Return one agent: its fields, then its history, newest first."""
     head = _labelled_fields({**row, "now": format_activity(row)}, _AGENT_LABELS)
     notes = [f"note: {note}" for note in row["notes"]]
     work = align_columns([_work_cells(line) for line in row["work"][:30]])
@@ -22,23 +22,23 @@ def format_agent(row: Row, colour: bool) -> str:
 
 
 def _work_cells(line: Row) -> list[str]:
-    named = [str(line[name] or "") for name in ("run", "task", "event")]
-    return [format_local_time(line["time"]), *named, shorten_line(line["detail"], 60)]
+    names = [str(line[name] or "") for name in ("run", "task", "event")]
+    return [format_local_time(line["time"]), *names, shorten_line(line["detail"], 60)]
 
 
-def format_task(found: Row, colour: bool) -> str:
-    """A task: what is asked, where it stands, what was said, what happened."""
-    state = paint(str(found["status"]), STATUS_COLOURS.get(str(found["status"]), "plain"), colour)
-    lines = [f"{paint(str(found['id']), 'bold', colour)}  {state}", ""]
-    lines += _indent_text("", found["description"] or "(no description)")
+def format_task(task: Row, colour: bool) -> str:
+    """Return one task: its text, its fields, its notes, its history."""
+    state = paint(str(task["status"]), STATUS_COLOURS.get(str(task["status"]), "plain"), colour)
+    lines = [f"{paint(str(task['id']), 'bold', colour)}  {state}", ""]
+    lines += _indent_text("", task["description"] or "(no description)")
     for name, label in _TEXT_LABELS:
-        if found.get(name):
-            lines += _indent_text(label, _field_text(found[name]))
-    lines += ["", _labelled_fields({**found, "now": format_activity(found)}, _TASK_LABELS)]
-    if found["handoff"] is not None:
-        lines += _indent_text("handed over", f"{found['handoff'].summary}\nnext: {found['handoff'].next_action}")
-    lines += [f"note: {note}" for note in found["notes"]]
-    lines += ["", align_columns([_event_cells(one) for one in found["history"]])]
+        if task.get(name):
+            lines += _indent_text(label, _field_text(task[name]))
+    lines += ["", _labelled_fields({**task, "now": format_activity(task)}, _TASK_LABELS)]
+    if task["handoff"] is not None:
+        lines += _indent_text("handed over", f"{task['handoff'].summary}\nnext: {task['handoff'].next_action}")
+    lines += [f"note: {note}" for note in task["notes"]]
+    lines += ["", align_columns([_event_cells(event) for event in task["history"]])]
     return "\n".join(lines)
 
 
@@ -87,31 +87,31 @@ _AGENT_LABELS: Final = {
     "why": "why",
     "runs": "runs",
     "iterations_total": "tries",
-    "heartbeat": "heard of",
+    "heartbeat": "heartbeat",
 }
 
 
-def _labelled_fields(found: Row, names: Mapping[str, str]) -> str:
-    """The fields that are said, under the words that the rest of the page uses."""
-    said = {label: found[name] for name, label in names.items() if name in found and _is_shown(found, name)}
-    return format_fields(said)
+def _labelled_fields(row: Row, names: Mapping[str, str]) -> str:
+    """Return the fields that have a value, with their labels."""
+    labelled = {label: row[name] for name, label in names.items() if name in row and _is_shown(row, name)}
+    return format_fields(labelled)
 
 
-def _is_shown(found: Row, name: str) -> bool:
+def _is_shown(row: Row, name: str) -> bool:
     if name == "tested":
-        return found[name] is not None
-    return found[name] not in (None, "", (), [], False, 0)
+        return row[name] is not None
+    return row[name] not in (None, "", (), [], False, 0)
 
 
 def _field_text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "\n".join(f"{one.question} → {one.answer}" if hasattr(one, "question") else str(one) for one in value)
+    return "\n".join(f"{item.question} → {item.answer}" if hasattr(item, "question") else str(item) for item in value)
 
 
-def _event_cells(one: Any) -> list[str]:
-    who = LIZA if is_crew_event(one) else one.run or one.agent or ""
-    return [format_local_time(one.time), one.event, who, (one.commit or "")[:10], shorten_line(one.detail, 70)]
+def _event_cells(event: Any) -> list[str]:
+    who = LIZA if is_crew_event(event) else event.run or event.agent or ""
+    return [format_local_time(event.time), event.event, who, (event.commit or "")[:10], shorten_line(event.detail, 70)]
 
 
 def _indent_text(label: str, text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Values as words for people: times of this machine's clock, names, lists, lines of a length. Pure but for the zone."""
+"""Format values as text: local times, names, lists, shortened lines. Pure except for the time zone."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from typing import Any
 from liza.cli.render.columns import align_columns
 
 _LONG_PATH = re.compile(r"/\S*/([^/\s]+)")
-MAX_PROGRAM_LENGTH = 32  # letters of a program that are shown as they are
+MAX_PROGRAM_LENGTH = 32  # characters: a longer program is shown with shortened paths
 
 
-def format_fields(found: Mapping[str, Any]) -> str:
-    """Names and values, one a line; lists and mappings on one line each."""
-    return align_columns([[name, format_value(one)] for name, one in found.items()])
+def format_fields(fields: Mapping[str, Any]) -> str:
+    """Return one line per name and value."""
+    return align_columns([[name, format_value(value)] for name, value in fields.items()])
 
 
-def format_value(found: Any) -> str:
-    """A value in a line; ``-`` for none."""
-    if found is None:
+def format_value(value: Any) -> str:
+    """Return a value in one line; ``-`` for none."""
+    if value is None:
         return "-"
-    if isinstance(found, bool):
-        return "yes" if found else "no"
-    if isinstance(found, datetime):
-        return format_local_time(found)
-    if isinstance(found, Mapping):
-        return ", ".join(f"{name} {format_value(one)}" for name, one in found.items()) or "-"
-    if isinstance(found, list | tuple | frozenset):
-        return ", ".join(format_value(one) for one in found) or "-"
-    return str(found)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return format_local_time(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {format_value(item)}" for name, item in value.items()) or "-"
+    if isinstance(value, list | tuple | frozenset):
+        return ", ".join(format_value(item) for item in value) or "-"
+    return str(value)
 
 
 def format_local_time(when: datetime | str) -> str:
-    """A time by the clock and calendar of this machine; a text that is no time as it is."""
+    """Return a time in the local time zone; a text that is not a time is returned unchanged."""
     try:
-        known = datetime.fromisoformat(when) if isinstance(when, str) else when
+        time = datetime.fromisoformat(when) if isinstance(when, str) else when
     except ValueError:
         return str(when)
-    return f"{known.astimezone():%Y-%m-%d %H:%M:%S}"
+    return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def shorten_line(text: str | None, most: int) -> str:
-    """The text in one line of at most so many letters."""
+    """Return the text in one line of at most ``most`` characters."""
     line = " ".join((text or "").split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def shorten_program(spec: str | None) -> str:
-    """The program of an agent; long paths in it without their directories."""
+    """Return the program of an agent; long paths in it are shortened to their last part."""
     text = spec or ""
     return text if len(text) <= MAX_PROGRAM_LENGTH else _LONG_PATH.sub(r"…/\1", text)
 
 
 def count_noun(number: int, noun: str, plural: str | None = None) -> str:
-    """``1 task``, ``3 tasks``."""
+    """Return ``1 task``, ``3 tasks``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
