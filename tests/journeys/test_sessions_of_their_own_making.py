@@ -38,7 +38,7 @@ def test_a_session_that_hides_from_its_supervisor_has_no_second_one_beside_it(cr
     crew.wait_note("begun")
     if hides == "no directory at all":
         # Its end can be told to nobody, so it is ended before another one begins.
-        supervisor.wait_said("ending what a session of coder-1 left")
+        supervisor.wait_said("ending processes of coder-1 that no session records")
         crew.wait(lambda _: len(list(crew.notes.glob("living.*"))) == 2, "another session")
     crew.liza("note", "look again")
     crew.open_gate("go")

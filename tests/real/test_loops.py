@@ -62,7 +62,7 @@ def test_an_endless_loop_is_in_status_then_ended_and_its_task_blocked_with_the_r
     assert len(scene.model.asked) < MOST_REQUESTS, scene.told()
     (end,) = [event.detail or "" for event in scene.crew.task("one").history if event.event == "ended"]
     assert re.match(r"no progress: the same call with the same result \d+ times \(.*echo AssertionError", end), end
-    assert "Do something else, or say `" in scene.said_to_model(), "the warning did not reach the model"
+    assert "Do something else, or run `" in scene.said_to_model(), "the warning did not reach the model"
     scene.wait(lambda: alerts(scene).count("no_progress") == MOST_SESSIONS, "the last warning", supervisor)
     scene.wait(lambda: scene.crew.status("one") == "BLOCKED", "the block", supervisor)
     assert f"{MOST_SESSIONS} sessions in a row" in (scene.crew.task("one").blocked_reason or "")
