@@ -153,6 +153,7 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
+        # Python must not flush stdout again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return error.exit_code
 

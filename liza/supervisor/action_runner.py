@@ -162,6 +162,7 @@ class ActionRunner:
 
     def _stop_session(self, run: str, why: str, unusable: bool, model: str) -> None:
         directory = self.crew.run_dir(run)
+        # Before the signal: if this supervisor crashes, the next one still knows that the end was intended, and why.
         directory.write_stop(self.crew.clock.now(), why, unusable, model)
         grace = 1.0 if self.memory.force else float(min(self.crew.board.read().config.grace, 10))
         self.notify(f"stopping {run}: {why}")

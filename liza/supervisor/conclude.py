@@ -67,10 +67,12 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     if record is not None:
         remove_worktree_files(crew, record)
         crash_points.point("settle", "brief-gone")
+        # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.
         _record_end(crew, record, result)
         crash_points.point("settle", "told")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
         _append_usage(crew, directory, record, result, _used(meter))
+    # Last: a supervisor that crashes before this line concludes the session again.
     directory.mark_concluded(f"{result.kind}: {result.reason}")
     # A failure is harmless: the next concluded session or the next supervisor archives them.
     with suppress(LizaError, OSError):

@@ -77,6 +77,7 @@ class Launcher:
         directory = self.crew.run_dir(run)
         worktree = self.crew.paths.slot(slot)
         self._kill_orphans(agent_of(run))
+        # Before anything that a session leaves: the next supervisor finds an unfinished start by this directory.
         directory.create(self._run_record(state, work, worktree))
         crash_points.point("launch", "recorded")
         # A start prompt that an earlier session never received would start this one a second time.

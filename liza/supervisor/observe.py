@@ -111,59 +111,42 @@ class SessionObserver:
         return self._observe_living(directory, process_state)
 
     def _observe_living(
-        self, directory: RunDir, process_state: session_process.RunningSession | session_process.ShimStarting
+        self, directory: RunDir, process: session_process.RunningSession | session_process.ShimStarting
     ) -> SessionFacts:
-        memory = self.memory.session
-        if memory is None or memory.run != directory.run:
-            started = self.monotonic_time - _session_age(process_state, self.now)
-            now = self.monotonic_time
-            self.memory.forget_session()
-            memory = SessionMemory(
-                directory.run, started=started, last_activity=now, last_heartbeat=now, first_seen=now
-            )
-            self.memory.session = memory
+        """Return facts of a living session, and update what this supervisor remembers of it."""
+        memory = self._session_memory(directory, process)
         stuck = self._check_progress(directory, memory)
-        self._check_activity(directory, memory, process_state)
+        self._check_activity(directory, memory, process)
         if memory.closing_command_at is None and (
             directory.closing_code() is not None or has_closing_event(self.state, directory.run)
         ):
             memory.closing_command_at = self.monotonic_time
         since_start = self.monotonic_time - memory.started - memory.question_seconds
         pane = tmux.find_pane(self.crew.paths.root, directory.run)
-        self._read_output(directory, memory, process_state)
-        readiness_facts = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
-        if not isinstance(readiness_facts.state, session_process.RunningSession | session_process.ShimStarting):
+        self._read_output(directory, memory, process)
+        facts = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
+        if not isinstance(facts.state, session_process.RunningSession | session_process.ShimStarting):
             # It ended between the two reads of its state: `conclude` classifies the end.
             return SessionFacts(run=directory.run, state=SessionState.OVER)
         memory.is_unlogged = (
-            pane is not None
-            and readiness_facts.screen is not None
-            and readiness_facts.screen.is_alive
-            and not pane.is_piped
+            pane is not None and facts.screen is not None and facts.screen.is_alive and not pane.is_piped
         )
-        ready_state = readiness.classify_readiness(
-            dataclasses.replace(readiness_facts, has_asked=self._has_asked(memory, readiness_facts))
-        )
-        question = self._find_question(memory, readiness_facts, ready_state)
-        if question is not None:
-            memory.question_since = self.monotonic_time if memory.question_since is None else memory.question_since
-            since_start -= self.monotonic_time - memory.question_since
-        elif memory.question_since is not None:
-            memory.question_seconds += self.monotonic_time - memory.question_since
-            since_start -= self.monotonic_time - memory.question_since
-            memory.question_since = None
+        ready = readiness.classify_readiness(dataclasses.replace(facts, has_asked=self._has_asked(memory, facts)))
+        question = self._find_question(memory, facts, ready)
+        # Time in which the program waits for a person does not count as running time.
+        since_start -= self._count_question_time(memory, question)
         return SessionFacts(
             run=directory.run,
             state=SessionState.LIVING,
-            ready=isinstance(ready_state, Ready),
-            never_ready=ready_state.reason
-            if isinstance(ready_state, NotReady) and ready_state.kind is not NotReadyReason.DIALOG
+            ready=isinstance(ready, Ready),
+            never_ready=ready.reason
+            if isinstance(ready, NotReady) and ready.kind is not NotReadyReason.DIALOG
             else None,
-            needs_person=isinstance(ready_state, NotReady) and ready_state.kind in PERSON_NEEDED,
+            needs_person=isinstance(ready, NotReady) and ready.kind in PERSON_NEEDED,
             has_terminal=pane is not None,
             silence=None if question is not None else self._find_model_silence(memory, since_start),
             reported_silence=_reported_silence(directory),
-            idle=0.0 if question is not None else self._idle_seconds(directory, memory, readiness_facts),
+            idle=0.0 if question is not None else self._idle_seconds(directory, memory, facts),
             reminders=memory.reminders,
             question=question,
             reported_question=directory.read_question(),
@@ -174,11 +157,36 @@ class SessionObserver:
             since_closing_command=None
             if memory.closing_command_at is None
             else self.monotonic_time - memory.closing_command_at,
-            is_turn_over=pane is not None
-            and memory.closing_command_at is not None
-            and _is_waiting(directory, readiness_facts),
+            is_turn_over=pane is not None and memory.closing_command_at is not None and _is_waiting(directory, facts),
             since_heartbeat=self.monotonic_time - memory.last_heartbeat,
         )
+
+    def _session_memory(
+        self, directory: RunDir, process: session_process.RunningSession | session_process.ShimStarting
+    ) -> SessionMemory:
+        """Return the memory of this session; a new one if the supervisor has not observed it before."""
+        memory = self.memory.session
+        if memory is None or memory.run != directory.run:
+            now = self.monotonic_time
+            started = now - _session_age(process, self.now)
+            self.memory.forget_session()
+            memory = SessionMemory(
+                directory.run, started=started, last_activity=now, last_heartbeat=now, first_seen=now
+            )
+            self.memory.session = memory
+        return memory
+
+    def _count_question_time(self, memory: SessionMemory, question: str | None) -> float:
+        """Return the seconds of the present or just answered question; add those of an answered one to the memory."""
+        if question is not None and memory.question_since is None:
+            memory.question_since = self.monotonic_time
+        if memory.question_since is None:
+            return 0.0
+        seconds = self.monotonic_time - memory.question_since
+        if question is None:
+            memory.question_seconds += seconds
+            memory.question_since = None
+        return seconds
 
     def _check_progress(self, directory: RunDir, session_memory: SessionMemory) -> Stuck | None:
         """Return the measured lack of progress, or None. The first call only starts the measurement."""
@@ -197,33 +205,31 @@ class SessionObserver:
             session_memory.warned = False
         return session_memory.meter_thread.stuck
 
-    def _idle_seconds(self, directory: RunDir, memory: SessionMemory, readiness_facts: ReadinessFacts) -> float:
+    def _idle_seconds(self, directory: RunDir, memory: SessionMemory, facts: ReadinessFacts) -> float:
         """Return how long the program has waited at its terminal, in seconds.
 
         Hooks decide if the program has them: many programs show an input prompt all the time, so a prompt alone is no
         sign.
         """
-        has_begun = readiness_facts.sentinel is not None and memory.closing_command_at is None
-        if not has_begun or not _is_waiting(directory, readiness_facts):
+        has_begun = facts.sentinel is not None and memory.closing_command_at is None
+        if not has_begun or not _is_waiting(directory, facts):
             memory.idle_since = None
         elif memory.idle_since is None:
             memory.idle_since = self.monotonic_time
         return 0.0 if memory.idle_since is None else self.monotonic_time - memory.idle_since
 
     def _find_question(
-        self, memory: SessionMemory, readiness_facts: ReadinessFacts, ready_state: Ready | StillStarting | NotReady
+        self, memory: SessionMemory, facts: ReadinessFacts, ready: Ready | StillStarting | NotReady
     ) -> str | None:
         """Return what the screen has asked a person for at least QUESTION_DELAY, or None.
 
         This applies to every program and phase: a person can attach and answer, and the session continues.
         """
-        screen = readiness_facts.screen
+        screen = facts.screen
         if screen is None or memory.closing_command_at is not None:
             return None
-        is_dialog = isinstance(ready_state, NotReady) and ready_state.kind is NotReadyReason.DIALOG
-        if not is_dialog and (
-            readiness_facts.sentinel is None or (screen.seconds_since_change or 0.0) < QUESTION_DELAY
-        ):
+        is_dialog = isinstance(ready, NotReady) and ready.kind is NotReadyReason.DIALOG
+        if not is_dialog and (facts.sentinel is None or (screen.seconds_since_change or 0.0) < QUESTION_DELAY):
             return None
         return screens.find_question(screen, self.preset.ready_prompt, self.preset.dialogs)
 
@@ -284,7 +290,7 @@ class SessionObserver:
         if memory.listener.has_answered:
             memory.model_answered_at, memory.listener.has_answered = self.monotonic_time, False
 
-    def _has_asked(self, memory: SessionMemory, readiness_facts: ReadinessFacts) -> bool:
+    def _has_asked(self, memory: SessionMemory, facts: ReadinessFacts) -> bool:
         """Whether the program has sent a request to its model.
 
         Either its output reports a failure of the model, or it got its task at its start, prints output, and would
@@ -292,7 +298,7 @@ class SessionObserver:
         """
         if memory.listener is not None and memory.listener.failure is not None:
             return True
-        return readiness_facts.screen is None and bool(self.preset.answers and readiness_facts.tail.strip())
+        return facts.screen is None and bool(self.preset.answers and facts.tail.strip())
 
     def _find_model_silence(self, memory: SessionMemory, since_start: float) -> ModelSilence | None:
         """Return why the model gives no answer, or None while it answers."""
@@ -323,12 +329,12 @@ def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
     return None if note is None else (note.kind, note.words)
 
 
-def _is_waiting(directory: RunDir, readiness_facts: ReadinessFacts) -> bool:
+def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
     """Whether the program waits at its terminal: by its hooks if it has them, else by its process state."""
-    if readiness_facts.screen is None:
+    if facts.screen is None:
         return False
     turn = directory.read_turn()
-    return turn.phase == "idle" if turn else readiness_facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
+    return turn.phase == "idle" if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
 
 
 def _board_changes(state: State, run: str) -> tuple[int, int]:
