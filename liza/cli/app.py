@@ -108,6 +108,7 @@ def run_liza_agent(words: Sequence[str]) -> int:
 
 
 def _invoke(app: Any, words: Sequence[str], name: str) -> int:
+    """Run a typer application; return the exit code of the command, 0 if it returns none."""
     try:
         with app.make_context(name, list(words)) as ctx:
             code = app.invoke(ctx)

@@ -150,6 +150,7 @@ class ActionRunner:
         self.notify(f"set-up in {set_up.slot}: {set_up.command}")
 
     def _start_merger(self, task: str) -> None:
+        """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait."""
         self.memory.last_merge_try = (self.crew.board.read().revision, task)
         spec = jobs.JobSpec(
             name=f"merge {task}",
@@ -161,6 +162,7 @@ class ActionRunner:
         self.memory.job = jobs.start_job(spec, self.post)
 
     def _stop_session(self, run: str, why: str, unusable: bool, model: str) -> None:
+        """Write the stop note and end the session's processes. The next pass concludes the session."""
         directory = self.crew.run_dir(run)
         # Before the signal: if this supervisor crashes, the next one still knows that the end was intended, and why.
         directory.write_stop(self.crew.clock.now(), why, unusable, model)
@@ -171,6 +173,7 @@ class ActionRunner:
         )
 
     def _conclude_session(self, run: str) -> None:
+        """Record the end of a session, and set the rest before the next one by its kind."""
         directory = self.crew.run_dir(run)
         work = find_current_work(self.crew.board.read(), self.agent)
         result = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
@@ -236,6 +239,7 @@ class ActionRunner:
         run_directory.write_usage_wait(self.crew.paths, self.agent, wait)
 
     def _remind(self, run: str) -> None:
+        """Queue a reminder of the closing commands for an idle session."""
         text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
         session = self.memory.session
@@ -244,6 +248,7 @@ class ActionRunner:
         self.notify(f"{run} is idle at its terminal: reminded it of its closing commands")
 
     def _warn(self, run: str, why: str) -> None:
+        """Queue a warning for a session without progress, and write an alert."""
         reason = redact(why)
         text = WARNING.format(why=reason, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
@@ -254,6 +259,7 @@ class ActionRunner:
         self.notify(f"! {run}: {reason}; it was warned, and is ended if this continues")
 
     def _report_question(self, run: str, question: str | None) -> None:
+        """Report that the terminal shows a question for a person, or shows none any more."""
         self.crew.run_dir(run).write_question(question)
         if question is None:
             self.notify(f"{run} shows no question any more")

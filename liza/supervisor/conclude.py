@@ -100,6 +100,7 @@ def _save_screen(crew: Crew, directory: RunDir) -> None:
 
 
 def _classify_session(crew: Crew, directory: RunDir, preset: Preset) -> SessionResult:
+    """Return the result by exit status, closing command, stop note, commits and output, in the order of the cases."""
     process_state = session_process.read_state(directory.path)
     stop_note = directory.read_stop()
     if isinstance(

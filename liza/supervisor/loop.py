@@ -151,6 +151,7 @@ class Supervisor:
             self._handle_event(self.events.get(timeout=seconds))
 
     def _next_action(self) -> actions.Action:
+        """Handle events, jobs and typing, report news, then decide on the present situation."""
         self._drain_events()
         self.action_runner.finish_job()
         self.action_runner.carrier.record_typing()
@@ -202,6 +203,7 @@ class Supervisor:
         self.memory.last_action = current
 
     def _do_idle_work(self, seconds: float | None) -> None:
+        """Do the periodic work, then wait for an event, at most ``seconds``."""
         self._report_adopted()
         self._report_ready()
         self._watch_session_end()
@@ -259,6 +261,7 @@ class Supervisor:
         threading.Thread(target=wait, name=f"wait-{run}", daemon=True).start()
 
     def _report_adopted(self) -> None:
+        """Report a living session that another supervisor started."""
         session = self.memory.session
         if session is None or session.run == self.memory.own_run:
             return

@@ -18,12 +18,12 @@ from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_history
 from liza.crew.recovery.recover import recover_crew
 from liza.programs.presets import preset_table
-from liza.programs.presets.preset import UNCONFINED_WARNING
+from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
 from liza.repo import git_start
 from liza.rules.errors import LizaError, LockTimeout, Refused
-from liza.rules.model import State, SupervisorExit
+from liza.rules.model import Config, State, SupervisorExit
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.redaction import redact
 from liza.rules.reports.alarms import BY_HAND_HINT
@@ -65,11 +65,7 @@ def supervise(
     if terminal:
         tmux.require_tmux()
     notify = _ignore_output_errors(notify)
-    if choice.preset.lacks:
-        notify(f"{choice.preset.name}: {choice.preset.lacks}")
-    # An `up` that waits for its supervisors has printed the warning once for all of them.
-    if not until_eof and config.permissions == "confined" and not choice.preset.has_confinement:
-        notify(f"{choice.preset.name}: {UNCONFINED_WARNING}")
+    _print_program_warnings(choice.preset, config, notify, started_by_up=until_eof)
     supervisor = Supervisor(crew, agent, choice.preset, dict(os.environ), notify, terminal=terminal)
     # Before the first step that a stop would have to undo.
     _install_signal_handlers(supervisor)
@@ -92,6 +88,17 @@ def supervise(
     return exit_action.code
 
 
+def _print_program_warnings(
+    preset: Preset, config: Config, notify: Callable[[str], None], *, started_by_up: bool
+) -> None:
+    """Print what the program lacks, and that it is not confined although the board asks for it."""
+    if preset.lacks:
+        notify(f"{preset.name}: {preset.lacks}")
+    # An `up` that waits for its supervisors has printed this warning once for all of them.
+    if not started_by_up and config.permissions == "confined" and not preset.has_confinement:
+        notify(f"{preset.name}: {UNCONFINED_WARNING}")
+
+
 def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
     """Sign on, recover what crashed processes left, run the loop; write an exit note unless the exit was requested."""
     agent = supervisor.agent
@@ -112,7 +119,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
 
 
 def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "") -> None:
-    # A full disk must not hide the reason: the caller prints it as well.
+    """Record for `status` why the supervisor exited. Write errors are ignored: the caller prints the reason too."""
     with suppress(OSError, LizaError):
         run_directory.write_supervisor_exit(
             crew.paths, agent, SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand)
@@ -163,6 +170,8 @@ def _terminal_name() -> str:
 
 
 def _stop_at_eof(supervisor: Supervisor) -> None:
+    """Post StopRequest at the end of stdin, from a thread."""
+
     def wait() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass

@@ -130,6 +130,7 @@ class MessageCarrier:
         return inbox.claim_for_typing(self.crew.paths, self.agent, message.id, run, self.crew.clock.now())
 
     def _record_outcome(self, done: TypingDone) -> None:
+        """Record one finished typing; a message that cannot be typed goes into the brief."""
         message = replace(done.message, typing=done.is_pasted)
         if isinstance(done.outcome, NotSent) and not done.outcome.counts_as_try:
             self._update(message, attempts=message.attempts - 1, carried=False)

@@ -265,6 +265,7 @@ class SessionObserver:
             memory.activity_fingerprint, memory.last_activity = fingerprint, self.monotonic_time
 
     def _model_activity(self, directory: RunDir) -> tuple[object, ...]:
+        """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
         agent, record = self.state.agents.get(directory.agent), trusted_record(self.crew, self.state, directory)
         return (
             _newest_mtime(Path(record.worktree)) if record and record.worktree else None,

@@ -58,6 +58,7 @@ class WorktreeFiles:
         self._hide_from_git(git, worktree, work.run, (*hook_files, *file), directory)
 
     def _install_hooks(self, git: Git, directory: RunDir, worktree: Path) -> InstalledHooks:
+        """Install the hooks; remove them again if git's filter cannot hide one of their files."""
         installed = hooks.install_hooks(self.preset, worktree, directory, liza_path())
         if {*installed.files} - {*brief_filter.find_bindable(git, installed.files)}:
             hooks.remove_hooks(worktree, directory)
