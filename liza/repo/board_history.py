@@ -1,7 +1,7 @@
-"""The history of the board: a commit a revision, on a ref that is no branch.
+"""History of the board: one commit for each revision, on a ref that is not a branch.
 
-``git log -p liza/blackboard`` finds it, because git looks a short name up below ``refs/`` before it thinks of tags and
-branches; ``git branch`` and ``git push --all`` do not see it. The index and HEAD of nobody are touched.
+``git log -p liza/blackboard`` shows it: git resolves a short name below ``refs/`` before tags and branches. ``git
+branch`` and ``git push --all`` ignore it. The index and HEAD are not touched.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _COMMITTER = "Liza <liza@localhost>"
 
 @dataclass(frozen=True)
 class NewRevision:
-    """A revision to record: its number, subject and body, when and by whom, and the whole text of the board.
+    """A revision to record: number, subject and body, time, author, and the complete text of the board.
 
-    ``goal`` is the person's page of the goal, ``settings`` are those they confirmed, where these are kept with it.
+    ``goal`` is the content of goal.md, ``settings`` the confirmed settings. They are recorded with the last revision of
+    a batch.
     """
 
     revision: int
@@ -55,41 +56,41 @@ class Revision:
 
 
 def record_revisions(git: Git, commits: Sequence[NewRevision]) -> int:
-    """Add revisions in one batch and give their number; those up to the recorded tip are left out.
+    """Commit revisions in one batch and return their number. Revisions up to the recorded tip are skipped.
 
-    Raises ValueError where revisions do not ascend, GitFailed when git fails: then none was added.
+    Raises ValueError if the revisions do not ascend, GitFailed if git fails; then none was recorded.
     """
     if any(first.revision >= second.revision for first, second in pairwise(commits)):
         raise ValueError(f"revisions do not ascend: {[commit.revision for commit in commits]}")
-    known = _newest_commit(git)
-    new = [commit for commit in commits if known is None or commit.revision > known[1]]
+    newest = _newest_commit(git)
+    new = [commit for commit in commits if newest is None or commit.revision > newest[1]]
     if not new:
         return 0
-    # Nothing keeps git from following it here.
+    # fast-import would follow a symbolic ref.
     symbolic_refs.refuse_symbolic(git, HISTORY_REF)
-    stream = b"".join(_fast_import_stream(new, known[0] if known else None))
+    stream = b"".join(_fast_import_stream(new, newest[0] if newest else None))
     git.raw("fast-import", "--quiet", "--done", "--date-format=raw", stdin=stream, timeout=600)
     return len(new)
 
 
 def read_newest(git: Git) -> tuple[int, str] | None:
-    """The newest recorded revision and its text; None where nothing was recorded. Raises GitFailed."""
-    known = _newest_commit(git)
-    return None if known is None else (known[1], read_board_at(git, known[0]))
+    """Return the newest recorded revision and its text, or None without a history. Raises GitFailed."""
+    newest = _newest_commit(git)
+    return None if newest is None else (newest[1], read_board_at(git, newest[0]))
 
 
 def read_goal(git: Git) -> bytes | None:
-    """The page of the goal as it was recorded last; None where none was. Raises GitFailed."""
+    """Return the last recorded goal.md, or None. Raises GitFailed."""
     return _read_blob(git, GOAL_FILE)
 
 
 def read_settings(git: Git) -> bytes | None:
-    """The settings that a person had confirmed, as they were recorded last; None where none were. Raises GitFailed."""
+    """Return the last recorded confirmed settings, or None. Raises GitFailed."""
     return _read_blob(git, SETTINGS_FILE)
 
 
 def read_first(git: Git) -> str | None:
-    """The board as it was recorded first; None where nothing was recorded. Raises GitFailed."""
+    """Return the first recorded board, or None without a history. Raises GitFailed."""
     if _newest_commit(git) is None:
         return None
     return read_board_at(git, git.out("rev-list", "--max-parents=0", "--max-count=1", HISTORY_REF))
@@ -101,27 +102,31 @@ def _read_blob(git: Git, name: str) -> bytes | None:
 
 
 def read_board_at(git: Git, commit: str) -> str:
-    """The board as it was in a commit of the history. Raises GitFailed."""
+    """Return the board of a commit in the history. Raises GitFailed."""
     return git.raw("cat-file", "blob", f"{commit}:{BOARD_FILE}").decode("utf-8", "surrogateescape")
 
 
 def list_revisions(git: Git, task: str | None, limit: int) -> tuple[Revision, ...]:
-    """The newest ``limit`` revisions, of one task or of all, newest first. Raises GitFailed."""
+    """Return the newest ``limit`` revisions of one task or of all, newest first. Raises GitFailed."""
     if _newest_commit(git) is None:
         return ()
-    words = ["log", "-z", "--format=%H%x01%at%x01%an%x01%B", HISTORY_REF]
+    args = ["log", "-z", "--format=%H%x01%at%x01%an%x01%B", HISTORY_REF]
     if task is None:
-        words.insert(1, f"--max-count={limit}")
+        args.insert(1, f"--max-count={limit}")
     else:
-        words.insert(1, f"--grep=^{re.escape(task)}: ")
-        words.insert(1, "--extended-regexp")
-    entries = (_parse_entry(word) for word in git.raw(*words).decode("utf-8", "surrogateescape").split("\0") if word)
-    found = [entry for entry in entries if task is None or entry.subject.startswith(f"{task}: ")]
-    return tuple(found[:limit])
+        args.insert(1, f"--grep=^{re.escape(task)}: ")
+        args.insert(1, "--extended-regexp")
+    entries = (
+        _parse_entry(entry_text)
+        for entry_text in git.raw(*args).decode("utf-8", "surrogateescape").split("\0")
+        if entry_text
+    )
+    matching = [entry for entry in entries if task is None or entry.subject.startswith(f"{task}: ")]
+    return tuple(matching[:limit])
 
 
 def _newest_commit(git: Git) -> tuple[str, int] | None:
-    """The newest commit of the history and its revision."""
+    """Return the newest commit of the history and its revision, or None."""
     done = git.run("rev-parse", "-q", "--verify", f"{HISTORY_REF}^{{commit}}", codes=(0, 1))
     commit = done.stdout.decode().strip()
     if not commit:
@@ -131,14 +136,14 @@ def _newest_commit(git: Git) -> tuple[str, int] | None:
 
 
 def _parse_revision(message: str, commit: str) -> int:
-    found = _REVISION.search(message.rstrip() + "\n")
-    if not found:
+    match = _REVISION.search(message.rstrip() + "\n")
+    if not match:
         raise GitFailed(f"{commit[:10]} in the history of the board has no {_TRAILER}", "git log liza/blackboard")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
-def _parse_entry(word: str) -> Revision:
-    commit, seconds, author, message = word.split("\x01", 3)
+def _parse_entry(entry_text: str) -> Revision:
+    commit, seconds, author, message = entry_text.split("\x01", 3)
     subject, _, rest = message.strip("\n").partition("\n")
     body = rest.strip("\n").rpartition(f"{_TRAILER}:")[0].strip("\n")
     time = datetime.fromtimestamp(int(seconds), UTC)

@@ -31,7 +31,7 @@ def start(
     ``env`` is added to the environment of this process, from which ``GIT_*`` is removed. ``stdin`` is PIPE or DEVNULL
     of `subprocess`; ``descriptors`` are inherited. Raises FileNotFoundError if the program does not exist.
     """
-    return _way[-1](command, directory, env, stdin, descriptors)
+    return _starters[-1](command, directory, env, stdin, descriptors)
 
 
 def use_library() -> None:
@@ -45,14 +45,14 @@ def use_library() -> None:
         os.environ.pop("GIT_PYTHON_REFRESH")
         if before is not None:
             os.environ["GIT_PYTHON_REFRESH"] = before
-    _way.append(_by_library)
+    _starters.append(_start_with_library)
 
 
-def _directly(
+def _start_directly(
     command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
-    foreign = _foreign()
-    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    removed = _foreign_variables()
+    kept = {name: value for name, value in os.environ.items() if name not in removed}
     return subprocess.Popen(
         command,
         cwd=directory,
@@ -65,14 +65,14 @@ def _directly(
     )
 
 
-def _by_library(
+def _start_with_library(
     command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     from git.cmd import Git as Library
     from git.exc import GitCommandNotFound
 
     # The library adds variables to the environment but cannot remove one; env(1) can.
-    cleared = [word for name in sorted(_foreign() - env.keys()) for word in ("-u", name)]
+    cleared = [word for name in sorted(_foreign_variables() - env.keys()) for word in ("-u", name)]
     try:
         process = Library(str(directory)).execute(
             [*([program_path.find_program("env"), *cleared] if cleared else []), *command],
@@ -87,8 +87,8 @@ def _by_library(
     return cast("subprocess.Popen[bytes]", process)
 
 
-def _foreign() -> set[str]:
+def _foreign_variables() -> set[str]:
     return {name for name in os.environ if name.startswith("GIT_") and name not in _PRESERVED_VARIABLES}
 
 
-_way: list[_Start] = [_directly]
+_starters: list[_Start] = [_start_directly]

@@ -1,4 +1,4 @@
-"""Branches whose names keep git from having those of tasks: to git a ref is a file, or a directory of refs."""
+"""Branch names that exclude the branches of tasks: to git a ref is a file or a directory of refs, not both."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from liza.rules.errors import Refused
 
 
 def ref_conflict_error(name: str, branch: str) -> Refused:
-    """The refusal where the branch ``name`` keeps git from having the branch ``branch``."""
-    other = f"{name.replace('/', '-')}-old"
-    text = f"the branch {name} is in the way: git cannot have {branch} beside it"
-    return Refused(text, shlex.join(["git", "branch", "-m", name, other]))
+    """Return the error for a branch ``name`` that excludes the branch ``branch``."""
+    new_name = f"{name.replace('/', '-')}-old"
+    message = f"the branch {name} is in the way: git cannot have {branch} beside it"
+    return Refused(message, shlex.join(["git", "branch", "-m", name, new_name]))
 
 
 def has_branch_named_task(common: Path) -> bool:
-    """Whether there is a branch called ``task``, without asking git: for whoever looks often. Raises OSError."""
-    place = common / "refs" / "heads" / "task"
-    if place.is_dir() and any(place.iterdir()):
+    """Return whether a branch named ``task`` exists. Runs no git, because it is polled. Raises OSError."""
+    ref = common / "refs" / "heads" / "task"
+    if ref.is_dir() and any(ref.iterdir()):
         return False
-    if place.is_file():
+    if ref.is_file():
         return True
     try:
         return b" refs/heads/task\n" in (common / "packed-refs").read_bytes()

@@ -1,4 +1,4 @@
-"""git's logs of the refs that are a person's: their branches, where they pushed, and the HEAD of their checkout."""
+"""Reflogs of a person's refs: branches, remote branches, and HEAD of the main checkout."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from pathlib import Path
 from liza.rules.reports.ref_moves import HEAD, ReflogEntry, parse_reflog
 
 MAX_TAIL = 1 << 16
-"""Bytes of the end of a log that are read: some 400 moves."""
+"""Maximum number of bytes that are read from the end of a log: some 400 moves."""
 _LIZA_REFS = ("refs/heads/task", "refs/liza")
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def log_directories(common: Path) -> tuple[Path, ...]:
-    """The directories that logs of a person's refs lie in."""
+    """Return the directories that contain logs of a person's refs."""
     top = common / "logs"
-    return (top, *(Path(place) for place, _, _ in _walk(top))) if top.is_dir() else ()
+    return (top, *(Path(directory) for directory, _, _ in _walk(top))) if top.is_dir() else ()
 
 
 def stamp_logs(common: Path) -> list[int]:
-    """It changes when one of the logs does."""
-    found = [path.stat() for path in _log_files(common)]
-    return [len(found), sum(one.st_size for one in found), max((one.st_mtime_ns for one in found), default=0)]
+    """Return a stamp that changes when one of the logs changes."""
+    statuses = [path.stat() for path in _log_files(common)]
+    return [
+        len(statuses),
+        sum(status.st_size for status in statuses),
+        max((status.st_mtime_ns for status in statuses), default=0),
+    ]
 
 
 def read_logs(common: Path) -> dict[str, tuple[ReflogEntry, ...]]:
-    """The entries of each log, by the ref, oldest first; of a long one the newest. Raises OSError."""
+    """Return the entries of each log by ref, oldest first; of a long log only the newest. Raises OSError."""
     top = common / "logs"
     return {str(path.relative_to(top)): tuple(parse_reflog(_read_tail(path))) for path in _log_files(common)}
 
@@ -37,15 +41,17 @@ def _log_files(common: Path) -> Iterator[Path]:
     top = common / "logs"
     if _is_file(top / HEAD):
         yield top / HEAD
-    for place, _, names in _walk(top):
-        yield from (path for name in names if _is_file(path := Path(place) / name))
+    for directory, _, names in _walk(top):
+        yield from (path for name in names if _is_file(path := Path(directory) / name))
 
 
 def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     for kind in ("heads", "remotes"):
-        for place, below, names in os.walk(top / "refs" / kind):
-            below[:] = [name for name in below if str((Path(place) / name).relative_to(top)) not in _LIZA_REFS]
-            yield place, below, names
+        for directory, subdirectories, names in os.walk(top / "refs" / kind):
+            subdirectories[:] = [
+                name for name in subdirectories if str((Path(directory) / name).relative_to(top)) not in _LIZA_REFS
+            ]
+            yield directory, subdirectories, names
 
 
 def _is_file(path: Path) -> bool:

@@ -1,8 +1,9 @@
-"""The only way to git: nothing of the repository's or the environment's choosing runs, and everything ends in time.
+"""Run git. All of Liza's git commands go through this module.
 
-Hooks, fsmonitor, pager, editor, prompts and signing are off, ``GIT_*`` is cleared, and configuration that names a
-program and was not there at init is made harmless (see ``pins``). Each git is a session of its own, so that a time
-limit, or Ctrl+C here, ends it with all its children.
+No program that the repository or the environment names is run, and every command has a timeout. Hooks, fsmonitor,
+pager, editor, prompts and signing are off. ``GIT_*`` is removed from the environment. Configuration that names a
+program and was added after init is overridden (see ``config_pins.py``). Each git is a session of its own, so that a
+timeout or Ctrl+C kills it with all its children.
 """
 
 from __future__ import annotations
@@ -57,33 +58,34 @@ _FIXED_ENVIRONMENT = {
     "SSH_ASKPASS_REQUIRE": "force",
     "GIT_PAGER": "cat",
     "PAGER": "cat",
-    # What a ref or a file says a commit is must not stand for the commit: verdicts name commits.
+    # A replace ref would show another commit than the one that a verdict names.
     "GIT_NO_REPLACE_OBJECTS": "1",
-    # No file can be there: git is silent then, while one that it can open makes it advise on grafts in six lines.
+    # A path that cannot exist. If git can open the file, it prints six lines of advice on grafts.
     "GIT_GRAFT_FILE": f"{os.devnull}/no-grafts",
-    # A clone without all objects fetches what it lacks, from wherever its configuration says by then.
+    # A partial clone fetches missing objects from the URL in its configuration: no `ext::` command there.
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
+# Files of the shared git directory that git reads completely.
 _READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _REF = re.compile(r"refs/[^\0^~:]+")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-"""The whole name of a commit: all that is taken for one from a record that anybody can write."""
+"""A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
 _LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
-_MAX_GITFILE = 4096 + 16
+_MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
 
 class ConfigOverrides(Protocol):
-    """What the runner asks of pins: configuration to lay over the repository's own."""
+    """Interface of the pins that the runner uses: configuration that overrides the repository's own."""
 
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True)
 class GitResult:
-    """A git that ended: its exit code and what it wrote."""
+    """Result of a git command: exit status and output."""
 
     code: int
     stdout: bytes
@@ -92,7 +94,7 @@ class GitResult:
 
 @dataclass(frozen=True)
 class Git:
-    """git in one directory. ``timeout`` is in seconds; ``pins`` says which programs the configuration may name."""
+    """git in one directory. ``timeout`` is in seconds. ``pins`` says which programs the configuration may name."""
 
     directory: Path
     pins: ConfigOverrides | None = None
@@ -104,34 +106,38 @@ class Git:
     extra_environment: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, directory: Path) -> Git:
-        """git in another directory, under the same pins."""
+        """Return git in another directory, with the same pins."""
         if directory == self.directory:
             return self
         return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=None)
 
     def with_git_dir(self, directory: Path, git_dir: Path, common: Path | None = None) -> Git:
-        """git on a work tree whose git directory is known, and the one that all work trees share: what lies at
-        ``directory/.git``, at ``commondir`` or at ``core.worktree`` is not asked."""
+        """Return git on a worktree with a known git directory and a known common git directory.
+
+        git does not read ``directory/.git``, ``commondir`` and ``core.worktree`` then.
+        """
         return replace(self, directory=directory, git_dir=git_dir, common_dir=common, ceiling=None)
 
     def at_root(self, directory: Path) -> Git:
-        """git in ``directory``, which must be a repository by itself: none above it is looked for."""
+        """Return git in ``directory``, which must be a repository itself: parent directories are not searched."""
         return replace(self, directory=directory, git_dir=None, common_dir=None, ceiling=directory.parent)
 
     def inheriting(self, *descriptors: int) -> Git:
-        """git that inherits these file descriptors: a lock on them lasts as long as git does, whoever dies first."""
+        """Return git that inherits these file descriptors. A lock on one is held until git ends, even if this process
+        dies first.
+        """
         return replace(self, inherited_fds=(*self.inherited_fds, *descriptors))
 
     def with_environment(self, **environment: str) -> Git:
-        """git with more environment."""
+        """Return git with additional environment variables."""
         return replace(self, extra_environment={**self.extra_environment, **environment})
 
     def unpinned(self) -> Git:
-        """git without pins, for reading the configuration that pins are made of."""
+        """Return git without pins, for reading the configuration that pins are made from."""
         return replace(self, pins=None)
 
     def with_timeout(self, seconds: float) -> Git:
-        """git with another time limit."""
+        """Return git with another timeout, in seconds."""
         return replace(self, timeout=seconds)
 
     def out(
@@ -141,7 +147,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> str:
-        """What git prints, without the final newline. Raises GitFailed, Missing."""
+        """Return git's output without the final newline. Raises GitFailed, Missing."""
         text = self.raw(*args, stdin=stdin, env=env, timeout=timeout)
         return text.decode("utf-8", "surrogateescape").removesuffix("\n")
 
@@ -152,20 +158,20 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> bytes:
-        """What git prints, byte by byte. Raises GitFailed, Missing."""
+        """Return git's output as bytes. Raises GitFailed, Missing."""
         return self.run(*args, stdin=stdin, env=env, timeout=timeout, codes=(0,)).stdout
 
     def ok(self, *args: str, stdin: str | bytes | None = None, env: Mapping[str, str] | None = None) -> bool:
-        """git's answer to a yes-or-no question: exit 0 or 1; everything else raises GitFailed."""
+        """Return True for exit status 0 and False for 1. Raises GitFailed for any other, Missing."""
         return self.run(*args, stdin=stdin, env=env, codes=(0, 1)).code == 0
 
     def lines(self, *args: str) -> tuple[str, ...]:
-        """The lines that git prints. Only a newline ends one: a ref name may hold U+2028. Raises GitFailed."""
+        """Return git's output lines. Only a newline ends one: a ref name may contain U+2028. Raises GitFailed."""
         text = self.out(*args)
         return tuple(text.split("\n")) if text else ()
 
     def names(self, *args: str, stdin: str | bytes | None = None) -> tuple[str, ...]:
-        """What a git with ``-z`` prints, one string for each NUL. Raises GitFailed."""
+        """Return the NUL-terminated strings that git prints with ``-z``. Raises GitFailed."""
         text = self.raw(*args, stdin=stdin).decode("utf-8", "surrogateescape")
         return tuple(text.split("\0")[:-1])
 
@@ -177,25 +183,25 @@ class Git:
         timeout: float | None = None,
         codes: Sequence[int] | None = None,
     ) -> GitResult:
-        """Run git. ``codes`` are the exit codes that are answers; None takes any. Raises GitFailed, Missing."""
+        """Run git. ``codes`` are the accepted exit statuses; None accepts any. Raises GitFailed, Missing."""
         _refuse_writing(args)
         environment = {**self._environment(), **self.extra_environment, **(env or {})}
-        done = self._spawn(
+        result = self._spawn(
             _add_safe_switches(args), _encode(stdin), environment, self.timeout if timeout is None else timeout
         )
         crash_points.point("git", next(word for word in args if not word.startswith("-")))
-        if codes is not None and done.code not in codes:
+        if codes is not None and result.code not in codes:
             raise GitFailed(
-                f"git {args[0]} failed in {self.directory} ({done.code}): {summarize_error(done)}",
-                lock_removal_command(done.stderr),
+                f"git {args[0]} failed in {self.directory} ({result.code}): {summarize_error(result)}",
+                lock_removal_command(result.stderr),
             )
-        return done
+        return result
 
     def identity(self) -> tuple[str, str]:
-        """Name and address for Liza's own commits: the configured ones, else those of ``GIT_AUTHOR_*`` or
-        ``GIT_COMMITTER_*`` in the environment, else Liza's own."""
-        found = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
-        rows = dict(row.split("\n", 1) for row in found.decode("utf-8", "replace").split("\0") if "\n" in row)
+        """Return the configured name and address for Liza's commits, else those of ``GIT_AUTHOR_*`` or
+        ``GIT_COMMITTER_*``, else the fallback."""
+        output = self.unpinned().run("config", "--get-regexp", "-z", r"^user\.(name|email)$", codes=(0, 1)).stdout
+        rows = dict(row.split("\n", 1) for row in output.decode("utf-8", "replace").split("\0") if "\n" in row)
         name, email = rows.get("user.name", "").strip(), rows.get("user.email", "").strip()
         for who in ("AUTHOR", "COMMITTER"):
             name = name or os.environ.get(f"GIT_{who}_NAME", "").strip()
@@ -203,16 +209,19 @@ class Git:
         return (name, email) if name and email else FALLBACK_IDENTITY
 
     def with_identity(self, person: tuple[str, str] | None = None, when: datetime | None = None) -> Git:
-        """git whose commits bear ``person`` (name, address), else the repository's identity; ``when`` else now."""
+        """Return git that commits as ``person`` (name, address) at ``when``.
+
+        The defaults are the repository's identity and the current time.
+        """
         name, email = person or self.identity()
-        words = {
-            f"GIT_{who}_{what}": value
-            for who in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", name), ("EMAIL", email))
+        variables = {
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", name), ("EMAIL", email))
         }
         if when is not None:
-            words |= {f"GIT_{who}_DATE": f"{int(when.timestamp())} +0000" for who in ("AUTHOR", "COMMITTER")}
-        return self.with_environment(**words)
+            variables |= {f"GIT_{role}_DATE": f"{int(when.timestamp())} +0000" for role in ("AUTHOR", "COMMITTER")}
+        return self.with_environment(**variables)
 
     def _environment(self) -> dict[str, str]:
         environment = dict(_FIXED_ENVIRONMENT)
@@ -230,31 +239,33 @@ class Git:
         return environment
 
     def _refuse_endless_files(self, args: Sequence[str]) -> None:
-        """Raises GitFailed where a file that git reads whole is none: of a device it would fill the memory, at a pipe
-        it would wait. Or where the repository itself leads to another one: git asks that file for refs, whatever the
-        environment says."""
+        """Raise GitFailed if git would read an endless file or another repository.
+
+        git reads some files completely: a device would fill the memory, a pipe would block. A ``commondir`` file in the
+        shared git directory makes git read the refs of another repository, whatever the environment says.
+        """
         verb = args[0]
         if (
             self.common_dir is not None
             and self.common_dir == self.git_dir
             and os.path.lexists(self.common_dir / "commondir")
         ):
-            place = self.common_dir / "commondir"
-            raise GitFailed(f"git {verb} was not run: {place} leads into another repository", f"rm {place}")
+            path = self.common_dir / "commondir"
+            raise GitFailed(f"git {verb} was not run: {path} leads into another repository", f"rm {path}")
         common = self.common_dir or _find_common_dir(self.directory)
-        for place in () if common is None else (common / name for name in _READ_WHOLE):
+        for path in () if common is None else (common / name for name in _READ_WHOLE):
             try:
-                found = place.stat()
+                status = path.stat()
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {place}") from error
-            if not stat.S_ISREG(found.st_mode):
-                raise GitFailed(f"git {verb} was not run: {place} is no plain file any more", f"ls -lL {place}")
-        for place in _state_files(args, self.git_dir or _find_git_dir(self.directory), common):
-            if _is_endless(place):
-                hint = shlex.join(["rm", str(place)])
-                raise GitFailed(f"git {verb} was not run: {place} is no file but something that never ends", hint)
+                raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {path}") from error
+            if not stat.S_ISREG(status.st_mode):
+                raise GitFailed(f"git {verb} was not run: {path} is not a regular file any more", f"ls -lL {path}")
+        for path in _state_files(args, self.git_dir or _find_git_dir(self.directory), common):
+            if _is_endless(path):
+                hint = shlex.join(["rm", str(path)])
+                raise GitFailed(f"git {verb} was not run: {path} is a pipe, device or socket, not a regular file", hint)
 
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
         self._refuse_endless_files(args)
@@ -262,7 +273,7 @@ class Git:
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
             raise GitFailed(
-                f"git {args[0]} was not run: {self.git_dir} is no directory any more", f"ls -ld {self.git_dir}"
+                f"git {args[0]} was not run: {self.git_dir} is not a directory any more", f"ls -ld {self.git_dir}"
             )
         command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
         stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
@@ -274,7 +285,9 @@ class Git:
             out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:
             _kill_group(process)
-            raise GitFailed(f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was ended") from None
+            raise GitFailed(
+                f"git {args[0]} in {self.directory} took longer than {timeout:g} s and was killed"
+            ) from None
         except BaseException:
             _kill_group(process)
             raise
@@ -282,66 +295,73 @@ class Git:
 
 
 def _find_common_dir(directory: Path) -> Path | None:
-    """The git directory that the work trees of a repository share, without asking git; None where that is not told."""
-    place = directory / ".git"
+    """Return the git directory that all worktrees share, without running git; None if it is unknown."""
+    dot_git = directory / ".git"
     own = _find_git_dir(directory)
-    return own if own is None or own == place else own.parent.parent
+    return own if own is None or own == dot_git else own.parent.parent
 
 
 def _find_git_dir(directory: Path) -> Path | None:
-    """The git directory of a work tree, without asking git; None where that is not told."""
-    place = directory / ".git"
-    if place.is_dir():
-        return place
-    if not place.is_file() or place.stat().st_size > _MAX_GITFILE:
+    """Return the git directory of a worktree, without running git; None if it is unknown."""
+    dot_git = directory / ".git"
+    if dot_git.is_dir():
+        return dot_git
+    if not dot_git.is_file() or dot_git.stat().st_size > _MAX_GITFILE:
         return None
-    named = place.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    return directory / named
+    git_dir = dot_git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    return directory / git_dir
 
 
 def _state_files(args: Sequence[str], own: Path | None, common: Path | None) -> set[Path]:
-    """The files of the state of a work tree, and of the refs that these arguments spell out, there or not."""
-    found = set() if own is None else {own / "HEAD", own / "index"}
+    """Return the paths of the worktree's state files, and of the loose refs that these arguments name."""
+    paths = set() if own is None else {own / "HEAD", own / "index"}
     if common is not None:
         refs = (_REF.match(word) for word in args)
-        found |= {common / "HEAD", *(common / ref.group() for ref in refs if ref)}
-    return found
+        paths |= {common / "HEAD", *(common / ref.group() for ref in refs if ref)}
+    return paths
 
 
-def _is_endless(place: Path) -> bool:
-    """Whether a pipe, a device or a socket stands there. Of everything else that is wrong git tells by itself."""
+def _is_endless(path: Path) -> bool:
+    """Return whether the path is a pipe, a device or a socket. git itself reports all other defects."""
     try:
-        mode = place.stat().st_mode
+        mode = path.stat().st_mode
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a git and everything it started."""
+    """Kill a git process and all its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def _refuse_writing(args: Sequence[str]) -> None:
-    """Raises GitFailed for an option that has git write a file: nobody here asks for that, so it stood in the place of
-    a commit in a record that anybody can write."""
+    """Raise GitFailed for an option that makes git write a file.
+
+    Liza never passes one. It can only come from a record that agents can write, in the place of a commit.
+    """
     for word in args:
         if word == "--":
             return
         option, _, path = word.partition("=")
         if option in _WRITING:
-            raise GitFailed(f"git {args[0]} was not run: {option} stands for a commit, and would write into {path}")
+            raise GitFailed(
+                f"git {args[0]} was not run: found {option} in the place of a commit, which would write {path}"
+            )
 
 
 def _add_safe_switches(args: Sequence[str]) -> list[str]:
-    """``args`` with the switches that keep external diffs and text conversions from running, and with the one that has
-    a ref written, or deleted, itself: a symbolic ref would lead to a branch of the person's."""
+    """Return ``args`` with switches that prevent external programs and symbolic refs.
+
+    diff commands run no external diff and no text conversion. ``update-ref`` writes the ref itself: through a symbolic
+    ref it would write a person's branch.
+    """
     if args and args[0] == "update-ref" and "--no-deref" not in args:
         return [args[0], "--no-deref", *args[1:]]
     if args and args[0] in _DIFF_COMMANDS:
-        # A submodule's own configuration is nobody's pin, and git would run a status of its own in each.
+        # The pins do not cover a submodule's configuration, and git would run `git status` in each submodule.
         return [args[0], "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", *args[1:]]
     return list(args)
 
@@ -350,16 +370,16 @@ def _encode(text: str | bytes | None) -> bytes | None:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
-def lock_removal_command(said: str) -> str:
-    """The command that removes a directory at which git stopped, for it took it for a lock; else nothing."""
-    found = _LOCK_ERROR.search(said)
-    return shlex.join(["rm", "-r", found[1]]) if found is not None and Path(found[1]).is_dir() else ""
+def lock_removal_command(stderr: str) -> str:
+    """Return the command that removes a directory in the place of git's lock file, or an empty string."""
+    match = _LOCK_ERROR.search(stderr)
+    return shlex.join(["rm", "-r", match[1]]) if match is not None and Path(match[1]).is_dir() else ""
 
 
-def summarize_error(done: GitResult) -> str:
-    """What git said at its end: the line that ended it first, then other failures, else its last lines."""
-    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
+def summarize_error(result: GitResult) -> str:
+    """Return git's error in one line: the last fatal line and the errors, else its last three lines."""
+    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
     fatal = [line for line in lines if line.startswith("fatal:")]
     errors = [line for line in lines if line.startswith("error:")]
-    telling = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]
-    return " · ".join(telling[:3])[:600] or "it said nothing"
+    summary = list(dict.fromkeys([*fatal[-1:], *errors])) or lines[-3:]
+    return " · ".join(summary[:3])[:600] or "no error message"

@@ -1,4 +1,4 @@
-"""What a repository looks like before anything is done to it."""
+"""Facts about a repository, read before Liza changes anything."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _OPERATION_FILES = (
 
 @dataclass(frozen=True)
 class Survey:
-    """A repository as it stands.
+    """Facts about a repository.
 
-    ``root`` is the top of the checkout (of a bare one, the git directory). ``branch`` is None when HEAD is detached,
-    ``head`` None before the first commit. ``in_progress`` names a merge, rebase or the like that was not concluded.
-    ``dirty_count`` counts changed and untracked files. ``worktree_of`` is the main checkout, in a linked one.
+    ``root`` is the top of the checkout (of a bare repository, the git directory). ``branch`` is None if HEAD is
+    detached, ``head`` None before the first commit. ``in_progress`` names a merge, rebase or similar operation that is
+    not concluded. ``dirty_count`` counts changed and untracked files. In a linked worktree ``worktree_of`` is the main
+    checkout.
     """
 
     root: Path
@@ -42,14 +43,14 @@ class Survey:
 
     @property
     def has_merge_tree(self) -> bool:
-        """Whether this git knows ``merge-tree --write-tree`` (2.38 and later)."""
+        """Whether this git has ``merge-tree --write-tree`` (git 2.38 or later)."""
         return tuple(int(part) for part in self.git_version.split(".")[:2]) >= (2, 38)
 
 
 def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
-    """Look at the repository that ``directory`` is in. Raises Missing outside of one, GitFailed.
+    """Return the facts about the repository that contains ``directory``. Raises Missing outside of one, GitFailed.
 
-    Without ``pins`` no program that the repository's configuration names is run, whoever wrote it.
+    Without ``pins`` no program that the repository's configuration names is run.
     """
     git = Git(directory)
     version = re.search(r"[0-9]+\.[0-9]+(\.[0-9]+)?", git.out("version"))
@@ -60,18 +61,18 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
             raise
         raise Missing(f"{directory} is not in a git repository", "git init") from error
     own, common = git_dirs(git)
-    # In a git directory itself there is no checkout to speak of either.
+    # A git directory has no checkout, either.
     inside = git.out("rev-parse", "--is-inside-work-tree") == "true"
     root = Path(git.out("rev-parse", "--show-toplevel")) if inside else own
-    here = replace(git.at(root), pins=pins or Pins.from_user_config(git))
-    identity = here.identity()
+    pinned_git = replace(git.at(root), pins=pins or Pins.from_user_config(git))
+    identity = pinned_git.identity()
     return Survey(
         root=root,
-        branch=_current_branch(here),
-        head=_head_commit(here),
+        branch=_current_branch(pinned_git),
+        head=_head_commit(pinned_git),
         bare=bare,
         in_progress=find_operation(own),
-        dirty_count=len(list_changed_files(here)) if inside else 0,
+        dirty_count=len(list_changed_files(pinned_git)) if inside else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
         worktree_of=common.parent if own != common and inside else None,
@@ -79,24 +80,25 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
 
 
 def find_operation(git_dir: Path) -> str | None:
-    """The merge, rebase, cherry-pick, revert or bisect that was begun and not concluded."""
-    return next((word for name, word in _OPERATION_FILES if (git_dir / name).exists()), None)
+    """Return the name of the merge, rebase, cherry-pick, revert or bisect in progress, or None."""
+    return next((operation for name, operation in _OPERATION_FILES if (git_dir / name).exists()), None)
 
 
 @dataclass(frozen=True)
 class WorkTreeState:
-    """A work tree at one moment: the commit at HEAD (None before the first), names of changed and untracked files."""
+    """State of a worktree: the commit at HEAD (None before the first), names of changed and untracked files."""
 
     head: str | None
     changed: tuple[str, ...]
 
 
 def read_work_tree(git: Git) -> WorkTreeState:
-    """Names are relative to the top; an untracked directory is one name with a slash; a renamed file is two names.
+    """Return the state of a worktree. Raises GitFailed.
 
-    What happens inside submodules is not asked: their configuration is nobody's pin. Raises GitFailed.
+    Names are relative to the top. An untracked directory is one name with a slash, a renamed file two names. Changes
+    inside submodules are not read: the pins do not cover their configuration.
     """
-    words = git.names(
+    fields = git.names(
         "--no-optional-locks",
         "status",
         "--porcelain=v2",
@@ -106,22 +108,22 @@ def read_work_tree(git: Git) -> WorkTreeState:
         "--ignore-submodules=dirty",
     )
     head: str | None = None
-    found: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        kind = word[0]
-        if word.startswith("# branch.oid "):
-            head = None if word.endswith("(initial)") else word.split(" ")[2]
+    names: list[str] = []
+    rest = iter(fields)
+    for field in rest:
+        kind = field[0]
+        if field.startswith("# branch.oid "):
+            head = None if field.endswith("(initial)") else field.split(" ")[2]
         elif kind != "#":
             # Fields before the name: 1 XY sub 3 modes 2 objects, 2 has a score more, u has 4 modes and 3 objects.
-            found.append(word.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
+            names.append(field.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
         if kind == "2":
-            found.append(next(rest))
-    return WorkTreeState(head, tuple(found))
+            names.append(next(rest))
+    return WorkTreeState(head, tuple(names))
 
 
 def list_changed_files(git: Git) -> tuple[str, ...]:
-    """The changed and untracked files of ``look``. Raises GitFailed."""
+    """Return the names of changed and untracked files, as ``read_work_tree`` does. Raises GitFailed."""
     return read_work_tree(git).changed
 
 

@@ -87,7 +87,7 @@ def _check_pins(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_locks(crew: Crew, state: State) -> Iterator[Finding]:
     for place in leftovers.find_blocked_locks(crew.paths, crew.git):
-        told = f"{place} is a directory, and stops every git that makes a lock there"
+        told = f"{place} is a directory: every git that creates a lock file there fails"
         yield Finding("git", told, False, stale_locks.removal_command(place))
 
 

@@ -1,7 +1,7 @@
-"""Keeping the brief invisible to git: a clean filter takes the marked block out before git compares or stores.
+"""Hide the brief from git: a clean filter removes the marked block before git compares or stores a file.
 
-The filter stands in ``.git/config`` (part of the pins) and is bound to a file name in ``.git/info/attributes`` while
-a run has a block there. Both files are shared by all work trees, so a binding is a section named after its run.
+The filter is configured in ``.git/config`` (covered by the pins) and bound to a file name in ``.git/info/attributes``
+while a run has a block in that file. All worktrees share both files, so each binding is a section named after its run.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from liza.rules.errors import Refused
 
 FILTER_NAME = "liza-brief"
 FILTER_KEY = f"filter.{FILTER_NAME}.clean"
-MAX_FILE_SIZE = 1 << 23
+MAX_FILE_SIZE = 1 << 23  # bytes; a larger file is not searched for blocks
 strip_blocks = _filter.strip_blocks
 
 
 def add_block(text: bytes, block: bytes) -> bytes:
-    """``text`` with a block above it: the place from which taking it away gives every text back as it was."""
+    """Return ``text`` with a block above it. From there, its removal restores every text exactly."""
     return block.removesuffix(b"\n") + b"\n" + text
 
 
 def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
-    """Write the filter into ``.git/config``. Pins are taken after this. Repeatable. Raises GitFailed."""
-    words: Sequence[str | Path]
+    """Write the filter into ``.git/config``. The pins are captured after this. Idempotent. Raises GitFailed."""
+    argv: Sequence[str | Path]
     if program is None:
-        words = (sys.executable, "-I", "-S", Path(_filter.__file__).resolve())
+        argv = (sys.executable, "-I", "-S", Path(_filter.__file__).resolve())
     else:
-        words = (program,) if isinstance(program, Path) else program
-    command = shlex.join(str(word) for word in words)
+        argv = (program,) if isinstance(program, Path) else program
+    command = shlex.join(str(argument) for argument in argv)
     done = (
         git.unpinned().run("config", "--local", "--get-all", FILTER_KEY, codes=(0, 1)).stdout.decode("utf-8", "replace")
     )
@@ -46,7 +46,7 @@ def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None)
 
 
 def uninstall_filter(git: Git) -> None:
-    """Take the filter, every binding and every hidden name out of ``.git``. Repeatable. Raises GitFailed."""
+    """Remove the filter, all bindings and all hidden names from ``.git``. Idempotent. Raises GitFailed."""
     for path in (info_file(git, "attributes"), info_file(git, "exclude")):
         for name in marked_sections.read_sections(path):
             if name.startswith("run="):
@@ -55,7 +55,7 @@ def uninstall_filter(git: Git) -> None:
 
 
 def find_bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the files ``names`` that no other filter works on: binding ours would store them unfiltered.
+    """Return the files of ``names`` without another filter. With ours, git would store those unfiltered.
 
     Raises GitFailed.
     """
@@ -65,9 +65,9 @@ def find_bindable(git: Git, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def bind_filter(git: Git, names: Sequence[str], run: str) -> None:
-    """Have the filter work on the instructions files ``names`` (relative to the top) while ``run`` needs it.
+    """Bind the filter to the instructions files ``names`` (relative to the top) for ``run``.
 
-    Raises Refused for a file that is not ``bindable`` or cannot be named, GitFailed.
+    Raises Refused for a file that has another filter or an unsupported name, GitFailed.
     """
     lines = [f"{_escape_name(name)} filter={FILTER_NAME}" for name in names]
     for name in sorted({*names} - {*find_bindable(git, names)}):
@@ -76,12 +76,12 @@ def bind_filter(git: Git, names: Sequence[str], run: str) -> None:
 
 
 def unbind_filter(git: Git, run: str) -> None:
-    """Take the bindings of ``run`` away; those of other runs stay. Repeatable. Raises GitFailed."""
+    """Remove the bindings of ``run``; those of other runs stay. Idempotent. Raises GitFailed."""
     marked_sections.remove_section(info_file(git, "attributes"), f"run={run}")
 
 
 def hide_files(git: Git, names: Sequence[str], run: str) -> None:
-    """Keep instructions files that git does not know, and that hold nothing but a block, out of ``git status``.
+    """Exclude untracked instructions files that contain only a block from ``git status``.
 
     Raises GitFailed.
     """
@@ -89,21 +89,21 @@ def hide_files(git: Git, names: Sequence[str], run: str) -> None:
 
 
 def unhide_files(git: Git, run: str) -> None:
-    """Take the hidden names of ``run`` away; those of other runs stay. Repeatable. Raises GitFailed."""
+    """Remove the hidden names of ``run``; those of other runs stay. Idempotent. Raises GitFailed."""
     marked_sections.remove_section(info_file(git, "exclude"), f"run={run}")
 
 
 def list_bound_runs(git: Git) -> tuple[str, ...]:
-    """The runs that have something bound or hidden: what recovery compares with the runs that live."""
-    found = {
+    """Return the runs with bindings or hidden names. Recovery compares them with the living runs."""
+    sections = {
         **marked_sections.read_sections(info_file(git, "attributes")),
         **marked_sections.read_sections(info_file(git, "exclude")),
     }
-    return tuple(sorted(name.removeprefix("run=") for name in found if name.startswith("run=")))
+    return tuple(sorted(name.removeprefix("run=") for name in sections if name.startswith("run=")))
 
 
 def list_bound_files(git: Git) -> tuple[str, ...]:
-    """The file names, relative to the top of a work tree, that are bound or hidden for any run."""
+    """Return the file names, relative to the top of a worktree, that are bound or hidden for any run."""
     lines = [
         line.partition(f" filter={FILTER_NAME}")[0]
         for path in (info_file(git, "attributes"), info_file(git, "exclude"))
@@ -115,25 +115,26 @@ def list_bound_files(git: Git) -> tuple[str, ...]:
 
 
 def is_tracked(git: Git, name: str) -> bool:
-    """Whether git tracks the file ``name`` in this work tree. Raises GitFailed."""
+    """Return whether git tracks the file ``name`` in this worktree. Raises GitFailed."""
     return bool(git.names("--literal-pathspecs", "ls-files", "-z", "--", name))
 
 
 def read_without_blocks(path: Path) -> bytes:
-    """What an instructions file holds besides complete blocks; nothing where there is no file. Raises OSError."""
+    """Return an instructions file without complete blocks; empty if there is no file. Raises OSError."""
     try:
         if path.stat().st_size > MAX_FILE_SIZE:
-            return b"more than any brief"
+            # Any text that is not empty: the caller then keeps the file.
+            return b"larger than any brief"
         return strip_blocks(path.read_bytes())
     except FileNotFoundError:
         return b""
 
 
 def refresh_index_entry(git: Git, name: str) -> bool:
-    """Let git see that the file ``name``, with its block, is what it has: else every status would read it anew.
+    """Refresh the index entry of a file with a block. Otherwise every status would read and filter the file again.
 
-    Only where the index holds exactly the file without the block, and no merge, rebase or cherry-pick is under way;
-    anything else would stage, or resolve, somebody's work. Says whether it was done. Raises GitFailed.
+    Only done if the index has exactly the file without the block and no merge, rebase or cherry-pick is in progress: in
+    any other case ``git add`` would stage or resolve a person's work. Return whether it was done. Raises GitFailed.
     """
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
     if len(rows) != 1 or find_operation(git.git_dir or git_dirs(git)[0]):
@@ -148,7 +149,7 @@ def refresh_index_entry(git: Git, name: str) -> bool:
 
 
 def _escape_name(name: str) -> str:
-    """A line of gitignore or gitattributes that means this one file at the top of a work tree."""
+    """Return the gitignore or gitattributes pattern that matches this one file at the top of a worktree."""
     if not name or name.startswith("/") or re.search(r"""[\s"\\]""", name) or ".." in Path(name).parts:
         raise Refused(f"{name!r} cannot be the name of an instructions file", "liza programs show")
     escaped = re.sub(r"([*?\[\]])", r"\\\1", name)

@@ -1,4 +1,4 @@
-"""Keeping Liza's own directories out of a person's ``git status``, without a change to any file they track."""
+"""Exclude Liza's own directories from ``git status`` without changing a tracked file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PATTERNS = ("/.liza", "/.worktrees")
 
 
 def info_file(git: Git, name: str) -> Path:
-    """``.git/info/<name>`` of the repository, its directory made. Raises GitFailed."""
-    place = git_dirs(git)[1] / "info"
-    place.mkdir(exist_ok=True)
-    return place / name
+    """Return the path of ``.git/info/<name>``. Creates its directory. Raises GitFailed."""
+    directory = git_dirs(git)[1] / "info"
+    directory.mkdir(exist_ok=True)
+    return directory / name
 
 
 def ignore_liza_dirs(git: Git) -> None:
-    """Have ``.liza`` and ``.worktrees`` ignored in this clone. Repeatable. Raises GitFailed."""
+    """Ignore ``.liza`` and ``.worktrees`` in this clone. Idempotent. Raises GitFailed."""
     marked_sections.write_section(info_file(git, "exclude"), _SECTION, _PATTERNS)
 
 
 def unignore_liza_dirs(git: Git) -> None:
-    """Undo ``keep_out``. Repeatable. Raises GitFailed."""
+    """Undo ``ignore_liza_dirs``. Idempotent. Raises GitFailed."""
     marked_sections.remove_section(info_file(git, "exclude"), _SECTION)

@@ -1,7 +1,7 @@
-"""Sections in a file that belongs to a person: put in, found and taken out again by name, the rest untouched.
+"""Named sections in a person's file: written, listed and removed by name. Other lines stay.
 
-Used for ``.git/info/exclude`` and ``.git/info/attributes``, which all work trees of a repository share. A section is
-named after the run that needs it, so that several runs at once need no counting and a killed one leaves a name.
+Used for ``.git/info/exclude`` and ``.git/info/attributes``, which all worktrees share. A section is named after the run
+that needs it: concurrent runs need no counter, and a killed run leaves its name.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from liza.system import crash_points
 from liza.system.flock import lock_path
 
 BEGIN, END = "# liza:begin ", "# liza:end "
-MAX_FILE_SIZE = 1 << 24
+MAX_FILE_SIZE = 1 << 24  # bytes
 
 
 def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
-    """Have exactly ``lines`` in the section ``name``; no lines, no section. Repeatable. Raises OSError."""
+    """Replace the lines of the section ``name``. Without lines it is removed. Idempotent. Raises OSError."""
     with lock_path(path.parent):
         text = _read_text(path)
         kept = _remove_from_text(text, name)
@@ -34,59 +34,62 @@ def write_section(path: Path, name: str, lines: Sequence[str]) -> None:
 
 
 def remove_section(path: Path, name: str) -> None:
-    """Remove the section ``name``; nothing happens where there is none. Raises OSError."""
+    """Remove the section ``name`` if it exists. Raises OSError."""
     write_section(path, name, ())
 
 
 def read_sections(path: Path) -> dict[str, tuple[str, ...]]:
-    """The sections of a file, name to lines. Raises OSError."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return the sections of a file: name to lines. Raises OSError."""
+    sections: dict[str, tuple[str, ...]] = {}
     name: str | None = None
-    inside: list[str] = []
+    section_lines: list[str] = []
     for line in _read_text(path).split("\n"):
         if line.startswith(BEGIN):
-            name, inside = line.removeprefix(BEGIN), []
+            name, section_lines = line.removeprefix(BEGIN), []
         elif name is not None and line == f"{END}{name}":
-            found[name], name = tuple(inside), None
+            sections[name], name = tuple(section_lines), None
         else:
-            inside.append(line)
-    return found
+            section_lines.append(line)
+    return sections
 
 
 def _remove_from_text(text: str, name: str) -> str:
-    """``text`` without the section ``name``; a mark without its partner is text."""
+    """Return ``text`` without the section ``name``. A mark without its partner is text."""
     kept: list[str] = []
-    begun: int | None = None
+    begin_index: int | None = None
     for line in text.splitlines(keepends=True):
         mark = line.removesuffix("\n")
         kept.append(line)
         if mark == f"{BEGIN}{name}":
-            begun = len(kept) - 1
-        elif begun is not None and mark == f"{END}{name}":
-            del kept[begun:]
-            begun = None
+            begin_index = len(kept) - 1
+        elif begin_index is not None and mark == f"{END}{name}":
+            del kept[begin_index:]
+            begin_index = None
     return "".join(kept)
 
 
 def _read_text(path: Path) -> str:
-    """Anybody who works in the repository can put anything there, a device or a thousand megabytes."""
+    """Return the text of a file, or an empty string without one.
+
+    Raises GitFailed if it is not a regular file or too large: agents can put a device or a huge file there.
+    """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_SIZE:
-            raise GitFailed(f"{path} is no file of a sensible size any more", f"ls -lL {path}")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_SIZE:
+            raise GitFailed(f"{path} is not a regular file of at most {MAX_FILE_SIZE} bytes", f"ls -lL {path}")
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
 
 def _write_atomic(path: Path, text: str) -> None:
-    """Write aside and rename; a link to a person's own file is followed, not replaced."""
-    place = path.resolve()
-    handle, aside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    """Write a file atomically. A symbolic link to a person's own file is followed, not replaced."""
+    target = path.resolve()
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     with os.fdopen(handle, "wb") as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
-    mode = place.stat().st_mode & 0o777 if place.exists() else 0o644
-    Path(aside).chmod(mode)
-    crash_points.point("written", place.name)
-    Path(aside).replace(place)
-    crash_points.point("renamed", place.name)
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+    Path(temporary).chmod(mode)
+    crash_points.point("written", target.name)
+    Path(temporary).replace(target)
+    crash_points.point("renamed", target.name)

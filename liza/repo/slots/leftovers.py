@@ -1,4 +1,4 @@
-"""What killed processes leave half made in the repository, and what nobody but them could have finished."""
+"""Remove what killed processes left in the repository: half-made slots, lock files, temporary files."""
 
 from __future__ import annotations
 
@@ -22,70 +22,74 @@ _TEMPORARY_NAME = re.compile(r"\.?.+\.([0-9]{1,9})")
 
 
 def remove_half_made_slots(paths: Paths, git: Git) -> tuple[str, ...]:
-    """Remove slots whose ``git worktree add`` was killed; their names.
+    """Remove slots whose ``git worktree add`` was killed. Return their names.
 
-    One that is at work is waited for, and after a while left to itself. Raises GitFailed.
+    Waits up to 30 seconds for a process that is creating a slot, then leaves it alone. Raises GitFailed.
     """
-    place, common = _slots_and_common_dir(paths, git)
-    gone: list[str] = []
-    if not any(map(slot_records.is_half_made, slot_records.git_dirs_below(place, common).values())):
+    slots_dir, common = _slots_and_common_dir(paths, git)
+    removed: list[str] = []
+    if not any(map(slot_records.is_half_made, slot_records.git_dirs_below(slots_dir, common).values())):
         return ()
     with suppress(LockTimeout), lock_path(paths.worktree_lock, timeout=_LOCK_TIMEOUT):
-        for slot, admin in slot_records.git_dirs_below(place, common).items():
-            if slot_records.is_half_made(admin):
-                slot_records.remove_half_made(git, place / slot, admin)
-                gone.append(slot)
-    return tuple(gone)
+        for slot, git_dir in slot_records.git_dirs_below(slots_dir, common).items():
+            if slot_records.is_half_made(git_dir):
+                slot_records.remove_half_made(git, slots_dir / slot, git_dir)
+                removed.append(slot)
+    return tuple(removed)
 
 
 def remove_locks(paths: Paths, git: Git) -> tuple[str, ...]:
-    """Remove the locks that killed gits left in slots and beside the refs of tasks; their names. Raises GitFailed."""
-    place, common = _slots_and_common_dir(paths, git)
-    found = [*(common / "refs" / "heads" / "task").rglob("*.lock"), *_liza_locks(place, common)]
-    names = tuple(str(lock.relative_to(common)).removesuffix(".lock") for lock in found)
+    """Remove lock files that killed gits left in slots and beside task refs. Return the names of the locked files.
+    Raises GitFailed.
+    """
+    slots_dir, common = _slots_and_common_dir(paths, git)
+    locks = [*(common / "refs" / "heads" / "task").rglob("*.lock"), *_liza_locks(slots_dir, common)]
+    names = tuple(str(lock.relative_to(common)).removesuffix(".lock") for lock in locks)
     return stale_locks.remove_stale_locks(git, names)
 
 
 def find_blocked_locks(paths: Paths, git: Git) -> tuple[Path, ...]:
-    """What stands at the place of a lock and is none: every git that needs the lock stops at it. Raises GitFailed."""
-    place, common = _slots_and_common_dir(paths, git)
-    found = [*common.glob("*.lock"), *(common / "refs" / "heads").rglob("*.lock"), *_liza_locks(place, common)]
-    return tuple(sorted(lock for lock in found if stale_locks.is_directory_at_lock(lock)))
+    """Return directories in the place of a lock file: every git that needs the lock fails. Raises GitFailed."""
+    slots_dir, common = _slots_and_common_dir(paths, git)
+    locks = [*common.glob("*.lock"), *(common / "refs" / "heads").rglob("*.lock"), *_liza_locks(slots_dir, common)]
+    return tuple(sorted(lock for lock in locks if stale_locks.is_directory_at_lock(lock)))
 
 
-def _liza_locks(place: Path, common: Path) -> Iterator[Path]:
+def _liza_locks(slots_dir: Path, common: Path) -> Iterator[Path]:
     yield from (common / "refs" / "liza").rglob("*.lock")
-    for admin in slot_records.git_dirs_below(place, common).values():
-        yield from admin.rglob("*.lock")
+    for git_dir in slot_records.git_dirs_below(slots_dir, common).values():
+        yield from git_dir.rglob("*.lock")
 
 
 def remove_temporary_files(paths: Paths, git: Git) -> tuple[str, ...]:
-    """Remove what was written aside by a process that is gone and never renamed; the names. Raises OSError."""
-    place, common = _slots_and_common_dir(paths, git)
-    found = [link for link in _list_entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
-    found += [aside for admin in slot_records.git_dirs_below(place, common).values() for aside in admin.glob("liza.*")]
-    found += [*paths.slots.glob(f".{MARK_FILE}.*"), *paths.liza.glob(f".{paths.slots_record.name}.*")]
-    gone = [aside for aside in found if _is_writer_dead(aside)]
-    for aside in gone:
-        aside.unlink(missing_ok=True)
-    return tuple(str(aside) for aside in gone)
+    """Remove temporary files and links whose writer has died before the rename. Return their names. Raises OSError."""
+    slots_dir, common = _slots_and_common_dir(paths, git)
+    candidates = [link for link in _list_entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
+    candidates += [
+        path for git_dir in slot_records.git_dirs_below(slots_dir, common).values() for path in git_dir.glob("liza.*")
+    ]
+    candidates += [*paths.slots.glob(f".{MARK_FILE}.*"), *paths.liza.glob(f".{paths.slots_record.name}.*")]
+    orphaned = [path for path in candidates if _is_writer_dead(path)]
+    for path in orphaned:
+        path.unlink(missing_ok=True)
+    return tuple(str(path) for path in orphaned)
 
 
 def _slots_and_common_dir(paths: Paths, git: Git) -> tuple[Path, Path]:
     return paths.slots, git_dirs(git)[1]
 
 
-def _list_entries(place: Path) -> Iterator[Path]:
-    yield from place.iterdir() if place.is_dir() else ()
+def _list_entries(directory: Path) -> Iterator[Path]:
+    yield from directory.iterdir() if directory.is_dir() else ()
 
 
-def _is_writer_dead(aside: Path) -> bool:
-    """Whether the name says a process that is not there any more."""
-    named = _TEMPORARY_NAME.fullmatch(aside.name)
-    if named is None:
+def _is_writer_dead(path: Path) -> bool:
+    """Return whether the process whose id ends the name does not exist any more."""
+    match = _TEMPORARY_NAME.fullmatch(path.name)
+    if match is None:
         return False
     try:
-        os.kill(int(named.group(1)), 0)
+        os.kill(int(match.group(1)), 0)
     except ProcessLookupError:
         return True
     except PermissionError:

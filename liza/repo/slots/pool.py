@@ -1,8 +1,9 @@
-"""Slots: work trees made once, never moved, and handed from task to task.
+"""Pool of slots: worktrees that are created once, never moved, and reused from task to task.
 
-A claim prepares a slot (nothing in it is changed, all of it is saved), and finishes it after the board says that the
-claim holds. Finishing can be repeated until it was carried through. Git is told where each slot's git directory is, so
-that nothing an agent puts at ``.git`` leads a reset somewhere else.
+A claim first prepares a slot: it saves the content and changes nothing. After the board has confirmed the claim, the
+slot is finished: emptied and switched to the task's branch. ``finish`` is idempotent and can be repeated until it
+completes. Every git command gets the git directory of the slot explicitly, so a ``.git`` file that an agent replaced
+cannot redirect a reset.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from liza.rules.paths import Paths, branch_of
 from liza.system.flock import lock_path
 
 PROOF_SLOT = "proof"
-"""The slot of which nothing is ever kept: in it sources are made to fail on purpose."""
+"""Name of the slot for test proofs. Its content is never saved: sources in it are broken on purpose."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PreparedSlot:
-    """What a claim will work on: the branch, the commit it starts from, whether unfinished files will be laid back."""
+    """Result of ``prepare``: the branch, the start commit, and whether ``finish`` will restore unfinished files."""
 
     branch: str
     base: str
@@ -51,125 +52,128 @@ class Worktrees:
     integration: str = "integration"
 
     def add(self, slot: str, commit: str) -> None:
-        """Have a slot, detached at ``commit`` if it is new; one that is there is left as it is.
+        """Create a slot, detached at ``commit``. An existing slot is not changed.
 
-        One process at a time; what a killed one left is removed first. Raises GitFailed, LockTimeout.
+        Holds the worktree lock. Removes first what a killed process left. Raises GitFailed, LockTimeout.
         """
         path = self.paths.slot(slot)
-        with lock_path(self.paths.worktree_lock) as held:
+        with lock_path(self.paths.worktree_lock) as lock_fd:
             slot_records.refuse_links(path)
-            admin = self._git_dir(slot)
-            if admin is not None and not slot_records.is_half_made(admin):
+            git_dir = self._git_dir(slot)
+            if git_dir is not None and not slot_records.is_half_made(git_dir):
                 if path.is_dir():
                     return
-                # The directory is gone and its records are not: git makes it anew over them only when forced twice.
-                slot_records.write_owner(admin, None)
-            elif admin is not None:
-                slot_records.remove_half_made(self.git, path, admin)
+                # The directory is missing, its record is not: `git worktree add` then needs --force twice.
+                slot_records.write_owner(git_dir, None)
+            elif git_dir is not None:
+                slot_records.remove_half_made(self.git, path, git_dir)
             elif path.is_dir() and any(path.iterdir()):
-                # git's records of it are gone and its files are not: who has use for the slot has to save them.
+                # git's record is missing, the files are not: keep them, the next user of the slot saves them.
                 slot_records.repair_gitfile(path, slot_records.recreate_record(path, self._common_dir, commit))
                 self.slot_git(slot).out("read-tree", "HEAD")
                 return
             slots_directory.ensure_directory(self.paths)
-            # Whoever dies, the lock lasts as long as this git: nobody removes what it is still writing.
-            git = self.git.inheriting(held).with_timeout(1800)
+            # git inherits the lock: if this process dies, no other process removes what git is still writing.
+            git = self.git.inheriting(lock_fd).with_timeout(1800)
             git.out("worktree", "add", "--force", "--force", "--quiet", "--detach", str(path), commit)
 
     def prepare(self, slot: str, task: str, run: str, salvage_as: str | None = None) -> PreparedSlot:
-        """Phase two of a claim: save what lies in the slot, and note whose it will be. Nothing is destroyed.
+        """Prepare a slot for a claim (phase two): save its content and record the new owner.
 
-        The slot is made if it is not there. What is saved bears the task and run of the owner file; where there is
-        none, this task and ``salvage_as``, or the slot and ``unknown``. Repeatable by the same run.
-        Raises GitFailed when something cannot be saved, Refused when a person has the task's branch checked out.
+        Nothing in the slot is changed. A missing slot is created. The salvage is named after the task and run in the
+        owner file; without an owner file, after ``task`` and ``salvage_as``, or after the slot and ``unknown``.
+        Idempotent for the same run. Raises GitFailed if something cannot be saved, Refused if a person has the task's
+        branch checked out.
         """
         branch = branch_of(task)
-        # The pattern matches one name only, where the plain name would match all that is below it as well.
-        known = find_branches(self.git, branch, self.integration, "tas[k]")
-        self._refuse_blocked(branch, known)
+        # `for-each-ref task` would also list every branch below `task/`; the pattern matches that one name.
+        branches = find_branches(self.git, branch, self.integration, "tas[k]")
+        self._refuse_blocked(branch, branches)
         symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
-        self._refuse_foreign_checkout(branch, known)
-        base = self._start_commit(known, branch)
+        self._refuse_foreign_checkout(branch, branches)
+        base = self._start_commit(branches, branch)
         self._ensure_slot(slot, base)
         with self._lock_slot(slot):
-            admin, owner = self._open_slot(slot)
+            git_dir, owner = self._open_slot(slot)
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return PreparedSlot(branch, owner.commit or base, owner.salvage is not None)
             ref = self._retry_if_stuck(slot, lambda: self._save(slot, owner, task, salvage_as))
-            admin = self._open_slot(slot)[0]
+            git_dir = self._open_slot(slot)[0]
             files = self._salvage_to_restore(owner, task, ref)
             before = None if owner is None else replace(owner, before=None)
-            slot_records.write_owner(admin, SlotOwner(task, run, base, files, before=before))
+            slot_records.write_owner(git_dir, SlotOwner(task, run, base, files, before=before))
         return PreparedSlot(branch, base, files is not None)
 
     def finish(self, slot: str, task: str, run: str) -> None:
-        """After the claim holds: empty the slot, switch to the task's branch, lay unfinished files back, link it.
+        """Finish a slot after its claim is confirmed: empty it, switch to the task's branch, restore unfinished files,
+        link it.
 
-        Repeatable until carried through; after that nothing is touched, because an agent may be at work.
-        Raises NotYours where the slot bears another run, GitFailed.
+        Can be repeated until it completes. After that nothing in the slot is changed, because an agent may be working
+        there. Raises NotOwner if the slot belongs to another run, GitFailed.
         """
-        admin, owner = self._open_slot(slot)
+        git_dir, owner = self._open_slot(slot)
         if owner is None or (owner.task, owner.run) != (task, run):
             raise NotOwner(
-                f"slot {slot} belongs to {owner.run if owner else 'nobody'}, not to {run}", f"liza task show {task}"
+                f"slot {slot} belongs to {owner.run if owner else 'no run'}, not to {run}", f"liza task show {task}"
             )
         if not owner.done:
             self._retry_if_stuck(slot, lambda: self._switch_to_task(slot, task, owner))
-            admin = self._open_slot(slot)[0]
+            git_dir = self._open_slot(slot)[0]
             if owner.salvage is not None:
                 restore_salvage(self.slot_git(slot), owner.salvage)
                 mark_restored(self.git, task, owner.salvage)
             if owner.before is not None and owner.before.task != task:
                 slot_records.unlink_task(self.paths, owner.before.task, slot)
-            slot_records.write_owner(admin, replace(owner, done=True, before=None))
+            slot_records.write_owner(git_dir, replace(owner, done=True, before=None))
         slot_records.link_task(self.paths, task, slot)
 
     def _switch_to_task(self, slot: str, task: str, owner: SlotOwner) -> None:
-        """Empty a prepared slot, and switch it to the branch of the task."""
+        """Empty a prepared slot and switch it to the branch of the task."""
         branch = branch_of(task)
-        known = find_branches(self.git, branch, self.integration)
+        branches = find_branches(self.git, branch, self.integration)
         symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
-        self._free_branch(slot, branch, known)
+        self._free_branch(slot, branch, branches)
         self._empty_prepared(slot, self._open_slot(slot)[0], owner)
-        start = () if branch in known else ("--no-track", "--create")
-        end = () if branch in known else (owner.commit or self._start_commit(known, branch),)
+        start = () if branch in branches else ("--no-track", "--create")
+        end = () if branch in branches else (owner.commit or self._start_commit(branches, branch),)
         self._checkout(slot, owner, *start, branch, *end)
 
     def is_finished(self, slot: str, task: str, run: str) -> bool:
-        """Whether ``finish`` was carried through for this claim. Raises GitFailed."""
-        admin = self._git_dir(slot)
-        owner = slot_records.find_owner(admin) if admin is not None and self.paths.slot(slot).is_dir() else None
+        """Return whether ``finish`` has completed for this claim. Raises GitFailed."""
+        git_dir = self._git_dir(slot)
+        owner = slot_records.find_owner(git_dir) if git_dir is not None and self.paths.slot(slot).is_dir() else None
         return owner is not None and (owner.task, owner.run, owner.done) == (task, run, True)
 
     def undo(self, slot: str, task: str, run: str) -> None:
-        """Give a prepared slot back to who had it before. Only what bears this run; repeatable. Raises GitFailed."""
+        """Return a prepared slot to its previous owner, if it belongs to this run. Idempotent. Raises GitFailed."""
         with self._lock_slot(slot):
-            admin = self._git_dir(slot)
-            owner = slot_records.find_owner(admin) if admin is not None else None
-            if admin is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
-                slot_records.write_owner(admin, owner.before)
+            git_dir = self._git_dir(slot)
+            owner = slot_records.find_owner(git_dir) if git_dir is not None else None
+            if git_dir is not None and owner is not None and (owner.task, owner.run, owner.done) == (task, run, False):
+                slot_records.write_owner(git_dir, owner.before)
 
     def detach(self, slot: str, commit: str, run: str) -> None:
-        """A reviewer's or planner's slot, empty and at ``commit`` on no branch; made if it is not there.
+        """Empty the slot of a reviewer, planner or merger and detach it at ``commit``. A missing slot is created.
 
-        What was in it and is nowhere else is saved first. Raises GitFailed.
+        Content that exists nowhere else is saved first. Raises GitFailed.
         """
-        whole = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
+        commit_id = self.git.out("rev-parse", "--verify", f"{commit}^{{commit}}")
         with self._lock_slot(slot):
-            self._retry_if_stuck(slot, lambda: self._detach(slot, whole, run))
+            self._retry_if_stuck(slot, lambda: self._detach(slot, commit_id, run))
 
     def clean(self, slot: str, when: str, keep: Sequence[str]) -> None:
-        """Remove the ignored files of a slot that ``config.merge_clean`` wants removed, and what is changed in its
-        submodules. Raises GitFailed, OSError."""
+        """Remove ignored files from a slot as ``config.merge_clean`` (``when``) says, except ``keep``, and reset its
+        submodules. Raises GitFailed, OSError.
+        """
         with self._lock_slot(slot):
             self._retry_if_stuck(slot, lambda: slot_setup.empty_submodules(self.slot_git(slot)))
             if slot_setup.is_clean_due(self.slot_git(slot), when):
                 self._retry_if_stuck(slot, lambda: slot_setup.remove_ignored_files(self.slot_git(slot), keep))
 
     def detach_once(self, slot: str, commit: str, run: str) -> bool:
-        """``detach``, unless it was carried through for this run already: then its agent may be at work there.
+        """Detach as ``detach`` does, unless that has completed for this run: its agent may be working there.
 
-        Says whether anything was done. Raises GitFailed.
+        Return whether anything was done. Raises GitFailed.
         """
         with self._lock_slot(slot):
             if self.is_finished(slot, slot, run):
@@ -181,62 +185,62 @@ class Worktrees:
         slot_records.refuse_linked_directory(self._slots_directory)
         stuck_slots.clear_slot_path(self.paths.slot(slot))
         self._ensure_slot(slot, commit)
-        admin, owner = self._open_slot(slot)
-        here = owner or SlotOwner(slot, run, commit)
-        self._save_and_wipe(slot, admin, here)
-        self._checkout(slot, here, "--detach", commit)
-        slot_records.write_owner(admin, SlotOwner(slot, run, commit, done=True))
+        git_dir, owner = self._open_slot(slot)
+        current_owner = owner or SlotOwner(slot, run, commit)
+        self._save_and_wipe(slot, git_dir, current_owner)
+        self._checkout(slot, current_owner, "--detach", commit)
+        slot_records.write_owner(git_dir, SlotOwner(slot, run, commit, done=True))
 
     def discard(self, slot: str) -> None:
-        """Remove a slot of which nothing is kept, or set it aside where it cannot be removed. Repeatable.
+        """Remove a slot without saving it. If it cannot be removed, rename it to a retired slot. Idempotent.
 
         Raises GitFailed, LockTimeout, OSError.
         """
         with lock_path(self.paths.worktree_lock):
-            admin, path = self._git_dir(slot), self.paths.slot(slot)
-            if admin is None and not path.is_dir():
+            git_dir, path = self._git_dir(slot), self.paths.slot(slot)
+            if git_dir is None and not path.is_dir():
                 return
             stuck_slots.loosen_permissions(path)
             try:
-                slot_records.remove_half_made(self.git.with_timeout(600), path, admin or path)
+                slot_records.remove_half_made(self.git.with_timeout(600), path, git_dir or path)
             except OSError:
                 if not stuck_slots.is_stuck(path):
                     raise
                 stuck_slots.retire_slot(path)
-                slot_records.remove_half_made(self.git.with_timeout(600), path, admin or path)
+                slot_records.remove_half_made(self.git.with_timeout(600), path, git_dir or path)
 
     def release(self, slot: str, task: str, run: str) -> None:
-        """After a final status: save what is left, let the branch go, take the link away; the slot is free.
+        """Release a slot after a final status: save its content, leave the branch, remove the link.
 
-        Nothing happens where the slot belongs to another task or is gone; repeatable. Raises GitFailed.
+        Does nothing if the slot belongs to another task or is missing. Idempotent. Raises GitFailed.
         """
         slot_records.unlink_task(self.paths, task, slot)
         with self._lock_slot(slot):
-            admin = self._git_dir(slot)
-            owner = slot_records.find_owner(admin) if admin is not None else None
-            if admin is None or owner is None or owner.task != task:
+            git_dir = self._git_dir(slot)
+            owner = slot_records.find_owner(git_dir) if git_dir is not None else None
+            if git_dir is None or owner is None or owner.task != task:
                 return
             if self.paths.slot(slot).is_dir():
                 self._retry_if_stuck(slot, lambda: self._empty_finished(slot, owner))
-                admin = self._open_slot(slot)[0]
+                git_dir = self._open_slot(slot)[0]
             else:
-                self._detach_head(admin)
-            slot_records.write_owner(admin, None)
+                self._detach_head(git_dir)
+            slot_records.write_owner(git_dir, None)
 
     def _empty_finished(self, slot: str, owner: SlotOwner) -> None:
-        """Empty a slot whose task is over, and let its branch go."""
+        """Empty a slot whose task is closed, and detach it from the task's branch."""
         self._save_and_wipe(slot, self._open_slot(slot)[0], owner)
         self._checkout(slot, owner, "--detach", "HEAD")
 
     def retired_slots(self) -> tuple[Path, ...]:
-        """The slots that could not be emptied, and were replaced. Raises OSError."""
+        """Return the slots that could not be emptied and were replaced. Raises OSError."""
         return stuck_slots.list_retired(self._slots_directory)
 
     def _retry_if_stuck(self, slot: str, work: Callable[[], T]) -> T:
-        """Carry out ``work``, which empties a slot. Where permissions are in its way they are loosened; where that is
-        not enough the slot is set aside, with all that is in it, and another one is made in its place.
+        """Run ``work``, which empties a slot, and retry it if file permissions made it fail.
 
-        Raises what ``work`` raises for any other reason.
+        The first retry follows after permissions were loosened. If that is not enough, the slot is retired with all its
+        files and a new one is created before the second retry. Raises what ``work`` raises for any other reason.
         """
         path = self.paths.slot(slot)
         try:
@@ -257,7 +261,7 @@ class Worktrees:
         return work()
 
     def _replace_slot(self, slot: str) -> None:
-        """Set a slot aside and make another one, at the same commit and with the same owner. Raises GitFailed."""
+        """Retire a slot and create a new one at the same commit, with the same owner. Raises GitFailed."""
         _, owner = self._open_slot(slot)
         git = self.slot_git(slot)
         head = git.out("rev-parse", "--verify", "HEAD^{commit}")
@@ -268,89 +272,91 @@ class Worktrees:
         slot_records.write_owner(self._open_slot(slot)[0], owner)
 
     def head_commit(self, slot: str) -> str:
-        """The commit the slot stands at. Raises GitFailed."""
+        """Return the commit at the slot's HEAD. Raises GitFailed."""
         return self.slot_git(slot).out("rev-parse", "--verify", "HEAD^{commit}")
 
     def branch_tip(self, task: str) -> str | None:
-        """The newest commit on a task's branch; None while it has none. Raises GitFailed."""
-        found = find_branches(self.git, branch_of(task)).get(branch_of(task))
-        return None if found is None else found.commit
+        """Return the newest commit of a task's branch, or None if there is no branch. Raises GitFailed."""
+        branch = find_branches(self.git, branch_of(task)).get(branch_of(task))
+        return None if branch is None else branch.commit
 
     def list_changes(self, slot: str) -> tuple[str, ...]:
-        """Names of changed and untracked files in the slot; a brief's block is no change. Raises GitFailed."""
+        """Return the names of changed and untracked files. A brief's block does not count as a change. Raises
+        GitFailed.
+        """
         git = self.slot_git(slot)
         return tuple(name for name in list_changed_files(git) if not reset.is_only_brief(git, name))
 
     def slot_names(self) -> tuple[str, ...]:
-        """The slots that are there, finished or not, in the order of their names."""
-        place = self._slots_directory
-        found = (path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else ()
-        return tuple(sorted(name for name in found if self._git_dir(name) is not None))
+        """Return the names of the existing slots, finished or not, sorted."""
+        directory = self._slots_directory
+        names = (path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else ()
+        return tuple(sorted(name for name in names if self._git_dir(name) is not None))
 
     def recorded_slots(self) -> tuple[str, ...]:
-        """The slots that git knows of, also those whose directory is gone."""
+        """Return the slots that git has a record of, including those whose directory is missing."""
         return tuple(sorted(slot_records.git_dirs_below(self._slots_directory, self._common_dir)))
 
     def repair(self, slot: str, commit: str) -> bool:
-        """Have git know a slot again, at ``commit``, and an owner file be readable; whether either was not so."""
+        """Recreate git's record of a slot, at ``commit``, and replace an unreadable owner file. Return whether either
+        was necessary.
+        """
         path = self.paths.slot(slot)
         if self._git_dir(slot) is None and path.is_dir() and any(path.iterdir()):
             self.add(slot, commit)
             return True
         with self._lock_slot(slot):
-            admin = self._git_dir(slot)
-            if admin is None:
+            git_dir = self._git_dir(slot)
+            if git_dir is None:
                 return False
             try:
-                slot_records.read_owner(admin)
+                slot_records.read_owner(git_dir)
             except GitFailed:
-                slot_records.write_owner(admin, slot_records.find_owner(admin))
+                slot_records.write_owner(git_dir, slot_records.find_owner(git_dir))
                 return True
         return False
 
     def owner(self, slot: str) -> tuple[str, str] | None:
-        """Task and run that the slot bears; for a reviewer's or planner's slot the task is the slot's own name."""
-        admin = self._git_dir(slot)
-        found = slot_records.read_owner(admin) if admin is not None else None
-        return None if found is None else (found.task, found.run)
+        """Return the task and run that own the slot. For a reviewer or planner the task is the slot's name."""
+        git_dir = self._git_dir(slot)
+        owner = slot_records.read_owner(git_dir) if git_dir is not None else None
+        return None if owner is None else (owner.task, owner.run)
 
     def assign_run(self, slot: str, task: str, run: str) -> None:
-        """A further session on the same claim: the slot bears its run now, and nothing in it changes.
+        """Record a further session of the same claim as owner. Nothing in the slot changes.
 
-        Raises NotYours where it is another task's or its claim was not finished, GitFailed.
+        Raises NotOwner if the slot belongs to another task or its claim is not finished, GitFailed.
         """
         if not self.exists(slot):
-            raise NotOwner(f"the slot {slot} is gone, or git's records of it", "liza doctor --fix")
-        admin, owner = self._open_slot(slot)
+            raise NotOwner(f"the slot {slot} or git's record of it is missing", "liza doctor --fix")
+        git_dir, owner = self._open_slot(slot)
         if owner is None or owner.task != task or not owner.done:
-            raise NotOwner(f"the slot {slot} is not laid out for {task}", "liza doctor --fix")
-        slot_records.write_owner(admin, replace(owner, run=run))
+            raise NotOwner(f"the slot {slot} is not prepared for {task}", "liza doctor --fix")
+        slot_records.write_owner(git_dir, replace(owner, run=run))
 
     def exists(self, slot: str) -> bool:
-        """Whether the slot is there, and git knows it."""
+        """Return whether the slot's directory and git's record of it both exist."""
         return self._git_dir(slot) is not None and self.paths.slot(slot).is_dir()
 
     def remove_all(self) -> tuple[str, ...]:
-        """Save and remove every slot, and the links to them; the refs of what was saved. Raises GitFailed.
+        """Save and remove every slot and the links to them. Return the refs of the salvages. Raises GitFailed.
 
-        What a task's branch has is saved already: branches stay, or whoever takes one away looks at what it holds.
-
-        What cannot be saved is not removed.
+        A slot that cannot be saved is not removed. Commits on a task's branch count as saved: the branches stay.
         """
         saved: list[str] = []
-        for slot, admin in slot_records.git_dirs_below(self._slots_directory, self._common_dir).items():
+        for slot, git_dir in slot_records.git_dirs_below(self._slots_directory, self._common_dir).items():
             path = self.paths.slot(slot)
             if slot == PROOF_SLOT:
                 self.discard(slot)
                 continue
-            if path.is_dir() and not slot_records.is_half_made(admin):
-                admin, owner = self._open_slot(slot)
+            if path.is_dir() and not slot_records.is_half_made(git_dir):
+                git_dir, owner = self._open_slot(slot)
                 branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
                 ref = self._save(slot, owner, slot, None, branch)
                 saved += [ref] if ref else []
             with lock_path(self.paths.worktree_lock):
-                if slot_records.is_half_made(admin):
-                    slot_records.remove_half_made(self.git, path, admin)
+                if slot_records.is_half_made(git_dir):
+                    slot_records.remove_half_made(self.git, path, git_dir)
                 else:
                     self.git.out("worktree", "remove", "--force", "--force", str(path), timeout=600)
         slot_records.remove_links(self.paths)
@@ -358,18 +364,20 @@ class Worktrees:
         return tuple(saved)
 
     def slot_git(self, slot: str) -> Git:
-        """git in a slot, on the git directory that the repository itself names for it. Raises GitFailed."""
-        admin = self._git_dir(slot)
-        if admin is None:
+        """Return git for a slot, with the git directory that the repository has recorded for it. Raises GitFailed."""
+        git_dir = self._git_dir(slot)
+        if git_dir is None:
             slot_records.refuse_linked_directory(self._slots_directory)
             raise SharedPathBlocked(
-                f"{self.paths.slot(slot)} is no work tree of {self.paths.root}", "liza doctor --fix"
+                f"{self.paths.slot(slot)} is not a worktree of {self.paths.root}", "liza doctor --fix"
             )
-        slot_records.repair_commondir(admin)
-        return self.git.with_git_dir(self.paths.slot(slot), admin, self._common_dir)
+        slot_records.repair_commondir(git_dir)
+        return self.git.with_git_dir(self.paths.slot(slot), git_dir, self._common_dir)
 
     def _lock_slot(self, slot: str) -> AbstractContextManager[int]:
-        """The board frees a slot before it is cleared: the next claim and the clearing take turns, each whole."""
+        """Lock a slot. The board frees a slot before it is cleared, so the next claim and the clearing must not
+        overlap.
+        """
         return lock_path(self.paths.locks / f"slot-{slot}.lock")
 
     @property
@@ -384,63 +392,66 @@ class Worktrees:
         return slot_records.find_git_dir(self.paths.slot(slot), self._common_dir)
 
     def _ensure_slot(self, slot: str, commit: str) -> None:
-        wrong = slots_directory.foreign_error(self.paths, self._common_dir)
-        if wrong is not None:
-            raise wrong
-        admin = self._git_dir(slot)
-        if admin is None or slot_records.is_half_made(admin) or not self.paths.slot(slot).is_dir():
+        error = slots_directory.foreign_error(self.paths, self._common_dir)
+        if error is not None:
+            raise error
+        git_dir = self._git_dir(slot)
+        if git_dir is None or slot_records.is_half_made(git_dir) or not self.paths.slot(slot).is_dir():
             self.add(slot, commit)
 
     def _open_slot(self, slot: str) -> tuple[Path, SlotOwner | None]:
-        """The git directory of a slot that is there, and who is known to have it; its ``.git`` put right."""
-        path, admin = self.paths.slot(slot), self._git_dir(slot)
-        if admin is None or path.is_symlink() or not path.is_dir():
-            raise SharedPathBlocked(f"{path} is no work tree of {self.paths.root}", "liza doctor --fix")
-        slot_records.repair_gitfile(path, admin)
-        return admin, slot_records.find_owner(admin)
+        """Repair the ``.git`` file of an existing slot. Return its git directory and its owner."""
+        path, git_dir = self.paths.slot(slot), self._git_dir(slot)
+        if git_dir is None or path.is_symlink() or not path.is_dir():
+            raise SharedPathBlocked(f"{path} is not a worktree of {self.paths.root}", "liza doctor --fix")
+        slot_records.repair_gitfile(path, git_dir)
+        return git_dir, slot_records.find_owner(git_dir)
 
-    def _start_commit(self, known: dict[str, Branch], branch: str) -> str:
-        """Where work on a branch begins: at its tip, else at integration's."""
-        found = known.get(branch) or known.get(self.integration)
-        if found is None:
+    def _start_commit(self, branches: dict[str, Branch], branch: str) -> str:
+        """Return the commit at which work on a branch starts: its own tip, else that of integration."""
+        start = branches.get(branch) or branches.get(self.integration)
+        if start is None:
             raise Missing(f"the branch {self.integration} is gone", "liza doctor")
-        return found.commit
+        return start.commit
 
     def _save(
         self, slot: str, owner: SlotOwner | None, task: str, run: str | None, kept_in: tuple[str, ...] = ()
     ) -> str | None:
-        # Nobody knows whose it was: kept under the slot's own name, so that no other task finds it as its own.
-        named = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
-        return salvage_if_needed(self.slot_git(slot), *named, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
+        # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
+        name = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
+        return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
 
     def _protecting_refs(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
-        """What has to hold HEAD, or it is saved. A slot on no branch stands where it was put: others keep that."""
-        put = (owner.commit,) if owner is not None and owner.task == slot and owner.commit else ()
-        return (*put, f"refs/heads/{self.integration}")
+        """Return the refs and commits one of which must contain HEAD; otherwise HEAD is saved.
+
+        The commit of a detached slot (owner task equals slot) was chosen by Liza and is protected elsewhere.
+        """
+        own_commit = (owner.commit,) if owner is not None and owner.task == slot and owner.commit else ()
+        return (*own_commit, f"refs/heads/{self.integration}")
 
     def _salvage_to_restore(self, owner: SlotOwner | None, task: str, ref: str | None) -> str | None:
-        """The salvage with the unfinished files of ``task``: what was in the slot just now, or was saved earlier."""
+        """Return the salvage with the unfinished files of ``task``: the one just made, or an earlier one."""
         if owner is None or owner.task != task:
             ref = find_unrestored(self.git, task)
         elif owner.salvage is not None and not owner.done:
-            # Its finishing was cut short: what lies in the slot is a part of what was saved before that.
+            # `finish` was interrupted: the slot holds only a part of what was saved before.
             ref = owner.salvage
         return ref if ref is not None and list_uncommitted(self.git, ref) else None
 
-    def _save_and_wipe(self, slot: str, admin: Path, owner: SlotOwner) -> None:
-        slot_records.remove_slot_locks(admin)
-        self._wipe(slot, admin, self._save(slot, owner, owner.task, owner.run))
+    def _save_and_wipe(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
+        slot_records.remove_slot_locks(git_dir)
+        self._wipe(slot, git_dir, self._save(slot, owner, owner.task, owner.run))
 
-    def _empty_prepared(self, slot: str, admin: Path, owner: SlotOwner) -> None:
-        """What was written since it was prepared is still the work of who had the slot before."""
-        slot_records.remove_slot_locks(admin)
+    def _empty_prepared(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
+        """Empty a prepared slot. Files written since it was prepared belong to the previous owner."""
+        slot_records.remove_slot_locks(git_dir)
         before = owner.before or owner
         kept = self._protecting_refs(slot, before)
-        self._wipe(slot, admin, salvage_new_changes(self.slot_git(slot), before.task, before.run, kept))
+        self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), before.task, before.run, kept))
 
-    def _wipe(self, slot: str, admin: Path, saved: str | None) -> None:
+    def _wipe(self, slot: str, git_dir: Path, saved: str | None) -> None:
         git = self.slot_git(slot)
-        ended = reset.end_operations(git, admin)
+        ended = reset.end_operations(git, git_dir)
         stripped = reset.strip_briefs(git)
         if saved is not None or ended or stripped:
             reset.discard_changes(git)
@@ -449,32 +460,38 @@ class Worktrees:
         git = self.slot_git(slot).with_timeout(600)
         done = git.run("switch", "--quiet", "--no-guess", "--no-overwrite-ignore", *where)
         if done.code != 0:
-            # An ignored file lies where the other commit has one of its own: saved, then overwritten.
+            # An ignored file is in the way of a tracked one: save it, then overwrite it.
             create_salvage(git, owner.task, owner.run)
             git.out("switch", "--quiet", "--no-guess", "--discard-changes", *where)
 
-    def _refuse_blocked(self, branch: str, known: dict[str, Branch]) -> None:
-        """A ref is a file to git, or a directory of refs: not both."""
-        for name in sorted(known):
+    def _refuse_blocked(self, branch: str, branches: dict[str, Branch]) -> None:
+        """Raise Refused if a branch excludes ``branch``: to git a ref is a file or a directory of refs."""
+        for name in sorted(branches):
             if name == branch.partition("/")[0] or name.startswith(f"{branch}/"):
                 raise ref_conflict_error(name, branch)
 
-    def _refuse_foreign_checkout(self, branch: str, known: dict[str, Branch]) -> None:
-        place = known[branch].checkout if branch in known else None
-        if place is not None and place.is_dir() and slot_records.find_slot_name(place, self._slots_directory) is None:
-            raise Refused(f"{branch} is checked out in {place}: no agent can work on it", f"git -C {place} switch -")
+    def _refuse_foreign_checkout(self, branch: str, branches: dict[str, Branch]) -> None:
+        checkout = branches[branch].checkout if branch in branches else None
+        if (
+            checkout is not None
+            and checkout.is_dir()
+            and slot_records.find_slot_name(checkout, self._slots_directory) is None
+        ):
+            raise Refused(
+                f"{branch} is checked out in {checkout}: no agent can work on it", f"git -C {checkout} switch -"
+            )
 
-    def _free_branch(self, slot: str, branch: str, known: dict[str, Branch]) -> None:
-        """Let another slot go of the branch, where a crash left it; its files stay as they are."""
-        place = known[branch].checkout if branch in known else None
-        other = None if place is None else slot_records.find_slot_name(place, self._slots_directory)
+    def _free_branch(self, slot: str, branch: str, branches: dict[str, Branch]) -> None:
+        """Detach another slot that a crash left on the branch. Its files are not changed."""
+        checkout = branches[branch].checkout if branch in branches else None
+        other = None if checkout is None else slot_records.find_slot_name(checkout, self._slots_directory)
         if other is not None and other != slot:
-            admin = self._git_dir(other)
-            assert admin is not None
-            self._detach_head(admin)
+            git_dir = self._git_dir(other)
+            assert git_dir is not None
+            self._detach_head(git_dir)
 
-    def _detach_head(self, admin: Path) -> None:
-        """Have a slot stand on no branch, in git's records alone: its files stay as they are, or are gone."""
-        slot_records.repair_commondir(admin)
-        git = self.git.with_git_dir(self.paths.root, admin, self._common_dir)
+    def _detach_head(self, git_dir: Path) -> None:
+        """Detach HEAD of a slot in git's records only. Its files are not changed and may be missing."""
+        slot_records.repair_commondir(git_dir)
+        git = self.git.with_git_dir(self.paths.root, git_dir, self._common_dir)
         git.out("update-ref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))

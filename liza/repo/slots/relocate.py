@@ -1,6 +1,7 @@
-"""Put git's records of slots right after a repository, or its slots directory, was moved.
+"""Repair git's records of slots after a repository, or its slots directory, was moved.
 
-The same as ``git worktree repair``, for Liza's own worktrees only: records of a person's worktrees are never touched.
+Does what ``git worktree repair`` does, but only for Liza's own worktrees. Records of people's worktrees stay as they
+are.
 """
 
 from __future__ import annotations
@@ -17,56 +18,63 @@ from liza.rules.errors import GitFailed
 from liza.rules.paths import Paths
 from liza.system import crash_points
 
+# The last two parts of a slots directory inside the repository.
 _INSIDE_REPOSITORY = (".worktrees", ".slots")
 
 
 def find_common_dir(root: Path) -> Path:
-    """The git directory that all worktrees of a repository share. Raises GitFailed."""
-    place = root / ".git"
-    return place if place.is_dir() else git_dirs(Git(root))[1]
+    """Return the git directory that all worktrees of a repository share. Raises GitFailed."""
+    git_dir = root / ".git"
+    return git_dir if git_dir.is_dir() else git_dirs(Git(root))[1]
 
 
 def recorded_slots(common: Path) -> dict[Path, Path]:
-    """The directories of worktrees that have, or had, an owner of ours, or lie where only slots do: by record."""
-    found: dict[Path, Path] = {}
-    admins = common / "worktrees"
-    for admin in sorted(admins.iterdir()) if admins.is_dir() else ():
-        path = slot_records.recorded_path(admin)
-        if path is not None and (slot_records.has_owner(admin) or path.parent.parent.parts[-2:] == _INSIDE_REPOSITORY):
-            found[admin] = path.parent
-    return found
+    """Return git directory and directory of each worktree that has an owner file or is in one of Liza's directories
+    inside the repository.
+    """
+    slots: dict[Path, Path] = {}
+    records = common / "worktrees"
+    for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
+        gitfile = slot_records.recorded_path(git_dir)
+        if gitfile is not None and (
+            slot_records.has_owner(git_dir) or gitfile.parent.parent.parts[-2:] == _INSIDE_REPOSITORY
+        ):
+            slots[git_dir] = gitfile.parent
+    return slots
 
 
-def find_misplaced(common: Path, olds: Iterable[Path], place: Path) -> dict[Path, Path]:
-    """Records of slots that do not lead to ``place``: those with an owner, and all that lead to one of ``olds``."""
-    known = set(olds)
-    found = {admin: slot for admin, slot in recorded_slots(common).items() if slot.parent != place}
-    admins = common / "worktrees"
-    for admin in sorted(admins.iterdir()) if admins.is_dir() else ():
-        path = slot_records.recorded_path(admin)
-        if path is not None and path.parent.parent in known - {place}:
-            found[admin] = path.parent
-    return found
+def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[Path, Path]:
+    """Return records of slots that do not point into ``directory``: those with an owner file, and all that point into
+    one of ``olds``.
+    """
+    old_directories = set(olds)
+    slots = {git_dir: slot for git_dir, slot in recorded_slots(common).items() if slot.parent != directory}
+    records = common / "worktrees"
+    for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
+        gitfile = slot_records.recorded_path(git_dir)
+        if gitfile is not None and gitfile.parent.parent in old_directories - {directory}:
+            slots[git_dir] = gitfile.parent
+    return slots
 
 
 def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:
-    """Have git's records lead to the slots at ``paths.slots``, the slots back to them, and the links to the slots.
+    """Make git's records point to the slots in ``paths.slots``, the slots to their records, and the links to the slots.
 
-    Files in the slots are not touched. Repeatable. The names of the slots that were put right. Raises OSError.
+    Other files in the slots are not changed. Idempotent. Return the names of the repaired slots. Raises OSError.
     """
-    known = set(olds)
+    old_directories = set(olds)
     changed = []
-    for admin, slot in find_misplaced(common, known, paths.slots).items():
-        aside = admin / f"gitdir.{os.getpid()}"
-        aside.write_bytes(os.fsencode(f"{paths.slot(slot.name)}/.git\n"))
-        aside.replace(admin / "gitdir")
+    for git_dir, slot in find_misplaced(common, old_directories, paths.slots).items():
+        temporary = git_dir / f"gitdir.{os.getpid()}"
+        temporary.write_bytes(os.fsencode(f"{paths.slot(slot.name)}/.git\n"))
+        temporary.replace(git_dir / "gitdir")
         crash_points.point("renamed", "gitdir")
         changed.append(slot.name)
-    for slot_name, admin in slot_records.git_dirs_below(paths.slots, common).items():
+    for slot_name, git_dir in slot_records.git_dirs_below(paths.slots, common).items():
         path = paths.slot(slot_name)
         if path.is_dir() and not path.is_symlink():
-            # A directory in the place of the file is told by whoever has use for the slot.
+            # If `.git` is a directory, the next user of the slot reports it.
             with suppress(GitFailed):
-                slot_records.repair_gitfile(path, admin)
-    slot_records.retarget_links(paths, known)
+                slot_records.repair_gitfile(path, git_dir)
+    slot_records.retarget_links(paths, old_directories)
     return tuple(changed)

@@ -1,4 +1,4 @@
-"""Emptying a work tree and putting it elsewhere. Who calls this has saved what was in it."""
+"""Empty a worktree and strip briefs from it. The caller has saved its content first."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from liza.repo.runner import Git
 from liza.repo.survey import find_operation
 
 MAX_BRIEF_FILE = 1 << 23
-"""Bytes of a file that may be one with a brief in it: what is larger is no instructions file, and is not read."""
+"""Maximum size of an instructions file, in bytes. A larger file is not read."""
 
 
-def end_operations(git: Git, admin: Path) -> bool:
-    """End a merge, rebase, am, cherry-pick or bisect where it stands; whether there was one. Raises GitFailed.
+def end_operations(git: Git, git_dir: Path) -> bool:
+    """End a merge, rebase, am, cherry-pick, revert or bisect in progress. Return whether there was one.
 
-    A merge or cherry-pick ends with the ``wipe`` that has to follow.
+    A merge, cherry-pick or revert ends only with the ``discard_changes`` that has to follow. Raises GitFailed.
     """
-    found = find_operation(admin)
-    if (admin / "rebase-apply" / "applying").exists():
+    operation = find_operation(git_dir)
+    if (git_dir / "rebase-apply" / "applying").exists():
         git.out("am", "--quit")
-    elif found == "rebase" or (admin / "rebase-merge").exists() or (admin / "rebase-apply").exists():
+    elif operation == "rebase" or (git_dir / "rebase-merge").exists() or (git_dir / "rebase-apply").exists():
         git.out("rebase", "--quit")
-    for left in admin.glob("BISECT_*"):
-        left.unlink(missing_ok=True)
-    return found is not None
+    for path in git_dir.glob("BISECT_*"):
+        path.unlink(missing_ok=True)
+    return operation is not None
 
 
 def strip_briefs(git: Git) -> bool:
-    """Take the blocks of dead runs out of instructions files; whether there was one. Raises GitFailed, OSError."""
+    """Remove brief blocks from instructions files. Return whether there was one. Raises GitFailed, OSError."""
     stripped = [name for name in brief_filter.list_bound_files(git) if _strip_brief(git, name)]
     return bool(stripped)
 
 
 def discard_changes(git: Git) -> None:
-    """Have nothing but the files of HEAD and ignored ones: those make a used slot quicker than a new one.
+    """Reset to HEAD and remove untracked files. Ignored files stay: a reused slot is faster because of them.
 
     Raises GitFailed.
     """
@@ -44,40 +44,40 @@ def discard_changes(git: Git) -> None:
 
 
 def is_only_brief(git: Git, name: str) -> bool:
-    """Whether a file that git calls changed or untracked differs by a brief's block alone. Raises GitFailed."""
+    """Return whether a changed or untracked file differs only by a brief's block. Raises GitFailed."""
     path = git.directory / name
     if name.endswith("/") or path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BRIEF_FILE:
         return False
     text = path.read_bytes()
-    outside = brief_filter.strip_blocks(text)
-    if outside == text:
+    stripped = brief_filter.strip_blocks(text)
+    if stripped == text:
         return False
     rows = git.names("--literal-pathspecs", "ls-files", "-s", "-z", "--", name)
     if not rows:
-        return not outside.strip()
-    stored = git.out("hash-object", f"--path={name}", "--stdin", stdin=outside)
+        return not stripped.strip()
+    stored = git.out("hash-object", f"--path={name}", "--stdin", stdin=stripped)
     committed = git.run("rev-parse", "-q", "--verify", f"HEAD:{name}", codes=(0, 1)).stdout.decode().strip()
     return len(rows) == 1 and rows[0].split(" ")[1] == stored == committed
 
 
 def _strip_brief(git: Git, name: str) -> bool:
-    """Take a dead run's block out of an instructions file: through the filter, git sees nothing to reset there.
+    """Remove the block of a dead run from a file: the clean filter hides it, so git would not reset it.
 
-    Says whether there was one.
+    Return whether there was one.
     """
     path = git.directory / name
-    inside = path.resolve().is_relative_to(git.directory.resolve())
-    if path.is_symlink() or not path.is_file() or not inside or path.stat().st_size > MAX_BRIEF_FILE:
+    is_inside = path.resolve().is_relative_to(git.directory.resolve())
+    if path.is_symlink() or not path.is_file() or not is_inside or path.stat().st_size > MAX_BRIEF_FILE:
         return False
     text = path.read_bytes()
-    outside = brief_filter.strip_blocks(text)
-    if outside == text:
+    stripped = brief_filter.strip_blocks(text)
+    if stripped == text:
         return False
-    if not outside and not brief_filter.is_tracked(git, name):
+    if not stripped and not brief_filter.is_tracked(git, name):
         path.unlink()
         return True
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(outside)
-    aside.chmod(path.stat().st_mode & 0o777)
-    aside.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(stripped)
+    temporary.chmod(path.stat().st_mode & 0o777)
+    temporary.replace(path)
     return True

@@ -1,8 +1,8 @@
-"""Saving what lies in a work tree before anything resets it; ``layback`` brings the unfinished part of it back.
+"""Save uncommitted work of a worktree before it is reset. ``salvage_restore.py`` restores it.
 
-A salvage is a commit under ``refs/liza/salvage/<task>/<run>``. Its first parent is the HEAD that was there, its tree
-everything that was not committed: changed, untracked, small ignored files, nested repositories as bundles. What git
-would not show as a change (ignored files, bundles) is in the tree of its second parent, too, and is not laid back.
+A salvage is a commit under ``refs/liza/salvage/<task>/<run>``. Its first parent is the HEAD of the worktree. Its tree
+holds everything that was not committed: changed, untracked and small ignored files, and nested repositories as bundles.
+Ignored files and bundles are also in the tree of the second parent, because they are not restored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from liza.repo.runner import Git
 from liza.repo.survey import read_work_tree
 from liza.rules.errors import GitFailed
 
-MAX_IGNORED_SIZE = 10 * 1024 * 1024
+MAX_IGNORED_SIZE = 10 * 1024 * 1024  # bytes of ignored files in one salvage
 BUNDLE_DIRECTORY = ".liza-nested"
-_TIME_LIMIT = 1800.0
-_DEPTH = 3
+_TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
+_DEPTH = 3  # levels of nested repositories that are saved
 
 
 @dataclass(frozen=True)
 class _Extras:
-    """What git would not show as a change: files to keep, bundles (path, blob), refs of their own, names left out."""
+    """Content that git does not show as a change.
+
+    Ignored files, bundles (path, blob), salvages of nested worktrees, and the names of ignored files that were omitted.
+    """
 
     ignored: tuple[str, ...]
     bundles: tuple[tuple[str, str], ...]
@@ -38,16 +41,16 @@ class _Extras:
 
 
 def salvage_ref(task: str, run: str) -> str:
-    """Where a salvage is kept; a second and different one of the same run gets ``+2`` behind it."""
+    """Return the ref of a salvage. A second, different salvage of the same run gets the suffix ``+2``."""
     return f"refs/liza/salvage/{task}/{run}"
 
 
 def salvage_if_needed(
     git: Git, task: str, run: str, kept_in: Sequence[str] = ("refs/heads/integration",)
 ) -> str | None:
-    """Save what lies in the work tree of ``git``; the ref, or None where nothing needs saving.
+    """Save the content of the worktree of ``git`` if necessary. Return the ref, or None.
 
-    Saving is needed when anything is changed or untracked, or HEAD is in none of the refs or commits ``kept_in``.
+    It is necessary if a file is changed or untracked, or if none of the refs or commits ``kept_in`` contains HEAD.
     Raises GitFailed.
     """
     clear_hiding_flags(git)
@@ -55,30 +58,32 @@ def salvage_if_needed(
 
 
 def salvage_new_changes(git: Git, task: str, run: str, kept_in: Sequence[str]) -> str | None:
-    """``salvage`` of what came since the last one, which took off the marks that hide changes. Raises GitFailed."""
-    seen = read_work_tree(git)
-    if not seen.changed and (seen.head is None or any(_is_contained(git, seen.head, place) for place in kept_in)):
+    """Save as ``salvage_if_needed`` does, without clearing the hiding flags: the last salvage cleared them. Raises
+    GitFailed.
+    """
+    state = read_work_tree(git)
+    if not state.changed and (state.head is None or any(_is_contained(git, state.head, ref) for ref in kept_in)):
         return None
     return create_salvage(git, task, run)
 
 
 def create_salvage(git: Git, task: str, run: str) -> str:
-    """Save what lies in the work tree of ``git``, and give the ref. The same state twice is one salvage.
+    """Save the content of the worktree of ``git`` and return the ref. The same state is saved only once.
 
-    Raises GitFailed: then nothing may be reset.
+    Raises GitFailed; then the caller must not reset the worktree.
     """
     return _create_salvage(git.with_timeout(_TIME_LIMIT), task, run, _DEPTH)
 
 
 def salvage_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
-    """Keep the commit at HEAD as a salvage if it is in none of the refs or commits ``kept_in``. Raises GitFailed."""
+    """Save HEAD as a salvage if none of the refs or commits ``kept_in`` contains it. Raises GitFailed."""
     head = head_commit(git)
-    if head is not None and not any(_is_contained(git, head, place) for place in kept_in):
+    if head is not None and not any(_is_contained(git, head, ref) for ref in kept_in):
         _create_ref(git, salvage_ref(task, run), head)
 
 
 def clear_hiding_flags(git: Git) -> None:
-    """Take marks off the index that make git overlook changed files (``--assume-unchanged`` and the like)."""
+    """Clear the index flags that make git ignore changed files (``--assume-unchanged``, ``--skip-worktree``)."""
     rows = git.names("ls-files", "-v", "-z")
     unchanged = [row[2:] for row in rows if row[0].islower()]
     skipped = [row[2:] for row in rows if row[0] in "Ss" and os.path.lexists(git.directory / row[2:])]
@@ -89,44 +94,44 @@ def clear_hiding_flags(git: Git) -> None:
 
 def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
     head = head_commit(git)
-    with _index_copy(git) as aside:
-        staged = _staged_tree(aside)
-        _add_changes(aside, head)
-        extras = _find_extras(aside, task, run, depth)
-        work = aside.out("write-tree")
-        _add_extras(aside, extras)
-        tree = aside.out("write-tree")
-    known = _find_same_salvage(git, salvage_ref(task, run), head, tree)
-    if known:
-        return known
+    with _index_copy(git) as git_copy:
+        staged = _staged_tree(git_copy)
+        _add_changes(git_copy, head)
+        extras = _find_extras(git_copy, task, run, depth)
+        work = git_copy.out("write-tree")
+        _add_extras(git_copy, extras)
+        tree = git_copy.out("write-tree")
+    salvage = _find_same_salvage(git, salvage_ref(task, run), head, tree)
+    if salvage:
+        return salvage
     parents = [head] if head else []
-    # What was staged, then changed or deleted again, is in no file any more.
-    lost = staged is not None and staged not in (work, _tree_of_commit(git, head))
-    if tree != work or lost:
+    # Content that was staged and then changed or deleted exists only in the index.
+    staged_only = staged is not None and staged not in (work, _tree_of_commit(git, head))
+    if tree != work or staged_only:
         parents.append(create_commit(git, _extras_tree(git, extras), (), f"Ignored and nested files of {run}\n"))
-    if staged is not None and lost:
+    if staged is not None and staged_only:
         parents.append(create_commit(git, staged, parents[:1], f"Staged files of {run}\n"))
     return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, _message(task, run, extras)))
 
 
 def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
-    """A commit of Liza's own, on no ref yet. Raises GitFailed."""
-    words = [word for parent in parents for word in ("-p", parent)]
-    return git.with_identity().out("commit-tree", tree, *words, "-F", "-", stdin=message)
+    """Create a commit with Liza's identity, on no ref. Raises GitFailed."""
+    options = [word for parent in parents for word in ("-p", parent)]
+    return git.with_identity().out("commit-tree", tree, *options, "-F", "-", stdin=message)
 
 
 def _tree_of_commit(git: Git, head: str | None) -> str | None:
     return git.out("rev-parse", f"{head}^{{tree}}") if head else None
 
 
-def _staged_tree(aside: Git) -> str | None:
-    """The tree of the index as it was; None where it holds a conflict, which has no tree."""
-    return None if aside.names("ls-files", "-u", "-z") else aside.out("write-tree")
+def _staged_tree(git_copy: Git) -> str | None:
+    """Return the tree of the index, or None if it holds a conflict: then it has no tree."""
+    return None if git_copy.names("ls-files", "-u", "-z") else git_copy.out("write-tree")
 
 
 @contextmanager
 def _index_copy(git: Git) -> Iterator[Git]:
-    """git on a copy of the index: the copy remembers file times, so nothing unchanged is read again."""
+    """Yield git with a copy of the index. The copy keeps the file times, so unchanged files are not read again."""
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         index = Path(folder) / "index"
         own = git.git_dir or git_dirs(git)[0]
@@ -135,90 +140,95 @@ def _index_copy(git: Git) -> Iterator[Git]:
         yield git.with_environment(GIT_INDEX_FILE=str(index))
 
 
-def _add_changes(aside: Git, head: str | None) -> None:
-    """Into the index: changed and deleted files, and untracked ones that are not repositories of their own."""
-    if aside.names("ls-files", "-u", "-z"):
-        # Both sides of a conflict are in the parents; what the agent made of it is in the file.
-        aside.out("read-tree", head or "--empty")
-    # Not `add --update`: that runs a status of its own in every submodule, with whatever filters it names itself.
-    known = aside.names("diff-files", "-z", "--name-only", "--no-renames")
-    if known:
-        aside.out("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=join_nul(known))
-    new = [name for name in aside.names("ls-files", "--others", "--exclude-standard", "-z") if not name.endswith("/")]
-    if new:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(new))
+def _add_changes(git_copy: Git, head: str | None) -> None:
+    """Add to the index: changed, deleted and untracked files, but no nested repositories."""
+    if git_copy.names("ls-files", "-u", "-z"):
+        # The parents hold both sides of a conflict; the file holds the agent's resolution.
+        git_copy.out("read-tree", head or "--empty")
+    # Not `add --update`: it runs `git status` in each submodule, with the filters of the submodule's own config.
+    changed = git_copy.names("diff-files", "-z", "--name-only", "--no-renames")
+    if changed:
+        git_copy.out("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=join_nul(changed))
+    untracked = [
+        name for name in git_copy.names("ls-files", "--others", "--exclude-standard", "-z") if not name.endswith("/")
+    ]
+    if untracked:
+        git_copy.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(untracked))
 
 
-def _find_extras(aside: Git, task: str, run: str, depth: int) -> _Extras:
-    left_out: list[str] = []
+def _find_extras(git_copy: Git, task: str, run: str, depth: int) -> _Extras:
+    omitted: list[str] = []
     bundles: list[tuple[str, str]] = []
-    linked: list[str] = []
-    for name in aside.names("ls-files", "--others", "--exclude-standard", "-z"):
+    worktree_salvages: list[str] = []
+    for name in git_copy.names("ls-files", "--others", "--exclude-standard", "-z"):
         if name.endswith("/"):
-            nested = _nested_git(aside, name, depth)
-            if git_dirs(nested)[1] == git_dirs(aside)[1]:
-                # A work tree that the agent added here itself: the same repository can keep it.
-                linked.append(_create_salvage(nested, task, f"{run}-nested", depth - 1))
+            nested = _nested_git(git_copy, name, depth)
+            if git_dirs(nested)[1] == git_dirs(git_copy)[1]:
+                # A worktree of this repository that the agent added: the salvage goes into the same repository.
+                worktree_salvages.append(_create_salvage(nested, task, f"{run}-nested", depth - 1))
             else:
-                bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", _bundle(aside, nested, depth)))
-    room = MAX_IGNORED_SIZE
+                bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", _bundle(git_copy, nested, depth)))
+    bytes_left = MAX_IGNORED_SIZE
     ignored: list[str] = []
-    rows = aside.names("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+    rows = git_copy.names("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     for name in sorted(rows, key=lambda row: (row.endswith("/"), row)):
-        files, size = _ignored_files(aside.directory, name, room)
+        files, size = _ignored_files(git_copy.directory, name, bytes_left)
         if files is None:
-            left_out.append(name)
+            omitted.append(name)
         else:
             ignored += files
-            room -= size
-    return _Extras(tuple(ignored), tuple(bundles), tuple(linked), tuple(left_out))
+            bytes_left -= size
+    return _Extras(tuple(ignored), tuple(bundles), tuple(worktree_salvages), tuple(omitted))
 
 
-def _ignored_files(top: Path, name: str, room: int) -> tuple[list[str] | None, int]:
-    """The files of an ignored name and their size; None where they are more than ``room`` or hold a repository."""
+def _ignored_files(top: Path, name: str, max_size: int) -> tuple[list[str] | None, int]:
+    """Return the files below an ignored name and their size in bytes.
+
+    The files are None if they are larger than ``max_size`` bytes or contain a repository.
+    """
     if not name.endswith("/"):
         size = (top / name).lstat().st_size
-        return ([name], size) if size <= room else (None, 0)
-    found: list[str] = []
+        return ([name], size) if size <= max_size else (None, 0)
+    names: list[str] = []
     total = 0
     for folder, folders, files in os.walk(top / name):
         links = [entry for entry in folders if (Path(folder) / entry).is_symlink()]
         for entry in [*files, *links]:
             path = Path(folder) / entry
             if path.is_symlink() or path.is_file():
-                found.append(str(path.relative_to(top)))
+                names.append(str(path.relative_to(top)))
                 total += path.lstat().st_size
-        if total > room or ".git" in folders or ".git" in files:
+        if total > max_size or ".git" in folders or ".git" in files:
             return None, 0
-    return found, total
+    return names, total
 
 
-def _nested_git(aside: Git, name: str, depth: int) -> Git:
+def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
     if depth == 0:
-        raise GitFailed(f"{aside.directory / name} is a repository inside too many others to be saved")
-    place = aside.directory / name.rstrip("/")
-    return Git(place, aside.pins, aside.timeout, ceiling=place.parent)
+        raise GitFailed(f"{git_copy.directory / name} is nested in more than {_DEPTH} repositories and cannot be saved")
+    path = git_copy.directory / name.rstrip("/")
+    return Git(path, git_copy.pins, git_copy.timeout, ceiling=path.parent)
 
 
-def _bundle(aside: Git, nested: Git, depth: int) -> str:
-    """A nested repository, its uncommitted files saved in it first, as the blob of a bundle."""
+def _bundle(git_copy: Git, nested: Git, depth: int) -> str:
+    """Return the blob of a bundle of a nested repository. Its uncommitted files are saved in it first."""
     _create_salvage(nested, "nested", "work", depth - 1)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
         path = Path(folder) / "bundle"
         nested.out("bundle", "create", "--quiet", str(path), "--all")
-        return aside.out("hash-object", "-w", "--no-filters", "--", str(path))
+        return git_copy.out("hash-object", "-w", "--no-filters", "--", str(path))
 
 
-def _add_extras(aside: Git, extras: _Extras) -> None:
+def _add_extras(git_copy: Git, extras: _Extras) -> None:
     if extras.ignored:
-        aside.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(extras.ignored))
+        git_copy.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(extras.ignored))
     if extras.bundles:
         rows = [f"100644 {blob}\t{path}" for path, blob in extras.bundles]
-        aside.out("update-index", "--add", "-z", "--index-info", stdin=join_nul(rows))
+        git_copy.out("update-index", "--add", "-z", "--index-info", stdin=join_nul(rows))
 
 
 def _extras_tree(git: Git, extras: _Extras) -> str:
-    """A tree of nothing but the extras."""
+    """Return a tree that holds only the extras."""
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         alone = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
         _add_extras(alone, extras)
@@ -226,20 +236,20 @@ def _extras_tree(git: Git, extras: _Extras) -> str:
 
 
 def _find_same_salvage(git: Git, ref: str, head: str | None, tree: str) -> str | None:
-    """The salvage of this run that has this parent and this tree already."""
+    """Return the ref of this run's salvage that has the same parent and the same tree, or None."""
     rows = git.lines("for-each-ref", "--format=%(refname)%00%(tree)%00%(parent)", ref, f"{ref}+*")
     for row in rows:
-        name, found, parents = row.split("\0")
-        if found == tree and parents.split(" ")[0] == (head or ""):
+        name, row_tree, parents = row.split("\0")
+        if row_tree == tree and parents.split(" ")[0] == (head or ""):
             return name
     return None
 
 
-def _create_ref(git: Git, ref: str, made: str) -> str:
-    """Put a new ref on ``made``: an older salvage is never written over."""
+def _create_ref(git: Git, ref: str, commit: str) -> str:
+    """Create a new ref at a commit. An earlier salvage is never overwritten."""
     for number in range(1, 1000):
         name = ref if number == 1 else f"{ref}+{number}"
-        if git.run("update-ref", name, made, "0" * len(made)).code == 0:
+        if git.run("update-ref", name, commit, "0" * len(commit)).code == 0:
             return name
     raise GitFailed(f"{ref} could not be written", "git for-each-ref refs/liza/salvage")
 
@@ -255,16 +265,16 @@ def _message(task: str, run: str, extras: _Extras) -> str:
 
 
 def head_commit(git: Git) -> str | None:
-    """The commit at HEAD; None before the first. Raises GitFailed."""
+    """Return the commit at HEAD, or None before the first commit. Raises GitFailed."""
     done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
     return done.stdout.decode().strip() or None
 
 
-def _is_contained(git: Git, head: str, place: str) -> bool:
-    """Whether ``head`` is in ``place``; not, where there is no such place: then it is saved."""
-    return head == place or git.run("merge-base", "--is-ancestor", head, place, codes=(0, 1, 128)).code == 0
+def _is_contained(git: Git, head: str, ref: str) -> bool:
+    """Return whether ``ref`` contains ``head``; False if ``ref`` does not exist, so that HEAD is saved."""
+    return head == ref or git.run("merge-base", "--is-ancestor", head, ref, codes=(0, 1, 128)).code == 0
 
 
 def join_nul(names: Sequence[str]) -> str:
-    """``names`` as a git with ``-z --stdin`` reads them."""
+    """Return ``names`` in the format that git reads with ``-z --stdin``."""
     return "".join(f"{name}\0" for name in names)

@@ -1,4 +1,4 @@
-"""Bringing unfinished work back from a salvage: uncommitted as it was, onto wherever the branch stands now."""
+"""Restore unfinished work from a salvage as uncommitted changes on the current tip of the branch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from liza.repo.slots.salvage import create_commit, head_commit, join_nul
 
 @dataclass(frozen=True)
 class RestoredFiles:
-    """Names laid back as uncommitted changes, and names left out because the branch changed the same lines."""
+    """Names restored as uncommitted changes, and names left out because the branch changed the same lines."""
 
     files: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
 
 
 def restore_salvage(git: Git, ref: str) -> RestoredFiles:
-    """Put the uncommitted, not ignored files of a salvage into the work tree of ``git`` as uncommitted changes.
+    """Restore the uncommitted, not ignored files of a salvage in the worktree of ``git``.
 
-    Where HEAD is another than it was then, they are merged; a file that conflicts is left as the branch has it.
+    If HEAD has moved since the salvage, the changes are merged; a file that conflicts keeps the branch's version.
     Raises GitFailed.
     """
     base, work = _split_salvage(git, ref)
@@ -49,7 +49,9 @@ def restore_salvage(git: Git, ref: str) -> RestoredFiles:
 
 
 def list_uncommitted(git: Git, ref: str) -> tuple[str, ...]:
-    """Names of the uncommitted, not ignored files in a salvage: what ``lay_back`` would bring. Raises GitFailed."""
+    """Return the names of the uncommitted, not ignored files of a salvage, which ``restore_salvage`` restores. Raises
+    GitFailed.
+    """
     base, work = _split_salvage(git, ref)
     if base is None:
         return git.names("ls-tree", "-r", "-z", "--name-only", work)
@@ -57,17 +59,17 @@ def list_uncommitted(git: Git, ref: str) -> tuple[str, ...]:
 
 
 def find_unrestored(git: Git, task: str) -> str | None:
-    """The newest salvage of a task that was not laid back yet. Raises GitFailed."""
-    places = (f"refs/liza/salvage/{task}/", _restored_ref(task))
-    rows = git.lines("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *places)
-    found = dict(row.split(" ", 1) for row in rows)
-    laid = found.pop(_restored_ref(task), None)
-    name = next(iter(found), None)
-    return None if name is None or found[name] == laid else name
+    """Return the newest salvage of a task, or None if it was restored already. Raises GitFailed."""
+    prefixes = (f"refs/liza/salvage/{task}/", _restored_ref(task))
+    rows = git.lines("for-each-ref", "--sort=-committerdate", "--format=%(refname) %(objectname)", *prefixes)
+    salvages = dict(row.split(" ", 1) for row in rows)
+    restored_commit = salvages.pop(_restored_ref(task), None)
+    newest = next(iter(salvages), None)
+    return None if newest is None or salvages[newest] == restored_commit else newest
 
 
 def mark_restored(git: Git, task: str, ref: str) -> None:
-    """Remember that a salvage went back into the work, so that it does not go there twice. Raises GitFailed."""
+    """Record that a salvage was restored, so that it is not restored twice. Raises GitFailed."""
     git.out("update-ref", _restored_ref(task), git.out("rev-parse", "--verify", ref))
 
 
@@ -76,22 +78,22 @@ def _restored_ref(task: str) -> str:
 
 
 def _split_salvage(git: Git, ref: str) -> tuple[str | None, str]:
-    """The HEAD under a salvage, and its tree without the extras."""
+    """Return the parent HEAD of a salvage, and its tree without the extras."""
     rows = git.out("log", "--max-count=1", "--format=%T %P", ref).split()
     tree, base, extra = rows[0], *([*rows[1:3], None, None][:2])
     if extra is None or base is None:
         return base, str(tree)
     extras = git.names("ls-tree", "-r", "-z", "--name-only", extra)
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
-        aside = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
-        aside.out("read-tree", str(tree))
-        aside.out("update-index", "--force-remove", "-z", "--stdin", stdin=join_nul(extras))
-        return base, aside.out("write-tree")
+        git_copy = git.with_environment(GIT_INDEX_FILE=str(Path(folder) / "index"))
+        git_copy.out("read-tree", str(tree))
+        git_copy.out("update-index", "--force-remove", "-z", "--stdin", stdin=join_nul(extras))
+        return base, git_copy.out("write-tree")
 
 
 def _merge_changes(git: Git, base: str, head: str, work: str) -> tuple[str, tuple[str, ...]]:
-    """The changes base → work put onto ``head``: a tree, and the names that conflict."""
-    # merge-tree wants commits with a common parent; these three are made for it and kept by nothing.
+    """Apply the changes base → work to ``head``. Return the tree and the names that conflict."""
+    # merge-tree needs commits with a common parent. These three commits are on no ref.
     root = create_commit(git, git.out("rev-parse", f"{base}^{{tree}}"), (), "base\n")
     ours = git.out("rev-parse", f"{head}^{{tree}}")
     return merge_trees(git, create_commit(git, ours, (root,), "ours\n"), create_commit(git, work, (root,), "theirs\n"))

@@ -1,4 +1,7 @@
-"""What git keeps about a slot: where, in which state, and whose it is. Nothing here believes what lies in the slot."""
+"""git's records of a slot: its directory, its state and its owner file.
+
+Files inside the slot are not trusted: agents can write them.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,19 @@ from liza.system import crash_points, small_file
 _OWNER_FILE = "liza"
 _MAX_GITFILE = 8192  # bytes in a file `.git`: a path
 _COMMON_DIR = b"../.."
-"""Where the shared git directory lies, seen from that of a work tree."""
+"""Path of the shared git directory, relative to the git directory of a worktree."""
 _TASK_HEAD = "ref: refs/heads/task/"
+# Lock files that a killed git leaves in the git directory of a worktree.
 _LOCK_FILES = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
 
 
 @dataclass(frozen=True)
 class SlotOwner:
-    """Who has a slot: the file ``liza`` in its git directory.
+    """Owner of a slot: the content of the file ``liza`` in the slot's git directory.
 
-    ``commit`` is where work starts, or where a detached slot was put. ``salvage`` is what has yet to be laid back,
-    ``done`` that finishing was carried through, ``before`` the owner that a claim which is undone gives the slot
-    back to.
+    ``commit`` is the start commit, or the commit of a detached slot. ``salvage`` is the ref that has yet to be
+    restored. ``done`` says that finishing has completed. ``before`` is the previous owner, who gets the slot back if
+    the claim is undone.
     """
 
     task: str
@@ -43,156 +47,157 @@ class SlotOwner:
 
 
 def find_git_dir(slot: Path, common: Path) -> Path | None:
-    """The git directory of the work tree at ``slot``, found by what the repository itself says; None without one."""
-    # git notes the real place of the parent; the slot itself is never followed.
-    wanted = slot.parent.resolve() / slot.name / ".git"
-    places = common / "worktrees"
-    first = places / slot.name
-    others = sorted(places.iterdir()) if places.is_dir() else []
-    return next((place for place in (first, *others) if recorded_path(place) == wanted), None)
+    """Return the git directory of the worktree at ``slot``, as recorded in the shared git directory, or None."""
+    # git records the resolved path of the parent directory; the last component is not resolved.
+    gitfile = slot.parent.resolve() / slot.name / ".git"
+    records = common / "worktrees"
+    own_record = records / slot.name
+    others = sorted(records.iterdir()) if records.is_dir() else []
+    return next((record for record in (own_record, *others) if recorded_path(record) == gitfile), None)
 
 
 def refuse_links(slot: Path) -> None:
-    """Raises PlaceBroken where a slot, or a directory that it lies in, is a link: it would be made somewhere else."""
+    """Raise SharedPathBlocked if a slot or a directory above it is a symbolic link: git would create the slot
+    elsewhere.
+    """
     refuse_linked_directory(slot.parent)
     _refuse_link(slot)
 
 
-def refuse_linked_directory(place: Path) -> None:
-    """Raises PlaceBroken where the directory of the slots, or the one that it lies in, is a link."""
-    for one in (place.parent, place):
-        _refuse_link(one)
+def refuse_linked_directory(directory: Path) -> None:
+    """Raise SharedPathBlocked if the slots directory or its parent is a symbolic link."""
+    for path in (directory.parent, directory):
+        _refuse_link(path)
 
 
-def _refuse_link(place: Path) -> None:
-    if place.is_symlink():
-        raise SharedPathBlocked(f"{place} is a link, and worktrees are made in real directories only", f"rm {place}")
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise SharedPathBlocked(f"{path} is a link, and worktrees are made in real directories only", f"rm {path}")
 
 
-def is_half_made(admin: Path) -> bool:
-    """Whether ``git worktree add`` was killed before it ended: it holds this lock until then."""
+def is_half_made(git_dir: Path) -> bool:
+    """Return whether ``git worktree add`` was killed: git keeps this lock file until it has finished."""
     try:
-        return small_file.read_small_file(admin / "locked").strip() == b"initializing"
+        return small_file.read_small_file(git_dir / "locked").strip() == b"initializing"
     except (FileNotFoundError, GitFailed):
         return False
 
 
-def repair_gitfile(slot: Path, admin: Path) -> None:
-    """Have ``slot/.git`` be the file that leads to ``admin``, whatever an agent made of it.
+def repair_gitfile(slot: Path, git_dir: Path) -> None:
+    """Make ``slot/.git`` a regular file that points to ``git_dir``, whatever an agent made of it.
 
-    Raises GitFailed where it is a directory, which may hold a repository that was not saved.
+    Raises GitFailed if it is a directory: that may be a repository that was not saved.
     """
-    place = slot / ".git"
-    line = f"gitdir: {admin}\n"
-    if place.is_symlink() or not place.is_dir():
-        if place.is_symlink() or not place.is_file() or _read_gitfile(place) != admin:
-            aside = slot / f".git.{os.getpid()}"
-            aside.write_bytes(os.fsencode(line))
-            aside.replace(place)
+    path = slot / ".git"
+    line = f"gitdir: {git_dir}\n"
+    if path.is_symlink() or not path.is_dir():
+        if path.is_symlink() or not path.is_file() or _read_gitfile(path) != git_dir:
+            temporary = slot / f".git.{os.getpid()}"
+            temporary.write_bytes(os.fsencode(line))
+            temporary.replace(path)
         return
-    raise GitFailed(f"{place} is a directory: somebody made a repository of the slot", f"mv {place} {slot}.git-saved")
+    raise GitFailed(f"{path} is a directory: the slot was turned into a repository", f"mv {path} {slot}.git-saved")
 
 
 def is_worktree_of(slot: Path, common: Path) -> bool:
-    """Whether the ``.git`` in a directory is the file of a worktree of the repository with this git directory."""
-    place = slot / ".git"
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > _MAX_GITFILE:
+    """Return whether the ``.git`` file in ``slot`` is that of a worktree of the repository ``common``."""
+    path = slot / ".git"
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_GITFILE:
         return False
-    admin = _read_gitfile(place)
-    return admin is not None and admin.parent == common / "worktrees"
+    git_dir = _read_gitfile(path)
+    return git_dir is not None and git_dir.parent == common / "worktrees"
 
 
-def repair_commondir(admin: Path) -> None:
-    """Have the git directory of a slot say that its repository is the one it lies in, whatever an agent made of it.
+def repair_commondir(git_dir: Path) -> None:
+    """Make the git directory of a slot point to the repository that contains it, whatever an agent made of it.
 
-    Raises GitFailed where a directory is in the way.
+    Raises GitFailed if a directory is in the way.
     """
-    place = admin / "commondir"
-    if (
-        place.is_symlink()
-        or not place.is_file()
-        or place.stat().st_size > 100
-        or place.read_bytes().strip() != _COMMON_DIR
-    ):
-        if place.is_dir() and not place.is_symlink():
-            raise GitFailed(f"{place} is a directory", f"mv {place} {place}.saved")
-        aside = admin / f"commondir.{os.getpid()}"
-        aside.write_bytes(_COMMON_DIR + b"\n")
-        aside.replace(place)
+    path = git_dir / "commondir"
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > 100 or path.read_bytes().strip() != _COMMON_DIR:
+        if path.is_dir() and not path.is_symlink():
+            raise GitFailed(f"{path} is a directory", f"mv {path} {path}.saved")
+        temporary = git_dir / f"commondir.{os.getpid()}"
+        temporary.write_bytes(_COMMON_DIR + b"\n")
+        temporary.replace(path)
 
 
-def remove_slot_locks(admin: Path) -> None:
-    """Remove what a killed git left locked. Only for who has proved that no session lives in the slot.
+def remove_slot_locks(git_dir: Path) -> None:
+    """Remove the lock files that a killed git left in a slot.
 
-    Raises GitFailed where something else stands there.
+    The caller has proved that no session uses the slot. Raises GitFailed if a directory is in the place of a lock.
     """
     for name in _LOCK_FILES:
-        stale_locks.refuse_directory_at_lock(admin / name)
-        (admin / name).unlink(missing_ok=True)
+        stale_locks.refuse_directory_at_lock(git_dir / name)
+        (git_dir / name).unlink(missing_ok=True)
 
 
-def git_dirs_below(place: Path, common: Path) -> dict[str, Path]:
-    """The git directories of all work trees directly below ``place``, there or not, by the name of the slot."""
-    real = place.resolve()
-    admins = common / "worktrees"
-    found = ((recorded_path(admin), admin) for admin in (sorted(admins.iterdir()) if admins.is_dir() else ()))
-    return {path.parent.name: admin for path, admin in found if path is not None and path.parent.parent == real}
+def git_dirs_below(directory: Path, common: Path) -> dict[str, Path]:
+    """Return the git directories of all worktrees directly below ``directory``, existing or not, by slot name."""
+    real = directory.resolve()
+    records_dir = common / "worktrees"
+    records = (
+        (recorded_path(git_dir), git_dir) for git_dir in (sorted(records_dir.iterdir()) if records_dir.is_dir() else ())
+    )
+    return {path.parent.name: git_dir for path, git_dir in records if path is not None and path.parent.parent == real}
 
 
-def find_slot_name(path: Path, place: Path) -> str | None:
-    """The slot that ``path`` is the directory of, if it lies in ``place``."""
-    return path.name if path.parent.resolve() == place.resolve() else None
+def find_slot_name(path: Path, directory: Path) -> str | None:
+    """Return the name of the slot at ``path``, or None if it is not directly in ``directory``."""
+    return path.name if path.parent.resolve() == directory.resolve() else None
 
 
-def remove_half_made(git: Git, slot: Path, admin: Path) -> None:
-    """Remove what a killed ``git worktree add`` left: it was given to nobody, so nothing of anybody is in it."""
+def remove_half_made(git: Git, slot: Path, git_dir: Path) -> None:
+    """Remove what a killed ``git worktree add`` left. No agent ever got it, so it holds no work."""
     git.run("worktree", "remove", "--force", "--force", str(slot))
-    # Killed early enough, there is too little of it for git to recognise.
-    for left in (slot, admin):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
+    # If it was killed very early, git does not recognise the rest as a worktree.
+    for path in (slot, git_dir):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
 def link_task(paths: Paths, task: str, slot: str) -> None:
-    """Make ``.worktrees/<task>``, for people: always there or absent, never half. Raises GitFailed, OSError."""
-    place, target = paths.task_link(task), paths.link_target(slot)
-    if place.is_symlink() and str(place.readlink()) == target:
+    """Create the link ``.worktrees/<task>`` atomically. It is for people. Raises GitFailed, OSError."""
+    path, target = paths.task_link(task), paths.link_target(slot)
+    if path.is_symlink() and str(path.readlink()) == target:
         return
-    if place.exists() and not place.is_symlink():
-        raise GitFailed(f"{place} is in the way of a link to the slot", f"mv {place} {place}.saved")
+    if path.exists() and not path.is_symlink():
+        raise GitFailed(f"{path} is in the way of a link to the slot", f"mv {path} {path}.saved")
     paths.worktrees.mkdir(exist_ok=True)
-    aside = place.with_name(f".{place.name}.{os.getpid()}")
-    aside.unlink(missing_ok=True)
-    aside.symlink_to(target)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
     crash_points.point("written", "link")
-    aside.replace(place)
+    temporary.replace(path)
     crash_points.point("renamed", "link")
 
 
 def unlink_task(paths: Paths, task: str, slot: str) -> None:
-    """Remove the link of a task if it leads to ``slot``. Raises OSError."""
-    place = paths.task_link(task)
-    if place.is_symlink() and str(place.readlink()) == paths.link_target(slot):
-        place.unlink()
+    """Remove the link of a task if it points to ``slot``. Raises OSError."""
+    path = paths.task_link(task)
+    if path.is_symlink() and str(path.readlink()) == paths.link_target(slot):
+        path.unlink()
 
 
 def list_links(paths: Paths) -> tuple[tuple[Path, str], ...]:
-    """The links to slots, each with the slot that it leads to. Raises OSError."""
+    """Return the links to slots, each with the name of its slot. Raises OSError."""
     return tuple((entry, slot) for entry, slot in _iter_links(paths) if not entry.name.startswith("."))
 
 
 def remove_links(paths: Paths) -> None:
-    """Remove the links to slots, and ``.worktrees`` if nothing else is in it. Raises OSError."""
+    """Remove the links to slots, and ``.worktrees`` if it is empty then. Raises OSError."""
     for entry, _ in _iter_links(paths):
         entry.unlink()
-    # Whatever else is there is not ours to remove.
+    # Other files belong to a person: then rmdir fails and the directory stays.
     for directory in (paths.worktrees / ".slots", paths.worktrees):
         with suppress(OSError):
             directory.rmdir()
 
 
 def retarget_links(paths: Paths, olds: set[Path]) -> None:
-    """Turn the links that lead to slots in one of ``olds`` to the slots of the same name here. Raises OSError."""
+    """Point the links to slots in one of ``olds`` to the slots of the same name in the current slots directory. Raises
+    OSError.
+    """
     for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
         target = entry.readlink() if entry.is_symlink() else None
         if target is not None and target.parent in olds and not entry.name.startswith("."):
@@ -200,117 +205,120 @@ def retarget_links(paths: Paths, olds: set[Path]) -> None:
 
 
 def _iter_links(paths: Paths) -> Iterator[tuple[Path, str]]:
-    places = {os.path.dirname(paths.link_target("x")), ".slots"}  # noqa: PTH120 the text of a link, which may be relative
+    targets = {os.path.dirname(paths.link_target("x")), ".slots"}  # noqa: PTH120 a link target, which may be relative
     for entry in sorted(paths.worktrees.iterdir()) if paths.worktrees.is_dir() else ():
         if entry.is_symlink():
-            place, _, slot = str(entry.readlink()).rpartition("/")
-            if place in places:
+            directory, _, slot = str(entry.readlink()).rpartition("/")
+            if directory in targets:
                 yield entry, slot
 
 
-def read_owner(admin: Path) -> SlotOwner | None:
-    """Who has the slot; None where nobody has. Raises GitFailed where the file cannot be understood."""
+def read_owner(git_dir: Path) -> SlotOwner | None:
+    """Return the owner of a slot, or None. Raises GitFailed if the owner file cannot be parsed."""
     try:
-        return _owner_from_json(json.loads(small_file.read_small_file(admin / _OWNER_FILE)))
+        return _owner_from_json(json.loads(small_file.read_small_file(git_dir / _OWNER_FILE)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, RecursionError, GitFailed) as error:
-        raise GitFailed(f"{admin / _OWNER_FILE} cannot be read: {error}", "liza doctor --fix") from error
+        raise GitFailed(f"{git_dir / _OWNER_FILE} cannot be read: {error}", "liza doctor --fix") from error
 
 
-def has_owner(admin: Path) -> bool:
-    """Whether the record is of a slot that somebody has: no other worktree has such a file."""
-    return os.path.lexists(admin / _OWNER_FILE)
+def has_owner(git_dir: Path) -> bool:
+    """Return whether a record has an owner file. Only worktrees of Liza have one."""
+    return os.path.lexists(git_dir / _OWNER_FILE)
 
 
-def find_owner(admin: Path) -> SlotOwner | None:
-    """As ``read_owner``; where the file is gone or cannot be understood, the branch in the slot tells whose it is.
+def find_owner(git_dir: Path) -> SlotOwner | None:
+    """Return the owner as ``read_owner`` does; if the file is missing or invalid, derive it from the branch.
 
-    For who saves all that lies in the slot before anything is done with it.
+    Only for callers that save the content of the slot before they change it.
     """
     try:
-        known = read_owner(admin)
+        owner = read_owner(git_dir)
     except GitFailed:
-        known = None
-    head = small_file.read_small_file(admin / "HEAD").decode(errors="replace").strip()
-    if known is not None or not head.startswith(_TASK_HEAD):
-        return known
+        owner = None
+    head = small_file.read_small_file(git_dir / "HEAD").decode(errors="replace").strip()
+    if owner is not None or not head.startswith(_TASK_HEAD):
+        return owner
     return SlotOwner(head.removeprefix(_TASK_HEAD), "unknown", done=True)
 
 
 def recreate_record(slot: Path, common: Path, commit: str) -> Path:
-    """Have git know a work tree again whose records are gone, standing at ``commit``; its files stay as they are.
+    """Recreate git's record of a worktree, with HEAD at ``commit``. Its files are not changed.
 
-    The new git directory, there whole or not at all. Raises OSError.
+    Return the new git directory. It is created atomically by a rename. Raises OSError.
     """
-    aside = common / f"liza-{slot.name}.{os.getpid()}"
-    aside.mkdir(exist_ok=True)
-    leads = slot.parent.resolve() / slot.name / ".git"
-    for name, text in (("HEAD", commit), ("commondir", "../.."), ("gitdir", leads)):
-        (aside / name).write_bytes(os.fsencode(f"{text}\n"))
-    place = common / "worktrees" / slot.name
+    temporary = common / f"liza-{slot.name}.{os.getpid()}"
+    temporary.mkdir(exist_ok=True)
+    gitfile = slot.parent.resolve() / slot.name / ".git"
+    for name, text in (("HEAD", commit), ("commondir", "../.."), ("gitdir", gitfile)):
+        (temporary / name).write_bytes(os.fsencode(f"{text}\n"))
+    path = common / "worktrees" / slot.name
     number = 1
-    while os.path.lexists(place):
-        # Another work tree of that name, which a person made.
-        place = place.with_name(f"{slot.name}-{(number := number + 1)}")
-    place.parent.mkdir(exist_ok=True)
-    aside.rename(place)
+    while os.path.lexists(path):
+        # A person has a worktree of the same name.
+        path = path.with_name(f"{slot.name}-{(number := number + 1)}")
+    path.parent.mkdir(exist_ok=True)
+    temporary.rename(path)
     crash_points.point("renamed", "records")
-    return place
+    return path
 
 
-def write_owner(admin: Path, owner: SlotOwner | None) -> None:
-    """Write aside and rename; None takes the file away. A directory in its place is kept under another name."""
-    place = admin / _OWNER_FILE
-    if place.is_dir() and not place.is_symlink():
-        names = (place.with_name(f"{_OWNER_FILE}.odd{number or ''}") for number in count())
-        place.rename(next(name for name in names if not os.path.lexists(name)))
+def write_owner(git_dir: Path, owner: SlotOwner | None) -> None:
+    """Write the owner file atomically, or remove it if ``owner`` is None.
+
+    A directory in its place is renamed, not deleted.
+    """
+    path = git_dir / _OWNER_FILE
+    if path.is_dir() and not path.is_symlink():
+        names = (path.with_name(f"{_OWNER_FILE}.odd{number or ''}") for number in count())
+        path.rename(next(name for name in names if not os.path.lexists(name)))
     if owner is None:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         crash_points.point("unlinked", "owner")
         return
-    aside = admin / f"{_OWNER_FILE}.{os.getpid()}"
-    with aside.open("w") as stream:
+    temporary = git_dir / f"{_OWNER_FILE}.{os.getpid()}"
+    with temporary.open("w") as stream:
         json.dump(_owner_to_json(owner), stream, indent=1)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
     crash_points.point("synced", "owner")
-    aside.replace(place)
+    temporary.replace(path)
     crash_points.point("renamed", "owner")
 
 
 def _owner_to_json(owner: SlotOwner) -> dict[str, object]:
-    words: dict[str, object] = {"task": owner.task, "run": owner.run, "done": owner.done}
-    words |= {name: value for name in ("commit", "salvage") if (value := getattr(owner, name)) is not None}
-    return words | ({"before": _owner_to_json(owner.before)} if owner.before else {})
+    fields: dict[str, object] = {"task": owner.task, "run": owner.run, "done": owner.done}
+    fields |= {name: value for name in ("commit", "salvage") if (value := getattr(owner, name)) is not None}
+    return fields | ({"before": _owner_to_json(owner.before)} if owner.before else {})
 
 
-def _owner_from_json(words: object) -> SlotOwner:
-    if not isinstance(words, dict) or not all(isinstance(words.get(name), str) for name in ("task", "run")):
-        raise ValueError("task and run are not both there")
-    named = [words[name] for name in ("commit", "salvage") if words.get(name) is not None]
-    if not all(isinstance(name, str) and not name.startswith("-") for name in named):
-        raise ValueError("commit or salvage names none")
-    before = words.get("before")
+def _owner_from_json(fields: object) -> SlotOwner:
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in ("task", "run")):
+        raise ValueError("task or run is missing")
+    refs = [fields[name] for name in ("commit", "salvage") if fields.get(name) is not None]
+    if not all(isinstance(name, str) and not name.startswith("-") for name in refs):
+        raise ValueError("commit or salvage is not a valid name")
+    before = fields.get("before")
     return SlotOwner(
-        words["task"],
-        words["run"],
-        words.get("commit"),
-        words.get("salvage"),
-        words.get("done") is True,
+        fields["task"],
+        fields["run"],
+        fields.get("commit"),
+        fields.get("salvage"),
+        fields.get("done") is True,
         None if before is None else _owner_from_json(before),
     )
 
 
-def recorded_path(admin: Path) -> Path | None:
-    """The ``.git`` of the worktree that a record leads to, there or not; None if the record has no path."""
+def recorded_path(git_dir: Path) -> Path | None:
+    """Return the path of the ``.git`` file that a worktree record names, existing or not; None if it names none."""
     try:
-        # Everybody's worktrees have a record here: a path is any bytes, and what is no file is no record to git either.
-        text = os.fsdecode(small_file.read_small_file(admin / "gitdir")).removesuffix("\n")
+        # People's worktrees have records here, too: a path is arbitrary bytes, and a record may be incomplete.
+        text = os.fsdecode(small_file.read_small_file(git_dir / "gitdir")).removesuffix("\n")
     except (FileNotFoundError, NotADirectoryError, GitFailed):
         return None
-    return Path(os.path.normpath(admin / text)) if text else None
+    return Path(os.path.normpath(git_dir / text)) if text else None
 
 
 def _read_gitfile(gitfile: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""What a slot needs besides the files of git: copies of untracked files, and a set-up that was run for them."""
+"""Untracked files that are copied into a slot, and the marks that say whether its set-up or tests have completed."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config
 
 _NEVER_COPIED = {".git", ".liza", ".worktrees"}
+# Files in the git directory of a slot: digest of the last set-up; tests that have started and not passed.
 _SETUP_MARK = "liza-setup"
 _TESTS_MARK = "liza-unproved"
 
 
 def copy_files(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]:
-    """Copy files of ``root`` that match ``patterns`` (relative, as for glob) into the slot of ``git``; the names.
+    """Copy files of ``root`` that match ``patterns`` (relative globs) into the slot of ``git``. Return their names.
 
-    A file that git tracks in the slot is left alone, an equal one too. Raises Usage for a pattern that leaves the
-    root, Refused where a link would lead out of the slot, OSError.
+    Tracked and identical files are skipped. Raises UsageError for a pattern that leaves the root, Refused if a link
+    leads out of the slot, OSError.
     """
-    wanted = sorted({name for pattern in patterns for name in _find_matches(root, pattern)})
-    tracked = set(git.names("ls-files", "-z")) if wanted else set()
+    names = sorted({name for pattern in patterns for name in _find_matches(root, pattern)})
+    tracked = set(git.names("ls-files", "-z")) if names else set()
     slot = git.directory
     copied: list[str] = []
-    for name in wanted:
+    for name in names:
         source, target = root / name, slot / name
         if name in tracked or _has_equal_content(source, target):
             continue
         _make_parents(slot, target)
-        aside = target.with_name(f".{target.name[:200]}.{os.getpid()}")
-        shutil.copy2(source, aside)
-        aside.replace(target)
+        temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+        shutil.copy2(source, temporary)
+        temporary.replace(target)
         copied.append(name)
     return tuple(copied)
 
 
 def bring(root: Path, git: Git, config: Config) -> bool:
-    """Copy into the slot of ``git`` what ``config.sandbox_copy`` names; return whether its set-up is due then.
+    """Copy the files of ``config.sandbox_copy`` into the slot of ``git``. Return whether its set-up is due.
 
-    Raises what ``copy`` and ``setup_due`` raise.
+    Raises what ``copy_files`` and ``is_setup_due`` raise.
     """
     copy_files(root, git, config.sandbox_copy)
     return is_setup_due(git, config.sandbox_setup, config.sandbox_setup_files)
 
 
 def is_setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
-    """Whether the set-up ``command`` has to run in a slot: never run here, or it or one of ``files`` changed since.
+    """Return whether the set-up ``command`` must run: it never ran here, or it or one of ``files`` changed.
 
-    ``files`` are names relative to the slot; of a directory, such as a submodule, counts what the commit says of it.
-    Raises GitFailed, OSError.
+    ``files`` are relative to the slot. For a directory, such as a submodule, its entry in the commit counts. Raises
+    GitFailed, OSError.
     """
     if not command:
         return False
@@ -65,42 +66,41 @@ def is_setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
 
 
 def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
-    """Note that the set-up was run for the files as they are. Raises GitFailed, OSError."""
-    place = _setup_mark_path(git)
-    aside = place.with_name(f"{_SETUP_MARK}.{os.getpid()}")
-    aside.write_text(_setup_digest(git, command, files))
-    aside.replace(place)
+    """Record that the set-up has run for the current files. Raises GitFailed, OSError."""
+    path = _setup_mark_path(git)
+    temporary = path.with_name(f"{_SETUP_MARK}.{os.getpid()}")
+    temporary.write_text(_setup_digest(git, command, files))
+    temporary.replace(path)
 
 
 def clear_setup_mark(git: Git) -> None:
-    """The set-up has to run again: what it made is gone. Raises GitFailed, OSError."""
+    """Make the set-up due again: its results were removed. Raises GitFailed, OSError."""
     _setup_mark_path(git).unlink(missing_ok=True)
 
 
 def mark_tests_started(git: Git) -> None:
-    """Note, so that it outlives this process, that tests begin in the slot and have not passed. Raises GitFailed,
-    OSError."""
-    place = _tests_mark_path(git)
-    with place.open("w") as stream:
+    """Record durably that tests have started in the slot and have not passed. Raises GitFailed, OSError."""
+    path = _tests_mark_path(git)
+    with path.open("w") as stream:
         stream.write("tests began here and have not passed\n")
         stream.flush()
         os.fsync(stream.fileno())
 
 
 def mark_tests_passed(git: Git) -> None:
-    """The tests that began in the slot passed. Raises GitFailed, OSError."""
+    """Record that the tests in the slot have passed. Raises GitFailed, OSError."""
     _tests_mark_path(git).unlink(missing_ok=True)
 
 
 def is_clean_due(git: Git, when: str) -> bool:
-    """Whether ignored files have to go before tests: ``when`` is ``config.merge_clean``. Raises GitFailed."""
+    """Return whether ``config.merge_clean`` (``when``) requires a clean before tests. Raises GitFailed."""
     return when == "always" or (when == "after_red" and _tests_mark_path(git).exists())
 
 
 def remove_ignored_files(git: Git, keep: Sequence[str]) -> None:
-    """Remove untracked and ignored files of a slot, but for names that match ``keep``, as in ``.gitignore``.
+    """Remove untracked and ignored files from a slot, except names that match ``keep`` (as in ``.gitignore``).
 
-    Raises GitFailed.
+    Raises GitFailed, OSError.
     """
     options = ("-ffdx", *(word for pattern in keep for word in ("-e", pattern)))
     submodules.empty(git, options)
@@ -109,7 +109,7 @@ def remove_ignored_files(git: Git, keep: Sequence[str]) -> None:
 
 
 def empty_submodules(git: Git) -> None:
-    """Have the submodules of a slot as the commit has them; the set-up is due where it has to fetch one again.
+    """Reset the submodules of a slot to the commit. The set-up becomes due if one must be fetched again.
 
     Raises GitFailed, OSError.
     """
@@ -123,10 +123,10 @@ def _tests_mark_path(git: Git) -> Path:
 
 def _find_matches(root: Path, pattern: str) -> Iterator[str]:
     if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(f"sandbox_copy has {pattern!r}, which is no name inside the repository", "liza edit")
-    for found in root.glob(pattern):
-        places = [found] if not found.is_dir() else [path for path in found.rglob("*") if not path.is_dir()]
-        names = (path.relative_to(root) for path in places if path.is_file())
+        raise UsageError(f"sandbox_copy has {pattern!r}, which is not a path inside the repository", "liza edit")
+    for match in root.glob(pattern):
+        paths = [match] if not match.is_dir() else [path for path in match.rglob("*") if not path.is_dir()]
+        names = (path.relative_to(root) for path in paths if path.is_file())
         yield from (str(name) for name in names if not _NEVER_COPIED & set(name.parts))
 
 
@@ -137,16 +137,16 @@ def _has_equal_content(source: Path, target: Path) -> bool:
 
 
 def _make_parents(slot: Path, target: Path) -> None:
-    """Make the directories of ``target``, through no link that leads out of the slot."""
+    """Create the parent directories of ``target``. Raises Refused if a link leads out of the slot."""
     top = slot.resolve()
-    place = slot
+    path = slot
     for part in target.relative_to(slot).parts[:-1]:
-        place = place / part
-        if not place.resolve().is_relative_to(top):
-            raise Refused(f"{place} leads out of the work tree {slot}, so nothing is copied there", f"ls -l {place}")
-        place.mkdir(exist_ok=True)
+        path = path / part
+        if not path.resolve().is_relative_to(top):
+            raise Refused(f"{path} leads out of the work tree {slot}, so nothing is copied there", f"ls -l {path}")
+        path.mkdir(exist_ok=True)
     if target.is_dir() and not target.is_symlink():
-        raise Refused(f"{target} is a directory, and a file of that name was to be copied", f"ls -l {target}")
+        raise Refused(f"{target} is a directory: a file of the same name cannot be copied", f"ls -l {target}")
 
 
 def _setup_mark_path(git: Git) -> Path:
@@ -154,12 +154,12 @@ def _setup_mark_path(git: Git) -> Path:
 
 
 def _setup_digest(git: Git, command: str, files: Sequence[str]) -> str:
-    """A digest of the command, of each file, and of the commit of each submodule; what is not there counts as that."""
-    whole = hashlib.sha256(command.encode())
+    """Return a digest of the command, the files, and the commits of submodules. An absent file counts as absent."""
+    digest = hashlib.sha256(command.encode())
     for name in sorted(set(files)):
         path = git.directory / name
         text = path.read_bytes() if path.is_file() else None
         if path.is_dir():
             text = git.run("rev-parse", "-q", "--verify", f"HEAD:{name}", codes=(0, 1, 128)).stdout
-        whole.update(f"\0{name}\0{'absent' if text is None else len(text)}\0".encode() + (text or b""))
-    return whole.hexdigest()
+        digest.update(f"\0{name}\0{'absent' if text is None else len(text)}\0".encode() + (text or b""))
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Slots that cannot be emptied: tests left directories without write permission, or files of another user."""
+"""Slots that cannot be emptied, because tests left directories without write permission or files of another user."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ _RETIRED_PREFIX = ".aside-"
 
 
 def loosen_permissions(slot: Path) -> bool:
-    """Give the owner all permissions on the directories below ``slot``, and read permission on the files; whether
-    anything was changed. What belongs to another user stays as it is."""
+    """Give the owner all permissions on directories below ``slot`` and read permission on files.
+
+    Return whether a permission was changed. Files of another user stay as they are.
+    """
     changed = False
-    for path, found in _walk_entries(slot):
-        wanted = found.st_mode | (stat.S_IRWXU if stat.S_ISDIR(found.st_mode) else stat.S_IRUSR)
-        if wanted != found.st_mode:
+    for path, status in _walk_entries(slot):
+        mode = status.st_mode | (stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR)
+        if mode != status.st_mode:
             try:
-                path.chmod(stat.S_IMODE(wanted))
+                path.chmod(stat.S_IMODE(mode))
             except OSError:
                 continue
             changed = True
@@ -28,16 +30,18 @@ def loosen_permissions(slot: Path) -> bool:
 
 
 def is_stuck(slot: Path) -> bool:
-    """Whether a directory below ``slot`` keeps this process from removing what is in it."""
+    """Return whether a directory below ``slot`` prevents this process from removing its content."""
     return any(
-        stat.S_ISDIR(found.st_mode) and not os.access(path, os.R_OK | os.W_OK | os.X_OK)
-        for path, found in _walk_entries(slot)
+        stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK | os.W_OK | os.X_OK)
+        for path, status in _walk_entries(slot)
     )
 
 
 def clear_slot_path(slot: Path) -> bool:
-    """Have no link and no file in the place of a slot; whether something was there. A link is removed and never
-    followed, anything else is kept under a free name beside it. Raises OSError."""
+    """Remove a link, or rename a file, that is in the place of a slot. Return whether there was one.
+
+    A link is not followed. A file gets a free name beside it. Raises OSError.
+    """
     if slot.is_symlink():
         slot.unlink()
         return True
@@ -48,43 +52,42 @@ def clear_slot_path(slot: Path) -> bool:
 
 
 def retire_slot(slot: Path) -> Path:
-    """Rename a slot, with all that it holds, to a free name beside it; the new path. Raises OSError.
+    """Rename a slot with its content to a free name beside it. Return the new path. Raises OSError.
 
-    Its ``.git`` file goes, if it can: it leads to the records of the slot that takes its place.
+    Its ``.git`` file is removed if possible, because it points to the records of the slot that replaces it.
     """
     names = (slot.with_name(f"{_RETIRED_PREFIX}{slot.name}-{number}") for number in count(1))
     free = next(path for path in names if not os.path.lexists(path))
     slot.rename(free)
-    leads = free / ".git"
-    if leads.is_file() and not leads.is_symlink():
+    gitfile = free / ".git"
+    if gitfile.is_file() and not gitfile.is_symlink():
         with suppress(OSError):
-            leads.unlink()
+            gitfile.unlink()
     return free
 
 
-def list_retired(place: Path) -> tuple[Path, ...]:
-    """The slots in ``place`` that were set aside. Raises OSError."""
-    return tuple(sorted(path for path in place.iterdir() if is_retired(path.name))) if place.is_dir() else ()
+def list_retired(directory: Path) -> tuple[Path, ...]:
+    """Return the retired slots in a directory. Raises OSError."""
+    return tuple(sorted(path for path in directory.iterdir() if is_retired(path.name))) if directory.is_dir() else ()
 
 
 def is_retired(name: str) -> bool:
-    """Whether a directory of this name is a slot that was set aside."""
+    """Return whether a directory name is that of a retired slot."""
     return name.startswith(_RETIRED_PREFIX)
 
 
 def _walk_entries(slot: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The directories and files below ``slot``, itself included; a directory before what is in it. No link is
-    followed."""
-    places = [slot]
-    while places:
-        place = places.pop()
+    """Yield ``slot`` and all entries below it, a directory before its content. Links are not followed."""
+    pending = [slot]
+    while pending:
+        path = pending.pop()
         try:
-            found = place.lstat()
+            status = path.lstat()
         except OSError:
             continue
-        yield place, found
-        if stat.S_ISDIR(found.st_mode):
+        yield path, status
+        if stat.S_ISDIR(status.st_mode):
             try:
-                places += [Path(entry.path) for entry in os.scandir(place)]
+                pending += [Path(entry.path) for entry in os.scandir(path)]
             except OSError:
                 continue

@@ -1,7 +1,7 @@
-"""Emptying the submodules of the slot in which candidates are tested. git's own commands leave a changed one as it is.
+"""Empty the submodules of the slot in which candidates are tested. git's own commands keep changes in them.
 
-Nothing that a submodule's own configuration names runs: git is told which directory is its repository and which its
-work tree, and the pins lie over its configuration as over that of the project.
+No program that a submodule's own configuration names is run: git gets the repository and the worktree explicitly, and
+the pins override the submodule's configuration as they do that of the project.
 """
 
 from __future__ import annotations
@@ -13,66 +13,69 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import COMMIT, Git
 
-_LINK = "160000"
-_LONGEST_PATH = 4096 + 16
+_SUBMODULE_MODE = "160000"
+_MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
 
 def empty(git: Git, options: Sequence[str] = ("-ffd",)) -> bool:
-    """Have each submodule, nested ones too, at the commit that the index names, with no changed or untracked file.
+    """Reset every submodule, nested ones included, to the commit in the index and remove changed and untracked files.
 
-    ``options`` are those of git-clean. False where the set-up has to fetch one again: its commit is not there, or what
-    stood in its place was no submodule of this slot and was removed. Raises GitFailed, OSError.
+    ``options`` are those of git-clean. Return False if the set-up must fetch a submodule again: its commit is missing,
+    or its directory was not a submodule of this slot and was removed. Raises GitFailed, OSError.
     """
     own = git_dirs(git)[0].resolve()
     return _empty(git.with_timeout(600), own, options)
 
 
 def _empty(git: Git, own: Path, options: Sequence[str]) -> bool:
-    whole = True
+    complete = True
     for row in git.names("ls-files", "-s", "-z"):
         facts, _, name = row.partition("\t")
         mode, commit, _ = facts.split(" ")
-        if mode == _LINK and COMMIT.fullmatch(commit):
-            whole = _one(git, own, git.directory / name, commit, options) and whole
-    return whole
+        if mode == _SUBMODULE_MODE and COMMIT.fullmatch(commit):
+            complete = _empty_submodule(git, own, git.directory / name, commit, options) and complete
+    return complete
 
 
-def _one(git: Git, own: Path, place: Path, commit: str, options: Sequence[str]) -> bool:
-    if not place.is_symlink() and (not place.exists() or (place.is_dir() and not any(place.iterdir()))):
+def _empty_submodule(git: Git, own: Path, path: Path, commit: str, options: Sequence[str]) -> bool:
+    if not path.is_symlink() and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
         return True
-    repository = _repository(place, own)
-    if repository is None or place.resolve() != git.directory.resolve() / place.relative_to(git.directory):
-        _remove(git.directory, place)
+    repository = _repository(path, own)
+    if repository is None or path.resolve() != git.directory.resolve() / path.relative_to(git.directory):
+        _remove(git.directory, path)
         return False
-    inner = git.with_git_dir(place, repository, repository)
-    there = inner.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code == 0
-    if there:
+    inner = git.with_git_dir(path, repository, repository)
+    has_commit = inner.run("cat-file", "-e", f"{commit}^{{commit}}", codes=(0, 1, 128)).code == 0
+    if has_commit:
         inner.out("checkout", "--quiet", "--force", "--detach", commit)
     inner.out("reset", "--hard", "--quiet")
     inner.out("clean", *options, "--quiet")
-    return _empty(inner, own, options) and there
+    return _empty(inner, own, options) and has_commit
 
 
-def _repository(place: Path, own: Path) -> Path | None:
-    """The repository of a submodule, if it is one that git made for this slot; else it may be anybody's."""
-    entry = place / ".git"
-    if entry.is_symlink() or place.is_symlink():
+def _repository(path: Path, own: Path) -> Path | None:
+    """Return the repository of a submodule if git created it for this slot, else None.
+
+    An agent can put another repository there.
+    """
+    entry = path / ".git"
+    if entry.is_symlink() or path.is_symlink():
         return None
     if entry.is_dir():
         return entry.resolve()
-    if not entry.is_file() or entry.stat().st_size > _LONGEST_PATH:
+    if not entry.is_file() or entry.stat().st_size > _MAX_GITFILE:
         return None
-    named = entry.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    found = (place / named).resolve()
-    return found if found.is_relative_to(own / "modules") and found.is_dir() else None
+    gitdir = entry.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    repository = (path / gitdir).resolve()
+    return repository if repository.is_relative_to(own / "modules") and repository.is_dir() else None
 
 
-def _remove(top: Path, place: Path) -> None:
-    """Leave an empty directory in the place of a submodule; nothing through a link."""
-    if place.parent.resolve() != top.resolve() / place.parent.relative_to(top):
+def _remove(top: Path, path: Path) -> None:
+    """Replace a submodule's path by an empty directory, without following a link."""
+    if path.parent.resolve() != top.resolve() / path.parent.relative_to(top):
         return
-    if place.is_symlink() or not place.is_dir():
-        place.unlink()
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
     else:
-        shutil.rmtree(place)
-    place.mkdir()
+        shutil.rmtree(path)
+    path.mkdir()
