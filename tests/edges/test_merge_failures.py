@@ -145,7 +145,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
 
     crew.approved("a", work=big)
     crew.approved("b")
-    assert "could not be brought along" in crew.merge()
+    assert "could not be updated" in crew.merge()
     aside = crew.task("a").set_aside
     assert aside is not None
     assert aside.until is not None
@@ -158,7 +158,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     assert crew.merge() == ""
     assert (crew.status("a"), crew.status("b")) == ("APPROVED", "MERGED")
     assert "set aside: a" in crew.merge()
-    assert "could not be brought along" in crew.merge("a")
+    assert "could not be updated" in crew.merge("a")
     assert crew.task("a").set_aside.tries == 2  # type: ignore[union-attr]
     broken.unlink()
     assert crew.merge("a") == ""
@@ -551,7 +551,7 @@ def test_tests_that_take_integration_away_send_their_task_back_and_the_others_ar
     assert crew.merge("a") == ""
     assert (crew.status("a"), crew.tip()) == ("INTEGRATION_FAILED", start)
     words = (
-        "refs/heads/integration moved, or disappeared, while the tests of a ran: the tests did that, or somebody else"
+        "refs/heads/integration moved, or disappeared, while the tests of a ran: the tests or another process did that"
     )
     assert words in crew.failure("a")
     assert words in crew.alerts(), "whoever it was, that is true"

@@ -1,4 +1,4 @@
-"""What a person has confirmed by a command: settings that count, kept beside the pins of git's configuration."""
+"""Settings that a person has confirmed by a command. Only these count. They are stored beside the pins."""
 
 from __future__ import annotations
 
@@ -22,109 +22,114 @@ from liza.system.flock import lock_path
 
 SETTINGS_KEY, REVIEWED_KEY = "settings", "reviewed"
 EVERY_REF = "*"
-LIMIT = 10.0  # seconds to wait for another that confirms
+LIMIT = 10.0  # seconds to wait for another process that confirms
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
 def with_trusted_settings(paths: Paths, state: State) -> State:
-    """The board with the settings that count. As it is where nothing was ever confirmed, or the pins are gone: whatever
-    needs them refuses by itself."""
-    known = _read_confirmed(paths)
-    config = state.config if known is None else settings.effective_config(state.config, known)
+    """Return the board with the settings that count.
+
+    It is unchanged if none was ever confirmed or the pins are missing: commands that need them refuse then.
+    """
+    confirmed = _read_confirmed(paths)
+    config = state.config if confirmed is None else settings.effective_config(state.config, confirmed)
     return state if config is state.config else replace(state, config=config)
 
 
 def find_unconfirmed(paths: Paths, written: State) -> tuple[UnconfirmedSetting, ...] | None:
-    """The settings on the board, as it is written, that do not count; nothing where ``damaged`` says more. None where
-    there are pins and no settings among them: of an older version, or somebody took them out."""
-    known = _read_confirmed(paths)
-    if known is None:
+    """Return the settings on the written board that do not count. Empty if ``damaged`` reports an error.
+
+    None if there are pins without settings: they are from an older version, or the settings were removed.
+    """
+    confirmed = _read_confirmed(paths)
+    if confirmed is None:
         return None if paths.pins.exists() and damaged(paths) is None else ()
-    return settings.find_unconfirmed(written.config, known)
+    return settings.find_unconfirmed(written.config, confirmed)
 
 
 def damaged(paths: Paths) -> LizaError | None:
-    """What is wrong with pins that are there, and cannot be read."""
+    """Return the error if the pins exist and cannot be read, else None."""
     try:
         if paths.pins.exists():
             Pins.load(paths.pins)
-    except LizaError as wrong:
-        return wrong
+    except LizaError as error:
+        return error
     return None
 
 
 def confirm_settings(paths: Paths, given: Mapping[str, Any], standing: Config) -> None:
-    """Let these values count. Nothing where there are no pins that can be read: nothing runs then. Raises OSError,
-    LockTimeout.
+    """Confirm these values. Does nothing without readable pins: nothing runs then. Raises OSError, LockTimeout.
 
-    Where no setting was ever confirmed, as in a crew of an older version, all others go on to count as they are in
-    ``standing``: one confirmed value alone would have the test command count as its default, which is none.
+    If no setting was ever confirmed, as in a crew of an older version, all others are confirmed as they are in
+    ``standing``. Otherwise one confirmed value would reset the test command to its default, which is none.
     """
     _add_to_pins(paths, SETTINGS_KEY, given, standing)
 
 
 def accept_ref(paths: Paths, ref: str, now: datetime) -> None:
-    """Let what sessions did to a ref until now be as a person wants it. Raises OSError, LockTimeout."""
+    """Accept what sessions did to a ref until now. Raises OSError, LockTimeout."""
     _add_to_pins(paths, REVIEWED_KEY, {ref: int(now.timestamp())})
 
 
 def _add_to_pins(paths: Paths, key: str, given: Mapping[str, Any], standing: Config | None = None) -> None:
     if not given or not paths.pins.exists():
         return
-    # Of two that read, change and write at once, one would undo what the other confirmed.
+    # Without the lock, of two concurrent read-modify-write cycles one would be lost.
     with lock_path(paths.pins_lock, LIMIT):
-        words = _read_pins(paths)
-        if words is None:
+        pins = _read_pins(paths)
+        if pins is None:
             return
         if standing is not None and _read_confirmed(paths) is None:
             given = {**settings.confirmable_values(standing), **given}
-        before = words.get(key)
-        words[key] = {**(before if isinstance(before, dict) else {}), **given}
-        aside = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
-        aside.write_text(json.dumps(words, indent=1) + "\n")
-        aside.replace(paths.pins)
+        section = pins.get(key)
+        pins[key] = {**(section if isinstance(section, dict) else {}), **given}
+        temporary = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(pins, indent=1) + "\n")
+        temporary.replace(paths.pins)
 
 
 def confirm_all_settings(paths: Paths, written: State) -> None:
-    """Let everything count that stands on the board. Raises OSError."""
+    """Confirm all settings on the board. Raises OSError, LockTimeout."""
     confirm_settings(paths, settings.confirmable_values(written.config), written.config)
 
 
 def export_settings(paths: Paths) -> bytes | None:
-    """The confirmed settings as the history keeps them; None where there are none."""
-    known = _read_confirmed(paths)
-    return None if known is None else (json.dumps(known, indent=1, sort_keys=True) + "\n").encode()
+    """Return the confirmed settings in the format of the history, or None."""
+    confirmed = _read_confirmed(paths)
+    return None if confirmed is None else (json.dumps(confirmed, indent=1, sort_keys=True) + "\n").encode()
 
 
 def restore_confirmed(paths: Paths, kept: bytes | None, first: Config) -> None:
-    """Let count again what the history has kept, after the pins were lost; where it has none, as in a crew of an older
-    version, the settings that ``init`` wrote. Raises OSError."""
+    """Restore the confirmed settings from the history after the pins were lost.
+
+    Without any, as in a crew of an older version, the settings that ``init`` wrote count. Raises OSError, LockTimeout.
+    """
     try:
-        words = {} if kept is None else json.loads(kept)
+        recorded = {} if kept is None else json.loads(kept)
     except (ValueError, RecursionError):
-        words = None
-    known = words if words and settings.are_valid(words) else settings.confirmable_values(first)
-    confirm_settings(paths, {**settings.confirmable_values(Config()), **known}, first)
+        recorded = None
+    confirmed = recorded if recorded and settings.are_valid(recorded) else settings.confirmable_values(first)
+    confirm_settings(paths, {**settings.confirmable_values(Config()), **confirmed}, first)
 
 
 def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
-    """What was confirmed, read again only where the file has changed."""
+    """Return the confirmed settings, or None. The file is read again only if it has changed."""
     try:
-        found = paths.pins.stat()
+        status = paths.pins.stat()
     except OSError:
         return None
-    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
-    known = _cache.get(paths.pins)
-    if known is None or known[0] != stamp:
-        words = _read_pins(paths)
-        inside = None if words is None else words.get(SETTINGS_KEY)
-        known = _cache[paths.pins] = (stamp, inside if settings.are_valid(inside) else None)
-    return known[1]
+    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+    cached = _cache.get(paths.pins)
+    if cached is None or cached[0] != stamp:
+        pins = _read_pins(paths)
+        confirmed = None if pins is None else pins.get(SETTINGS_KEY)
+        cached = _cache[paths.pins] = (stamp, confirmed if settings.are_valid(confirmed) else None)
+    return cached[1]
 
 
 def _read_pins(paths: Paths) -> dict[str, Any] | None:
     try:
-        words = json.loads(small_file.read_small_file(paths.pins))
+        pins = json.loads(small_file.read_small_file(paths.pins))
     except (OSError, ValueError, LizaError, RecursionError):
         return None
-    return words if isinstance(words, dict) else None
+    return pins if isinstance(pins, dict) else None

@@ -1,7 +1,8 @@
-"""What happened to the repository outside of Liza: configuration that came after init, commits on integration.
+"""Detect changes to the repository outside of Liza: configuration added after init, commits on integration.
 
-A look costs a few gits, so it is kept, with a stamp of the files that it came from, for every supervisor and for
-``liza status``. Who can write ``.git`` can deceive it; what runs, and what is merged, does not hang on it.
+A detection runs several gits. Its result is cached with a stamp of the files that it was computed from, for all
+supervisors and ``liza status``. A process that can write ``.git`` can forge it; the decisions what is run and merged do
+not depend on it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,12 @@ LAST_INTEGRATION_REF = merges.LAST_INTEGRATION_REF
 
 @dataclass(frozen=True)
 class IntegrationDrift:
-    """Integration as others have moved it: from ``left`` to ``tip``. ``gone`` and ``came`` are the commits that it has
-    no longer, and those that others put there, newest first, each with a line about it; ``lost`` the merged tasks that
-    are gone; ``merged`` whether Liza has merged onto it since."""
+    """A move of integration outside of Liza, from ``last_tip`` to ``tip``.
+
+    ``removed`` are the commits that it does not contain any more, ``added`` the new ones, newest first, each with a
+    line about it. ``lost_tasks`` are the merged tasks that are gone. ``has_merged_since`` says whether Liza has merged
+    onto it since.
+    """
 
     branch: str
     last_tip: str
@@ -46,23 +50,23 @@ class IntegrationDrift:
 
     @property
     def summary(self) -> str:
-        """From where to where, and what that means for what was merged."""
-        one_way = bool(self.removed) != (bool(self.added) or self.has_merged_since)
-        way = "" if not one_way else "back " if self.removed else "on "
-        told = []
+        """A phrase: from which commit to which, and what that means for merged work."""
+        is_one_way = bool(self.removed) != (bool(self.added) or self.has_merged_since)
+        direction = "" if not is_one_way else "back " if self.removed else "on "
+        effects = []
         if self.lost_tasks:
-            told.append(
+            effects.append(
                 f"{_format_count(len(self.lost_tasks), 'merged task')} not in it any more: {_join_first(self.lost_tasks, 5, ', ')}"
             )
         elif self.removed:
-            told.append(
+            effects.append(
                 f"{_format_count(len(self.removed), 'commit')} not in it any more: {_join_first([*self.removed.values()])}"
             )
         if self.added:
-            told.append(
+            effects.append(
                 f"{_format_count(len(self.added), 'commit')} new, without a verdict: {_join_first([*self.added.values()])}"
             )
-        return f"from {self.last_tip[:10]} {way}to {self.tip[:10]}: {'. '.join(told) or 'nothing is lost by it'}"
+        return f"from {self.last_tip[:10]} {direction}to {self.tip[:10]}: {'. '.join(effects) or 'no commit is lost'}"
 
     @property
     def message(self) -> str:
@@ -71,41 +75,45 @@ class IntegrationDrift:
 
 
 def current_drift(crew: Crew, state: State) -> RepositoryDrift:
-    """What stands: as the last look saw it, while none of the files that it came from has changed; else looked at
-    afresh. Raises LizaError, OSError."""
-    last = drift_cache.read_cache(crew.paths)
-    return last.seen if last.stamp == stamp_repository(crew, state) else detect_drift(crew, state)
+    """Return the current drift: from the cache if none of its files has changed, else detected again.
+
+    Raises LizaError, OSError.
+    """
+    cached = drift_cache.read_cache(crew.paths)
+    return cached.seen if cached.stamp == stamp_repository(crew, state) else detect_drift(crew, state)
 
 
 def detect_drift(crew: Crew, state: State) -> RepositoryDrift:
-    """What stands, looked at afresh, and kept for the others. Raises LizaError, OSError."""
-    before = stamp_repository(crew, state)
-    planted = Pins.load(crew.paths.pins).violation_messages(crew.git)
-    links = tuple(SymbolicRef(*row) for row in _symbolic_rows(crew, state))
-    trespasses, branches = ref_drift.detect_session_moves(crew, state, drift_cache.read_cache(crew.paths).branches)
-    seen = structs.replace(_detect_integration_drift(crew, state, planted), trespasses=trespasses, symbolic=links)
-    # It saves others a look: a disk that does not take it changes nothing of what was seen.
+    """Detect the current drift and cache it. Raises LizaError, OSError."""
+    stamp = stamp_repository(crew, state)
+    violations = Pins.load(crew.paths.pins).violation_messages(crew.git)
+    symbolic = tuple(SymbolicRef(*row) for row in _symbolic_rows(crew, state))
+    session_moves, branches = ref_drift.detect_session_moves(crew, state, drift_cache.read_cache(crew.paths).branches)
+    result = structs.replace(
+        _detect_integration_drift(crew, state, violations), trespasses=session_moves, symbolic=symbolic
+    )
+    # The cache is an optimization: the result is valid even if it cannot be written.
     with suppress(OSError, WriteFailed):
-        drift_cache.write_cache(crew.paths, CachedDrift(before, seen, branches))
-    return seen
+        drift_cache.write_cache(crew.paths, CachedDrift(stamp, result, branches))
+    return result
 
 
 def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
-    """It changes when there is something new to look at, and costs no git where ``.git`` is a directory.
+    """Return a stamp that changes if there may be new drift. Runs no git if ``.git`` is a directory.
 
     Raises LizaError, OSError.
     """
     git = Git(crew.paths.root)
-    place = crew.paths.root / ".git"
-    plain = git if place.is_file() else git.with_git_dir(crew.paths.root, place, place)
-    common = git_dirs(plain)[1]
+    dot_git = crew.paths.root / ".git"
+    plain_git = git if dot_git.is_file() else git.with_git_dir(crew.paths.root, dot_git, dot_git)
+    common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
     names = (
         "hooks", "packed-refs", "refs/replace", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list", "shallow",
         "info/grafts", "objects/info/alternates", "commondir",
     )  # fmt: skip
-    left = sorted(common.glob(f"worktrees/*/{absent_checkouts.LAST_COMMIT_FILE}"))
-    files = (*config_files(plain), *(common / name for name in names), crew.paths.pins, *left)
+    absent_records = sorted(common.glob(f"worktrees/*/{absent_checkouts.LAST_COMMIT_FILE}"))
+    files = (*config_files(plain_git), *(common / name for name in names), crew.paths.pins, *absent_records)
     return [
         *(_stamp_file(path) for path in files),
         reflogs.stamp_logs(common),
@@ -114,12 +122,14 @@ def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
 
 
 def require_integration(crew: Crew, state: State) -> str:
-    """The commit that integration stands at. Raises Missing, with the way to have the branch again, or to have it plain
-    where it is a symbolic ref."""
+    """Return the commit of integration.
+
+    Raises Missing, with the command that restores the branch or replaces a symbolic ref by a plain one.
+    """
     ref = f"refs/heads/{state.config.integration_branch}"
-    named = symbolic_refs.symbolic_target(crew.git, ref)
-    if named is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, named), _plain_ref_command(crew, state, ref))
+    target = symbolic_refs.symbolic_target(crew.git, ref)
+    if target is not None:
+        raise Missing(symbolic_refs.describe_symbolic(ref, target), _plain_ref_command(crew, state, ref))
     tip = merges.branch_tip(crew.git, state.config.integration_branch)
     if tip is None:
         raise _integration_gone_error(crew, state)
@@ -127,73 +137,73 @@ def require_integration(crew: Crew, state: State) -> str:
 
 
 def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
-    """How integration stands elsewhere than Liza left it; None where it does not. Raises Missing where it is gone."""
-    # In this order: whoever merges notes the candidate on the board, moves the branch, then notes where it was left.
-    left = _read_last_tip(crew)
+    """Return how integration differs from the commit at which Liza left it, or None. Raises Missing if it is gone."""
+    # Read in this order: a merger records the candidate on the board, moves the branch, then records the tip.
+    last_tip = _read_last_tip(crew)
     tip = require_integration(crew, crew.board.read())
     state = crew.board.read()
-    known = left or _newest_merge(crew, state)
-    if known is None or tip == known:
+    expected_tip = last_tip or _newest_merge(crew, state)
+    if expected_tip is None or tip == expected_tip:
         return None
-    found = _compare_tips(crew, state, known, tip)
-    # Without the ref nobody knows whose commits came since the newest merge.
-    return found if found.removed or (found.added and left is not None) else None
+    drift = _compare_tips(crew, state, expected_tip, tip)
+    # Without the ref it is unknown who added the commits since the newest merge.
+    return drift if drift.removed or (drift.added and last_tip is not None) else None
 
 
-def drift_after_merge(crew: Crew, found: IntegrationDrift, commit: str) -> IntegrationDrift:
-    """The same, without what comes back once ``commit`` is merged into integration. Raises GitFailed."""
-    gone = _commits_between(crew, found.last_tip, found.tip, commit)
-    return replace(found, removed=gone, lost_tasks=_lost_tasks(crew.board.read(), gone))
+def drift_after_merge(crew: Crew, drift: IntegrationDrift, commit: str) -> IntegrationDrift:
+    """Return the drift without the commits that a merge of ``commit`` into integration brings back. Raises GitFailed."""
+    removed = _commits_between(crew, drift.last_tip, drift.tip, commit)
+    return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew.board.read(), removed))
 
 
-def recovery_commands(crew: Crew, found: IntegrationDrift, accept: str = "liza sync") -> str:
-    """How to go back, and how to accept it, the likelier one first. Raises GitFailed."""
-    if found.has_merged_since and not found.removed:
-        # Back would be without what Liza has merged.
+def recovery_commands(crew: Crew, drift: IntegrationDrift, accept: str = "liza sync") -> str:
+    """Return the commands to undo the drift and to accept it, the likelier one first. Raises GitFailed."""
+    if drift.has_merged_since and not drift.removed:
+        # To go back would remove what Liza has merged.
         return accept
-    back = _rewind_command(crew, found)
-    if found.lost_tasks:
-        return f"{back}, or to accept it: {accept} --accept-moved"
-    return f"{accept}, or to go back: {back}"
+    rewind = _rewind_command(crew, drift)
+    if drift.lost_tasks:
+        return f"{rewind}, or to accept it: {accept} --accept-moved"
+    return f"{accept}, or to go back: {rewind}"
 
 
 def is_last_tip(crew: Crew, commit: str) -> bool:
-    """Whether Liza left integration at ``commit``, or does not know where. Raises GitFailed."""
+    """Return whether Liza left integration at ``commit``; True if that is unknown. Raises GitFailed."""
     return _read_last_tip(crew) in (None, commit)
 
 
 def record_last_tip(crew: Crew, tip: str) -> None:
-    """Liza, or a person by a word to Liza, has put integration at ``tip``. Raises GitFailed."""
+    """Record that Liza, or a person by a Liza command, put integration at ``tip``. Raises GitFailed."""
     crew.git.out("update-ref", LAST_INTEGRATION_REF, tip)
 
 
 def record_merged_tip(crew: Crew, task: Task, expected: str, candidate: str) -> str | None:
-    """Liza has moved integration from ``expected``; a line about what others had made of it before.
+    """Record that Liza has moved integration from ``expected``. Return a line about earlier drift, or None.
 
-    Where merged tasks were lost it is not noted: that stands until somebody has gone back, or accepted it.
-    Raises GitFailed.
+    If merged tasks were lost, it is not recorded: the alarm stays until a person undoes or accepts the drift. Raises
+    GitFailed.
     """
-    left = _read_last_tip(crew)
-    if left is None or left in (expected, candidate):
+    last_tip = _read_last_tip(crew)
+    if last_tip is None or last_tip in (expected, candidate):
         record_last_tip(crew, candidate)
         return None
-    found = _compare_tips(crew, crew.board.read(), left, expected)
-    if not found.lost_tasks:
+    drift = _compare_tips(crew, crew.board.read(), last_tip, expected)
+    if not drift.lost_tasks:
         record_last_tip(crew, candidate)
-    if (found.lost_tasks and found.has_merged_since) or not (found.removed or found.added):
+    if (drift.lost_tasks and drift.has_merged_since) or not (drift.removed or drift.added):
         return None
-    onto = "commits that no verdict was about" if found.added else "less than had been merged"
-    step = recovery_commands(crew, found) if found.lost_tasks else f"git log {left[:12]}..{expected[:12]}"
-    return f"integration_moved  {task.id} was merged onto {onto}: {found.summary}. Next: {step}"
+    onto = "commits without a verdict" if drift.added else "less than had been merged"
+    next_command = recovery_commands(crew, drift) if drift.lost_tasks else f"git log {last_tip[:12]}..{expected[:12]}"
+    return f"integration_moved  {task.id} was merged onto {onto}: {drift.summary}. Next: {next_command}"
 
 
 def _symbolic_rows(crew: Crew, state: State) -> Iterator[tuple[str, str, str]]:
-    for ref, named in symbolic_refs.find_symbolic(crew.git, state.config.integration_branch).items():
-        yield ref, symbolic_refs.describe_symbolic(ref, named), _plain_ref_command(crew, state, ref)
+    for ref, target in symbolic_refs.find_symbolic(crew.git, state.config.integration_branch).items():
+        yield ref, symbolic_refs.describe_symbolic(ref, target), _plain_ref_command(crew, state, ref)
 
 
 def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
-    """The command that has a plain ref again, or none, in place of a symbolic one."""
+    """Return the command that replaces a symbolic ref by a plain one, or deletes it."""
     if ref == f"refs/heads/{state.config.integration_branch}":
         commit = _read_last_tip(crew) or _newest_merge(crew, state)
     else:
@@ -203,22 +213,22 @@ def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
     return symbolic_refs.plain_ref_command(ref, commit)
 
 
-def _detect_integration_drift(crew: Crew, state: State, planted: tuple[str, ...]) -> RepositoryDrift:
+def _detect_integration_drift(crew: Crew, state: State, violations: tuple[str, ...]) -> RepositoryDrift:
     if symbolic_refs.symbolic_target(crew.git, f"refs/heads/{state.config.integration_branch}") is not None:
-        return RepositoryDrift(planted=planted)
+        return RepositoryDrift(planted=violations)
     if merges.branch_tip(crew.git, state.config.integration_branch) is None:
-        gone = _integration_gone_error(crew, state)
-        return RepositoryDrift(planted=planted, moved=gone.message, ways=gone.hint)
+        error = _integration_gone_error(crew, state)
+        return RepositoryDrift(planted=violations, moved=error.message, ways=error.hint)
     branch = state.config.integration_branch
     absent = tuple(
-        AbsentCheckout(str(one.directory), one.last_commit, branch)
-        for one in absent_checkouts.find_lagging(crew.git, branch)
+        AbsentCheckout(str(record.directory), record.last_commit, branch)
+        for record in absent_checkouts.find_lagging(crew.git, branch)
     )
-    found = find_integration_drift(crew)
-    if found is None:
-        return RepositoryDrift(planted=planted, away=absent)
+    drift = find_integration_drift(crew)
+    if drift is None:
+        return RepositoryDrift(planted=violations, away=absent)
     return RepositoryDrift(
-        planted=planted, away=absent, moved=found.message, lost=found.lost_tasks, ways=recovery_commands(crew, found)
+        planted=violations, away=absent, moved=drift.message, lost=drift.lost_tasks, ways=recovery_commands(crew, drift)
     )
 
 
@@ -228,51 +238,55 @@ def _integration_gone_error(crew: Crew, state: State) -> Missing:
     return Missing(f"the branch {branch} is gone", f"git branch {shlex.quote(branch)} {start[:12]}")
 
 
-def _compare_tips(crew: Crew, state: State, left: str, tip: str) -> IntegrationDrift:
-    gone, came = _commits_between(crew, left, tip), _commits_between(crew, tip, left)
-    own = _liza_commits(crew, state) & came.keys() if came else set()
+def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str) -> IntegrationDrift:
+    removed, added = _commits_between(crew, last_tip, tip), _commits_between(crew, tip, last_tip)
+    own = _liza_commits(crew, state) & added.keys() if added else set()
     if own:
-        came = _commits_between(crew, tip, left, *own)
-    return IntegrationDrift(state.config.integration_branch, left, tip, gone, came, _lost_tasks(state, gone), bool(own))
+        added = _commits_between(crew, tip, last_tip, *own)
+    return IntegrationDrift(
+        state.config.integration_branch, last_tip, tip, removed, added, _lost_tasks(state, removed), bool(own)
+    )
 
 
 def _commits_between(crew: Crew, new: str, *old: str) -> dict[str, str]:
-    """The commits of ``new`` that are in none of ``old``, newest first, each with a line about it."""
-    words = crew.git.out("log", "--no-color", "--format=%H %h %an: %s", new, *(f"^{one}" for one in old))
-    rows = (line.partition(" ")[::2] for line in words.split("\n") if line)
+    """Return the commits of ``new`` that none of ``old`` contains, newest first, each with a line about it."""
+    output = crew.git.out("log", "--no-color", "--format=%H %h %an: %s", new, *(f"^{commit_id}" for commit_id in old))
+    rows = (line.partition(" ")[::2] for line in output.split("\n") if line)
     return {commit: line[:80] for commit, line in rows}
 
 
-def _lost_tasks(state: State, gone: Iterable[str]) -> tuple[str, ...]:
-    """The merged tasks whose merge is gone, and whose commit is not there by another way."""
-    commits = set(gone)
+def _lost_tasks(state: State, removed: Iterable[str]) -> tuple[str, ...]:
+    """Return the merged tasks of which both the merge commit and the reviewed commit are gone."""
+    commits = set(removed)
     merged = [task for task in state.tasks if task.status is Status.MERGED]
     return tuple(task.id for task in merged if {task.merge_commit, task.review_commit} <= commits)
 
 
 def _liza_commits(crew: Crew, state: State) -> set[str]:
-    """The commits that a merge of Liza's has put on integration, or is about to: only those that were tested."""
-    ended = {task.merge_commit for task in state.tasks if task.merge_commit}
-    return ended | set(merge_refs.list_tested(crew.git).values())
+    """Return the commits that merges of Liza have put on integration, or will: only tested ones."""
+    merged = {task.merge_commit for task in state.tasks if task.merge_commit}
+    return merged | set(merge_refs.list_tested(crew.git).values())
 
 
-def _rewind_command(crew: Crew, found: IntegrationDrift) -> str:
-    """The command that brings back what is gone, without taking away what Liza has merged since."""
-    branch, commit = shlex.quote(found.branch), found.last_tip[:12]
-    if found.has_merged_since:
+def _rewind_command(crew: Crew, drift: IntegrationDrift) -> str:
+    """Return the command that restores removed commits and keeps what Liza has merged since."""
+    branch, commit = shlex.quote(drift.branch), drift.last_tip[:12]
+    if drift.has_merged_since:
         return f"git branch {branch}-before {commit} && liza sync {branch}-before"
-    known = merges.find_branches(crew.git, found.branch).get(found.branch)
-    if known is not None and known.checkout is not None:
-        return f"git -C {shlex.quote(str(known.checkout))} reset --keep {commit}"
+    checkout_branch = merges.find_branches(crew.git, drift.branch).get(drift.branch)
+    if checkout_branch is not None and checkout_branch.checkout is not None:
+        return f"git -C {shlex.quote(str(checkout_branch.checkout))} reset --keep {commit}"
     return f"git branch -f {branch} {commit}"
 
 
 def _newest_merge(crew: Crew, state: State) -> str | None:
-    """The newest merge of a task that the board knows of and the repository still has."""
-    known = [task.merge_commit for task in state.tasks if task.merge_commit and COMMIT.fullmatch(task.merge_commit)]
-    if not known:
+    """Return the newest merge commit on the board that the repository still has, or None."""
+    merge_commits = [
+        task.merge_commit for task in state.tasks if task.merge_commit and COMMIT.fullmatch(task.merge_commit)
+    ]
+    if not merge_commits:
         return None
-    return crew.git.out("rev-list", "--ignore-missing", "--topo-order", "-n1", *known) or None
+    return crew.git.out("rev-list", "--ignore-missing", "--topo-order", "-n1", *merge_commits) or None
 
 
 def _read_last_tip(crew: Crew) -> str | None:
@@ -292,7 +306,7 @@ def _join_first(lines: Sequence[str], most: int = 3, between: str = "; ") -> str
 
 def _stamp_file(path: Path) -> list[int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return [found.st_ino, found.st_size, found.st_mtime_ns]
+    return [status.st_ino, status.st_size, status.st_mtime_ns]

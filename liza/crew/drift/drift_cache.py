@@ -1,4 +1,4 @@
-"""The last look at what happened to the repository outside of Liza: read without a git, by whoever shows alarms."""
+"""Cached result of the last drift detection. Readers that show alarms need no git."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ RepositoryStamp = list[list[int] | None]
 
 
 class CachedDrift(msgspec.Struct, frozen=True):
-    """What was seen, and what the files were like that it came from. ``branches``: where the branches of people were,
-    by ref."""
+    """Result of a detection and the stamp of the files that it was computed from.
+
+    ``branches`` are the tips of people's branches, by ref.
+    """
 
     stamp: RepositoryStamp
     seen: RepositoryDrift
@@ -23,16 +25,16 @@ class CachedDrift(msgspec.Struct, frozen=True):
 
 
 def read_cache(paths: Paths) -> CachedDrift:
-    """What the last look saw; nothing where nobody has looked. Raises OSError."""
+    """Return the last result, or an empty one. Raises OSError."""
     try:
         return msgspec.json.decode(_cache_path(paths).read_bytes(), type=CachedDrift)
     except (FileNotFoundError, msgspec.DecodeError):
-        # Whoever looks next makes it anew.
+        # The next detection writes it again.
         return CachedDrift([], RepositoryDrift())
 
 
 def write_cache(paths: Paths, look: CachedDrift) -> None:
-    """Keep a look for the others. Raises OSError."""
+    """Store a result. Raises OSError, WriteFailed."""
     atomic.write(_cache_path(paths), msgspec.json.encode(look))
 
 

@@ -1,4 +1,4 @@
-"""Refs of a person's that sessions moved, and what a person has accepted of that."""
+"""A person's refs that sessions moved, except moves that a person has accepted."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from liza.rules.reports.ref_moves import HEAD, HEADS_PREFIX, REMOTES_PREFIX, Ref
 def detect_session_moves(
     crew: Crew, state: State, before: Mapping[str, str]
 ) -> tuple[tuple[SessionRefMove, ...], dict[str, str]]:
-    """What stands, and where the branches of people are, which was ``before`` at the last look.
+    """Return the moves that are in effect, and the current tips of people's branches.
 
-    Asks git nothing where no log of a ref names a session. Raises LizaError, OSError.
+    ``before`` are the tips at the last detection. Runs no git if no reflog names a session. Raises LizaError, OSError.
     """
-    every = _session_logs(crew, state)
-    known, logs = ref_moves.remembered(before, every), _of_sessions(every)
-    return (_judged(crew, logs, known) if logs else ()), known
+    all_logs = _read_logs(crew, state)
+    branches, logs = ref_moves.remembered(before, all_logs), _with_sessions(all_logs)
+    return (_find_moves(crew, logs, branches) if logs else ()), branches
 
 
-def _judged(
+def _find_moves(
     crew: Crew, logs: Mapping[str, Sequence[ReflogEntry]], branches: Mapping[str, str]
 ) -> tuple[SessionRefMove, ...]:
     rows = crew.git.lines("for-each-ref", "--format=%(refname) %(objectname)", HEADS_PREFIX, REMOTES_PREFIX)
     tips = dict(row.split(" ", 1) for row in rows)
     head = crew.git.run("rev-parse", "-q", "--verify", "HEAD", codes=(0, 1, 128)).stdout.decode().strip()
-    places = {branch: str(place) for place, branch in merges.list_checkouts(crew.git).items() if branch}
+    checkouts = {branch: str(path) for path, branch in merges.list_checkouts(crew.git).items() if branch}
 
     def contains(commit: str, other: str) -> bool:
         return crew.git.run("merge-base", "--is-ancestor", other, commit, codes=(0, 1, 128)).code == 0
 
-    known = Pins.load(crew.paths.pins).reviewed
-    here = {**places, "": str(crew.paths.root)}
-    return ref_moves.find_session_moves(logs, known, {**tips, HEAD: head}, contains, here, branches)
+    reviewed = Pins.load(crew.paths.pins).reviewed
+    directories = {**checkouts, "": str(crew.paths.root)}
+    return ref_moves.find_session_moves(logs, reviewed, {**tips, HEAD: head}, contains, directories, branches)
 
 
 def find_moved_ref(crew: Crew, state: State, name: str) -> str | None:
-    """The ref that an alarm calls ``name``, where a session moved it; None for anything else."""
+    """Return the ref that an alarm calls ``name`` if a session moved it, else None."""
     refs = {
         ref.removeprefix(HEADS_PREFIX).removeprefix(REMOTES_PREFIX): ref
-        for ref in _of_sessions(_session_logs(crew, state))
+        for ref in _with_sessions(_read_logs(crew, state))
     }
     return refs.get(name)
 
 
-def _session_logs(crew: Crew, state: State) -> dict[str, Sequence[ReflogEntry]]:
-    """The logs of refs, but for that of integration, whose every move is told anyway."""
+def _read_logs(crew: Crew, state: State) -> dict[str, Sequence[ReflogEntry]]:
+    """Return the reflogs of people's refs, without integration: each of its moves is reported anyway."""
     logs = reflogs.read_logs(git_dirs(crew.git)[1])
     logs.pop(f"{HEADS_PREFIX}{state.config.integration_branch}", None)
     return dict(logs)
 
 
-def _of_sessions(logs: Mapping[str, Sequence[ReflogEntry]]) -> dict[str, Sequence[ReflogEntry]]:
-    """The logs that name a session."""
-    return {ref: log for ref, log in logs.items() if any(one.run for one in log)}
+def _with_sessions(logs: Mapping[str, Sequence[ReflogEntry]]) -> dict[str, Sequence[ReflogEntry]]:
+    """Return the reflogs that name a session."""
+    return {ref: log for ref, log in logs.items() if any(entry.run for entry in log)}

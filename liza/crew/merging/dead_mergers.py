@@ -1,4 +1,4 @@
-"""Settling what a merger left that died: published, offered again, or tested anew."""
+"""Recover the merges of a merger that died: finish them, offer them again, or test them again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from liza.rules.model import FINAL_STATUSES, MergeInProgress, State, Status, Tas
 
 
 def recover_dead_merger(crew: Crew, by: str) -> None:
-    """Settle every merge that was begun and not ended.
+    """Recover every merge that was begun and not ended.
 
-    A candidate in integration is merged only if its green result was recorded, on the board and as a ref, before the
-    branch moved. Otherwise integration goes back, and the task is tested again. The merge lock is held by the caller,
-    and ``crew`` by ``holding``: whoever began those merges is gone, and so are its gits. Raises Refused, GitFailed.
+    A candidate in integration counts as merged only if its passed tests were recorded, on the board and as a ref,
+    before the branch moved. Otherwise integration goes back and the task is tested again. The caller holds the merge
+    lock (``crew`` comes from ``with_lock``), so those mergers and their gits have ended. Raises Refused, GitFailed.
     """
     commands.kill_orphan_commands(crew.paths.root)
     branch = crew.board.read().config.integration_branch
@@ -32,58 +32,60 @@ def recover_dead_merger(crew: Crew, by: str) -> None:
 
 
 def _restore_integration(crew: Crew) -> None:
-    """Have integration again where the tests of a merge under way deleted it, before they ended their merger.
+    """Restore integration if the tests of an unfinished merge deleted it.
 
-    Raises Missing where it is gone for another reason.
+    Raises Missing if it is gone for another reason.
     """
     state = crew.board.read()
     if merges.branch_tip(crew.git, state.config.integration_branch) is None:
-        begun = {
+        expected_tips = {
             task.merging.expected
             for task in state.tasks
             if task.merging and _is_genuine_candidate(crew, state, task, task.merging)
         }
-        if len(begun) == 1 and drift.is_last_tip(crew, *begun):
+        if len(expected_tips) == 1 and drift.is_last_tip(crew, *expected_tips):
             crew.append_alert_log(
-                [f"integration_deleted  {merge_outcomes.restore_integration(crew, *begun)}. Next: liza status"]
+                [f"integration_deleted  {merge_outcomes.restore_integration(crew, *expected_tips)}. Next: liza status"]
             )
     drift.require_integration(crew, state)
 
 
-def _recover_merge(crew: Crew, by: str, task: Task, made: MergeInProgress) -> None:
+def _recover_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> None:
     state = crew.board.read()
     branch = state.config.integration_branch
-    ours = _is_genuine_candidate(crew, state, task, made)
-    if ours and _is_recorded_tested(crew, task, made):
-        if merges.contains(crew.git, branch, made.candidate):
-            merge_outcomes.finish_merge(crew, by, task, made)
+    is_genuine = _is_genuine_candidate(crew, state, task, merging)
+    if is_genuine and _is_recorded_tested(crew, task, merging):
+        if merges.contains(crew.git, branch, merging.candidate):
+            merge_outcomes.finish_merge(crew, by, task, merging)
         return
-    if ours and not made.waiting:
-        told = merge_outcomes.undo_untested_move(crew, task, made)
-        words = f"its merger died before the tests of {made.candidate[:10]} had passed" + (f"; {told}" if told else "")
-        merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, words))
+    if is_genuine and not merging.waiting:
+        outcome = merge_outcomes.undo_untested_move(crew, task, merging)
+        message = f"its merger died before the tests of {merging.candidate[:10]} had passed" + (
+            f"; {outcome}" if outcome else ""
+        )
+        merge_outcomes.record_failure(crew, by, task, MergeFailure(MergeFailureKind.DIED, message))
     with crew.change(merge_outcomes.merge_actor(by), "candidate dropped", task.id) as tx:
         tx.state = merge_rules.drop_candidate(tx.state, task.id)
 
 
-def _is_genuine_candidate(crew: Crew, state: State, task: Task, made: MergeInProgress) -> bool:
-    """Whether the candidate is what was approved, merged, and nothing else: everybody can write onto the board."""
+def _is_genuine_candidate(crew: Crew, state: State, task: Task, merging: MergeInProgress) -> bool:
+    """Return whether the candidate is exactly the merge of the approved commit: agents can write to the board."""
     if task.status is not Status.APPROVED or merge_rules.merge_obstacle(state, task) or task.review_commit is None:
         return False
     try:
-        return merges.is_merge_of(crew.git, made.candidate, made.expected, task.review_commit)
+        return merges.is_merge_of(crew.git, merging.candidate, merging.expected, task.review_commit)
     except GitFailed:
-        # A commit of the three is gone: whatever was begun is begun again, and fails for its own reason.
+        # One of the three commits is missing: the merge is repeated and fails with its own error.
         return False
 
 
-def _is_recorded_tested(crew: Crew, task: Task, made: MergeInProgress) -> bool:
-    """Whether the candidate was recorded as fit to be published: neither the board nor a ref alone says so."""
-    return made.tested is not None and merge_refs.list_tested(crew.git).get(task.id) == made.candidate
+def _is_recorded_tested(crew: Crew, task: Task, merging: MergeInProgress) -> bool:
+    """Return whether the candidate is recorded as tested. Board and ref must agree: agents can write each."""
+    return merging.tested is not None and merge_refs.list_tested(crew.git).get(task.id) == merging.candidate
 
 
 def _delete_unused_candidates(crew: Crew, by: str) -> None:
-    """The candidates that nothing waits for: their ref is what a merger takes away last."""
+    """Delete candidates that no merge needs. A merger deletes this ref last."""
     state = crew.board.read()
     for name in merges.list_candidates(crew.git):
         task = state.task(name)

@@ -1,4 +1,4 @@
-"""What a merger leaves on the board: merged, failed, set aside. And what it leaves to be tidied up after that."""
+"""Record the outcome of a merge on the board (merged, failed, to be retried) and clean up after it."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ from liza.system.files import to_write_failed
 
 CAUGHT_ERRORS = (LizaError, OSError)
 _GENERAL_ERRORS = (BoardInconsistent, LockTimeout, Missing, SharedPathBlocked)
-"""What keeps every merge from its end, and is reported by other ways: the board, its lock, the disk, git itself."""
+"""Errors that affect every merge and are reported elsewhere: the board, its lock, the disk, git itself."""
 
 
 def merge_actor(by: str) -> str:
-    """Who a merge is attributed to in the history: the person, or Liza, whichever supervisor carried it out."""
+    """Return the actor of a merge for the history: the person, or Liza for any supervisor."""
     return by if by.startswith(PERSON_PREFIX) else LIZA
 
 
-def finish_merge(crew: Crew, by: str, task: Task, made: MergeInProgress) -> None:
-    """Integration holds the candidate. What cannot be tidied up is reported, and left to recovery."""
-    said = Invocation(now=crew.clock.now(), by=by, commit=made.candidate)
+def finish_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> None:
+    """Record a task as merged and clean up: integration has the candidate.
+
+    A failed clean-up is reported and left to recovery.
+    """
+    invocation = Invocation(now=crew.clock.now(), by=by, commit=merging.candidate)
     with crew.change(merge_actor(by), "merge", task.id) as tx:
-        tx.state = merge_rules.record_merge(tx.state, task.id, said, bool(made.tested))
+        tx.state = merge_rules.record_merge(tx.state, task.id, invocation, bool(merging.tested))
     crash_points.point("merge", "merged")
 
-    def note() -> None:
-        told = drift.record_merged_tip(crew, task, made.expected, made.candidate)
-        if told:
-            crew.append_alert_log([told])
+    def record_tip() -> None:
+        message = drift.record_merged_tip(crew, task, merging.expected, merging.candidate)
+        if message:
+            crew.append_alert_log([message])
 
-    def clear() -> None:
+    def release_slot() -> None:
         if task.worktree:
             crew.worktrees.release(task.worktree, task.id, task.run or by)
 
     steps: tuple[Callable[[], None], ...] = (
-        note,
-        clear,
+        record_tip,
+        release_slot,
         lambda: merges.delete_candidate(crew.git, task.id, closed=True),
     )
     for step in steps:
@@ -58,37 +61,39 @@ def finish_merge(crew: Crew, by: str, task: Task, made: MergeInProgress) -> None
 
 
 def reconsidered(crew: Crew, what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Free the drafts that lack nothing any more after ``what``: a line about each, and one about a failure.
+    """Release the drafts that are complete after ``what``. Return one line for each, and one for a failure.
 
-    A failure takes nothing back that was merged: it is reported, here and in the alerts.
+    A failure does not undo the merge: it is reported here and in the alert log.
     """
     try:
         return draft_specs.release_drafts(crew), ()
     except CAUGHT_ERRORS as error:
-        told = f"{what} is done; the drafts that wait for it could not be looked at: {_error_text(error)}"
+        message = f"{what} is done; the drafts that wait for it could not be checked: {_error_text(error)}"
         with suppress(*CAUGHT_ERRORS):
-            crew.append_alert_log([f"after_merge  {told}. Next: liza up"])
-        return (), (told,)
+            crew.append_alert_log([f"after_merge  {message}. Next: liza up"])
+        return (), (message,)
 
 
 def named(error: LizaError | OSError, hint: str) -> LizaError:
-    """A failure that was marked, as a named error: what the system refused is no bug of Liza's."""
+    """Return a failure as a LizaError. An OSError becomes WriteFailed or SystemRefused: it is not a bug of Liza."""
     if isinstance(error, LizaError):
         return error
     return to_write_failed(error) or SystemRefused(f"the merge could not be carried out: {error}", hint)
 
 
 def return_to_coder(crew: Crew, by: str, task: Task, detail: str) -> None:
-    """A conflict, or red tests: the task goes back to its coder."""
+    """Return a task to its coder after a conflict or failed tests."""
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
-        said = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit, detail=detail)
-        tx.state = merge_rules.fail_merge(tx.state, task.id, said)
+        invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit, detail=detail)
+        tx.state = merge_rules.fail_merge(tx.state, task.id, invocation)
     merges.delete_candidate(crew.git, task.id)
 
 
 def is_task_error(crew: Crew, error: BaseException) -> bool:
-    """Whether a failure may be due to the task that was merged, so that others may succeed. Not where git cannot read
-    the repository."""
+    """Return whether a failure may be caused by this task, so that other merges may succeed.
+
+    False if git cannot read the repository.
+    """
     if not isinstance(error, CAUGHT_ERRORS) or isinstance(error, _GENERAL_ERRORS):
         return False
     try:
@@ -97,27 +102,27 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
         return False
 
 
-def record_failure(crew: Crew, by: str, task: Task, trouble: MergeFailure) -> bool:
-    """Mark a task whose merge failed; whether it went back to its coder, who alone can resolve it. Raises Refused."""
+def record_failure(crew: Crew, by: str, task: Task, failure: MergeFailure) -> bool:
+    """Record a failed merge. Return whether the task went back to its coder, who must resolve it. Raises Refused."""
     with crew.change(merge_actor(by), "merge failed", task.id) as tx:
-        said = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit)
-        tx.state = merge_rules.retry_or_fail(tx.state, task.id, trouble, said)
+        invocation = Invocation(now=crew.clock.now(), by=by, commit=task.review_commit)
+        tx.state = merge_rules.retry_or_fail(tx.state, task.id, failure, invocation)
     after = tx.state.task(task.id)
     return after is not None and after.status is Status.INTEGRATION_FAILED
 
 
 def classify_error(crew: Crew, task: Task, error: BaseException) -> MergeFailure:
-    """The kind of a failure, from what the repository says of the reviewed commit now."""
-    commit, words = task.review_commit, _error_text(error)
+    """Return the kind of a failure, from the current state of the reviewed commit."""
+    commit, text = task.review_commit, _error_text(error)
     hint = error.hint if isinstance(error, LizaError) else ""
     try:
-        there = commit is not None and merge_refs.has_commit(crew.git, commit)
+        commit_exists = commit is not None and merge_refs.has_commit(crew.git, commit)
         branch = crew.board.read().config.integration_branch
-        related = not there or merge_refs.has_merge_base(crew.git, str(commit), f"refs/heads/{branch}")
+        related = not commit_exists or merge_refs.has_merge_base(crew.git, str(commit), f"refs/heads/{branch}")
     except CAUGHT_ERRORS:
-        return MergeFailure(MergeFailureKind.FAILED, words, hint)
-    kind = merge_rules.classify_failure(commit_exists=there, related=related)
-    return MergeFailure(kind, f"{_FAILURE_TEXTS[kind].format(commit=str(commit)[:12])}{words}", hint)
+        return MergeFailure(MergeFailureKind.FAILED, text, hint)
+    kind = merge_rules.classify_failure(commit_exists=commit_exists, related=related)
+    return MergeFailure(kind, f"{_FAILURE_TEXTS[kind].format(commit=str(commit)[:12])}{text}", hint)
 
 
 _FAILURE_TEXTS = {
@@ -128,38 +133,40 @@ _FAILURE_TEXTS = {
 
 
 def report_moved_refs(crew: Crew, by: str, task: Task, result: CandidateResult) -> None:
-    """Report the refs that moved during the tests of a candidate: in the task's history and in the alerts."""
+    """Report refs that moved during the tests of a candidate: in the task's history and the alert log."""
     if not result.moved_refs:
         return
     names = ", ".join(result.moved_refs)
     with crew.change(merge_actor(by), "tests moved refs", task.id) as tx:
-        found = tx.state.task(task.id)
-        if found is not None:
-            said = Invocation(now=crew.clock.now(), by=by, detail=names)
-            tx.state = tx.state.with_task(add_event(found, "tests moved refs", said))
+        current = tx.state.task(task.id)
+        if current is not None:
+            invocation = Invocation(now=crew.clock.now(), by=by, detail=names)
+            tx.state = tx.state.with_task(add_event(current, "tests moved refs", invocation))
     crew.append_alert_log([f"tests_moved_refs  {result.told(task.id)}. Next: liza task show {task.id}"])
 
 
 def restore_integration(crew: Crew, commit: str) -> str:
-    """Have integration at ``commit`` again, from which it was taken away; what is to be said of that."""
+    """Put integration back to ``commit``. Return a sentence about the result."""
     branch = crew.board.read().config.integration_branch
     if merges.restore_branch(crew.git, branch, commit):
         return f"{branch} was put back to {commit[:10]}"
     return f"{branch} could not be put back to {commit[:10]}"
 
 
-def undo_untested_move(crew: Crew, task: Task, made: MergeInProgress) -> str:
-    """Take integration back from a candidate that no test has passed; what is to be said of that, or nothing."""
+def undo_untested_move(crew: Crew, task: Task, merging: MergeInProgress) -> str:
+    """Move integration back from a candidate whose tests have not passed. Return a sentence about it, or an empty
+    string if it is not there.
+    """
     branch = crew.board.read().config.integration_branch
-    if not merges.contains(crew.git, branch, made.candidate):
+    if not merges.contains(crew.git, branch, merging.candidate):
         return ""
-    what = f"{branch} was moved onto {made.candidate[:10]}, the candidate of {task.id}, which no test has passed"
-    if merges.move_branch_back(crew.git, branch, made.candidate, made.expected):
-        told = f"{what}; it was put back to {made.expected[:10]}"
+    event = f"{branch} was moved onto {merging.candidate[:10]}, the candidate of {task.id}, which no test has passed"
+    if merges.move_branch_back(crew.git, branch, merging.candidate, merging.expected):
+        message = f"{event}; it was put back to {merging.expected[:10]}"
     else:
-        told = f"{what}, and it could not be put back"
-    crew.append_alert_log([f"untested_integration  {told}. Next: liza task show {task.id}"])
-    return told
+        message = f"{event}, and it could not be put back"
+    crew.append_alert_log([f"untested_integration  {message}. Next: liza task show {task.id}"])
+    return message
 
 
 def _error_text(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Merging without a checkout: a candidate that can be tested first, and a branch that moves to it or does not move."""
+"""Merge without a checkout: build a candidate that can be tested, then move the branch to it by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from liza.rules.errors import GitFailed, MergeConflict, Missing
 
 @dataclass(frozen=True)
 class AdvanceResult:
-    """What became of moving a branch.
+    """Result of moving a branch.
 
-    ``moved``: it stands at the candidate. ``lost``: it had moved elsewhere before, the candidate must be built anew.
-    ``waiting``: a checkout of it stands in the way, with the ``files`` that do and git's ``reason``.
+    ``moved``: it is at the candidate. ``lost``: it was at another commit, so the candidate must be built again.
+    ``waiting``: files in a checkout of the branch are in the way; ``files`` names them, ``reason`` is git's message.
     """
 
     outcome: Literal["moved", "lost", "waiting"]
@@ -32,47 +32,47 @@ class AdvanceResult:
 
 
 LAST_INTEGRATION_REF = "refs/liza/integration"
-"""Where Liza left integration the last time that it moved it."""
+"""Ref at the commit to which Liza last moved integration."""
 
 
 def candidate_ref(task: str) -> str:
-    """The ref that keeps a task's candidate from being collected."""
+    """Return the ref that protects a task's candidate from garbage collection."""
     return f"refs/liza/candidates/{task}"
 
 
 def build_candidate(git: Git, commit: str, expected: str, message: str, task: str) -> str:
-    """Merge ``commit`` into ``expected``, the tip of integration, without touching either; the merge commit's name.
+    """Merge ``commit`` into ``expected``, the tip of integration, and return the merge commit.
 
-    Raises MergeConflict with the names of the files, GitFailed.
+    No branch and no worktree changes. Raises MergeConflict with the names of the files, GitFailed.
     """
-    # Attributes are taken from the branch that is merged into, not from what a person has checked out.
+    # Read attributes from the target branch, not from a person's checkout.
     merging = git.with_environment(GIT_ATTR_SOURCE=expected)
     tree, files = merge_trees(merging, expected, commit)
     if files:
         shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
         raise MergeConflict(f"{commit[:10]} conflicts with {expected[:10]} in {shown}", files)
-    words = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
-    made = git.with_identity().out(*words, stdin=message if message.endswith("\n") else message + "\n")
-    git.out("update-ref", candidate_ref(task), made)
-    return made
+    args = ("commit-tree", tree, "-p", expected, "-p", commit, "-F", "-")
+    merge_commit = git.with_identity().out(*args, stdin=message if message.endswith("\n") else message + "\n")
+    git.out("update-ref", candidate_ref(task), merge_commit)
+    return merge_commit
 
 
 def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
-    """The tree of two commits merged, and the names of the files that conflict in it. Raises GitFailed."""
-    done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
-    tree, *names = done.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
+    """Return the tree of two merged commits and the names of its conflicting files. Raises GitFailed."""
+    result = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+    tree, *names = result.stdout.decode("utf-8", "surrogateescape").removesuffix("\0").split("\0")
     # Exit 1 is a conflict, and also "not something we can merge": only the first has a tree.
-    if done.code not in (0, 1) or not tree:
-        what = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({done.code}): {summarize_error(done)}"
-        raise GitFailed(what, lock_removal_command(done.stderr))
+    if result.code not in (0, 1) or not tree:
+        message = f"git merge-tree {ours[:10]} {theirs[:10]} failed ({result.code}): {summarize_error(result)}"
+        raise GitFailed(message, lock_removal_command(result.stderr))
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
 def is_merge_of(git: Git, made: str, expected: str, commit: str) -> bool:
-    """Whether ``made`` is the merge of ``commit`` into ``expected``, and has nothing else in it. Raises GitFailed."""
-    known = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", made)
-    lines = known.stdout.decode().splitlines()
-    if known.code != 0 or not lines:
+    """Return whether ``made`` is exactly the merge of ``commit`` into ``expected``. Raises GitFailed."""
+    result = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", made)
+    lines = result.stdout.decode().splitlines()
+    if result.code != 0 or not lines:
         return False
     tree, *parents = lines[-1].split(" ")
     if parents != [expected, commit]:
@@ -81,214 +81,217 @@ def is_merge_of(git: Git, made: str, expected: str, commit: str) -> bool:
 
 
 def delete_candidate(git: Git, task: str, *, closed: bool = False) -> None:
-    """Let the candidate of a task go, with the record that it was tested; nothing happens where there is none.
+    """Delete the refs of a task's candidate, if they exist.
 
-    Of a task that is ``closed`` the reviewed commit goes as well. Raises GitFailed.
+    If the task is ``closed``, delete the ref of its reviewed commit, too. Raises GitFailed.
     """
     refs = [candidate_ref(task), merge_refs.tested_ref(task), *([merge_refs.review_ref(task)] if closed else [])]
     git.out("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs))
 
 
 def contains(git: Git, branch: str, commit: str) -> bool:
-    """Whether ``commit`` is in ``branch``. Raises GitFailed where one of them does not exist."""
+    """Return whether ``branch`` contains ``commit``. Raises GitFailed if one of them does not exist."""
     return git.ok("merge-base", "--is-ancestor", commit, f"refs/heads/{branch}")
 
 
 def branch_tip(git: Git, branch: str) -> str | None:
-    """The commit that a branch stands at; None where there is no such branch. Raises GitFailed."""
+    """Return the commit at the tip of a branch, or None if the branch does not exist. Raises GitFailed."""
     done = git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}", codes=(0, 1))
     return done.stdout.decode().strip() or None
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch: the commit it stands at, and the work tree that has it checked out."""
+    """A branch: the commit at its tip and the worktree that has it checked out."""
 
     commit: str
     checkout: Path | None
 
 
 def find_branches(git: Git, *names: str) -> dict[str, Branch]:
-    """Those of the branches ``names`` that there are, by name. Raises GitFailed."""
-    form = "--format=%(refname)%00%(objectname)%00%(worktreepath)"
-    rows = git.out("for-each-ref", form, *(f"refs/heads/{name}" for name in names)).split("\n")
-    found = [row.split("\0") for row in rows if row.count("\0") == 2]
+    """Return those of the branches ``names`` that exist, by name. Raises GitFailed."""
+    format_option = "--format=%(refname)%00%(objectname)%00%(worktreepath)"
+    rows = git.out("for-each-ref", format_option, *(f"refs/heads/{name}" for name in names)).split("\n")
+    fields = [row.split("\0") for row in rows if row.count("\0") == 2]
     return {
-        ref.removeprefix("refs/heads/"): Branch(commit, Path(place) if place else None) for ref, commit, place in found
+        ref.removeprefix("refs/heads/"): Branch(commit, Path(path) if path else None) for ref, commit, path in fields
     }
 
 
 def list_checkouts(git: Git) -> dict[Path, str | None]:
-    """Every work tree of the repository that is there, with the branch it has checked out. Raises GitFailed.
+    """Return every existing worktree of the repository with its branch. Raises GitFailed.
 
-    A locked one that is absent (git keeps its record, for a portable drive) is left out: see ``away``.
+    A locked worktree that is absent (git keeps its record, for a portable drive) is omitted: see
+    ``absent_checkouts.py``.
     """
-    found: dict[Path, str | None] = {}
-    place = Path()
-    for word in git.names("worktree", "list", "--porcelain", "-z"):
-        kind, _, value = word.partition(" ")
+    checkouts: dict[Path, str | None] = {}
+    path = Path()
+    for line in git.names("worktree", "list", "--porcelain", "-z"):
+        kind, _, value = line.partition(" ")
         if kind == "worktree":
-            place = Path(value)
-            found[place] = None
+            path = Path(value)
+            checkouts[path] = None
         elif kind == "branch":
-            found[place] = value.removeprefix("refs/heads/")
+            checkouts[path] = value.removeprefix("refs/heads/")
         elif kind in ("bare", "prunable"):
-            found.pop(place, None)
-    return {place: branch for place, branch in found.items() if place.is_dir()}
+            checkouts.pop(path, None)
+    return {path: branch for path, branch in checkouts.items() if path.is_dir()}
 
 
 def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
-    """Move ``branch`` from ``expected`` to ``candidate``: both or nothing, with the checkout of it, if there is one.
+    """Move ``branch`` from ``expected`` to ``candidate``, together with its checkout if there is one.
 
-    Only for a candidate whose tests passed: where somebody has moved the branch onto it already, that is ``moved``.
-    Raises GitFailed when git fails for another reason than those an Advance names, Missing for a symbolic ref.
+    Only for a candidate whose tests passed: if the branch is at the candidate already, the result is ``moved``. Raises
+    Missing if the branch is a symbolic ref, GitFailed if git fails for another reason than an AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
-    named = symbolic_refs.symbolic_target(git, ref)
-    if named is not None:
-        raise Missing(symbolic_refs.describe_symbolic(ref, named), symbolic_refs.plain_ref_command(ref, expected))
+    target = symbolic_refs.symbolic_target(git, ref)
+    if target is not None:
+        raise Missing(symbolic_refs.describe_symbolic(ref, target), symbolic_refs.plain_ref_command(ref, expected))
     if branch_tip(git, branch) == candidate:
         return sync_checkout(git, branch, candidate, expected)
     absent_checkouts.record_absent(git, branch, expected)
-    place = _find_checkout(git, branch)
-    if place is not None:
-        return _advance_in_checkout(git, place, branch, candidate, expected)
-    words = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
-    done = git.run(*words)
-    if done.code != 0:
-        now = branch_tip(git, branch)
-        if now == expected:
+    checkout = _find_checkout(git, branch)
+    if checkout is not None:
+        return _advance_in_checkout(git, checkout, branch, candidate, expected)
+    args = ("update-ref", "-m", f"liza: {candidate[:10]}", f"refs/heads/{branch}", candidate, expected)
+    result = git.run(*args)
+    if result.code != 0:
+        tip = branch_tip(git, branch)
+        if tip == expected:
             raise GitFailed(
-                f"{branch} could not be moved to {candidate[:10]}: {summarize_error(done)}",
-                lock_removal_command(done.stderr),
+                f"{branch} could not be moved to {candidate[:10]}: {summarize_error(result)}",
+                lock_removal_command(result.stderr),
             )
-        # A git that was killed after its last act has moved it all the same.
-        if now != candidate or done.code > 0:
+        # A git that was killed after it wrote the ref has moved the branch.
+        if tip != candidate or result.code > 0:
             return AdvanceResult("lost")
     return sync_checkout(git, branch, candidate, expected)
 
 
 def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
-    """Bring along a checkout that somebody made of ``branch`` while it moved from ``expected`` to ``candidate``.
+    """Update a checkout that was made while ``branch`` moved from ``expected`` to ``candidate``.
 
-    Repeatable: where the files are those of the candidate already, nothing happens. Where the person's files stand in
-    the way, the branch goes back, so that their next commit does not undo the merge. Raises GitFailed.
+    Idempotent. If the person's files are in the way, the branch moves back, so that their next commit does not revert
+    the merge. Raises GitFailed.
     """
-    place = _find_checkout(git, branch)
-    if place is None:
+    checkout = _find_checkout(git, branch)
+    if checkout is None:
         return AdvanceResult("moved")
-    outcome, reason = branch_moves.catch_up_checkout(git.at(place), BranchMove(branch, expected, candidate))
+    outcome, reason = branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
     if outcome == "waiting":
-        return AdvanceResult("waiting", _find_blocking_files(git.at(place), candidate, expected), reason, place)
-    return AdvanceResult("moved", checkout=place)
+        return AdvanceResult("waiting", _find_blocking_files(git.at(checkout), candidate, expected), reason, checkout)
+    return AdvanceResult("moved", checkout=checkout)
 
 
 def restore_branch(git: Git, branch: str, commit: str) -> bool:
-    """Have ``branch`` at ``commit`` again, from which it was taken away during tests; whether it is there.
+    """Put ``branch`` back to ``commit`` after tests moved or deleted it. Return whether it is there.
 
-    Not where files of a person's checkout are in the way. Raises GitFailed.
+    It is not moved if files in a person's checkout are in the way. Raises GitFailed.
     """
-    now = branch_tip(git, branch)
-    if now is not None:
-        return now == commit or move_branch_back(git, branch, now, commit)
-    # Whoever has it checked out keeps HEAD, index and files: they are those of this commit.
+    tip = branch_tip(git, branch)
+    if tip is not None:
+        return tip == commit or move_branch_back(git, branch, tip, commit)
+    # Checkouts of a deleted branch keep HEAD, index and files: they match this commit.
     return (
         git.run("update-ref", "-m", "liza: it was deleted during tests", f"refs/heads/{branch}", commit, "").code == 0
     )
 
 
 def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bool:
-    """Move ``branch`` from ``candidate``, where tests have put it, back to ``expected``; whether that was done.
+    """Move ``branch`` from ``candidate``, where tests put it, back to ``expected``. Return whether it moved.
 
-    Not done where the branch is elsewhere, or where files of a person's checkout are in the way. Raises GitFailed.
+    It is not moved if it is at another commit, or if files in a person's checkout are in the way. Raises GitFailed.
     """
     if branch_tip(git, branch) != candidate:
         return False
-    place = _find_checkout(git, branch)
-    if place is not None:
-        return branch_moves.move_branch(git.at(place), BranchMove(branch, candidate, expected))[0] == "moved"
-    words = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
-    return git.run(*words).code == 0
+    checkout = _find_checkout(git, branch)
+    if checkout is not None:
+        return branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))[0] == "moved"
+    args = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
+    return git.run(*args).code == 0
 
 
 def sync_returned_checkouts(git: Git, branch: str) -> None:
-    """Bring along the checkouts of ``branch`` that were absent when it moved, and are there again.
+    """Update checkouts of ``branch`` that were absent when it moved and exist again.
 
-    Raises Refused while a git of the person's is at work there, GitFailed.
+    Raises Refused while another git holds the index lock of one, GitFailed.
     """
-    for one in absent_checkouts.find_lagging(git, branch):
-        now = branch_tip(git, branch)
-        if now is None or not one.directory.is_dir():
+    for record in absent_checkouts.find_lagging(git, branch):
+        tip = branch_tip(git, branch)
+        if tip is None or not record.directory.is_dir():
             continue
-        if absent_checkouts.is_lagging(git, one, now):
+        if absent_checkouts.is_lagging(git, record, tip):
             outcome, _ = branch_moves.catch_up_checkout(
-                git.at(one.directory), BranchMove(branch, one.last_commit, now, turn_back=False)
+                git.at(record.directory), BranchMove(branch, record.last_commit, tip, turn_back=False)
             )
             if outcome != "moved":
                 continue
-        absent_checkouts.remove_record(git, one)
+        absent_checkouts.remove_record(git, record)
 
 
 def recover_merges(git: Git, branch: str) -> None:
-    """Finish, or take back, what a dead merger left in work trees and beside refs. Only for who holds the merge lock:
-    the gits of a merger hold it as well, so they are gone too.
+    """Complete or undo what a dead merger left in worktrees and beside refs.
 
-    Raises Refused while a git of the person's is in the way, GitFailed.
+    The caller holds the merge lock. The gits of a merger inherit that lock, so they have ended, too. Raises Refused
+    while another git holds an index lock, GitFailed.
     """
-    kept = list_candidates(git)
-    refs = [ref(task) for task in kept for ref in (candidate_ref, merge_refs.tested_ref)]
+    candidates = list_candidates(git)
+    refs = [ref(task) for task in candidates for ref in (candidate_ref, merge_refs.tested_ref)]
     stale_locks.remove_stale_locks(git, (f"refs/heads/{branch}", LAST_INTEGRATION_REF, *refs))
     stale_locks.refuse_directory_at_lock(git_dirs(git)[1] / f"refs/heads/{branch}.lock")
     sync_returned_checkouts(git, branch)
     if branch_moves.has_unfinished_move(git):
-        for place in list_checkouts(git):
-            branch_moves.recover_move(git.at(place))
-    now = branch_tip(git, branch)
-    if now is not None and now in kept.values():
-        # Anybody can name the first commit of all a candidate, and that replaced nothing.
-        expected = git.run("rev-parse", "-q", "--verify", f"{now}^1", codes=(0, 1)).stdout.decode().strip()
+        for checkout in list_checkouts(git):
+            branch_moves.recover_move(git.at(checkout))
+    tip = branch_tip(git, branch)
+    if tip is not None and tip in candidates.values():
+        # Agents can write candidate refs: a root commit has no parent and is not a candidate.
+        expected = git.run("rev-parse", "-q", "--verify", f"{tip}^1", codes=(0, 1)).stdout.decode().strip()
         if expected:
-            sync_checkout(git, branch, now, expected)
+            sync_checkout(git, branch, tip, expected)
 
 
 def list_candidates(git: Git) -> dict[str, str]:
-    """The candidates that are kept, by task. Raises GitFailed."""
+    """Return the candidates that have a ref, by task. Raises GitFailed."""
     return merge_refs.refs_below(git, candidate_ref(""))
 
 
 def _find_checkout(git: Git, branch: str) -> Path | None:
-    return next((place for place, found in list_checkouts(git).items() if found == branch), None)
+    return next((path for path, checked_out in list_checkouts(git).items() if checked_out == branch), None)
 
 
-def _advance_in_checkout(git: Git, place: Path, branch: str, candidate: str, expected: str) -> AdvanceResult:
-    there = git.at(place)
-    now = branch_tip(git, branch)
-    if now != expected:
-        return sync_checkout(git, branch, candidate, expected) if now == candidate else AdvanceResult("lost")
-    # git itself would bring back a file that the person has deleted.
-    mine = _find_blocking_files(there, candidate, expected)
-    if mine:
-        return AdvanceResult("waiting", mine, "changed in the checkout", place)
-    outcome, reason = branch_moves.move_branch(there, BranchMove(branch, expected, candidate))
+def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, expected: str) -> AdvanceResult:
+    checkout_git = git.at(checkout)
+    tip = branch_tip(git, branch)
+    if tip != expected:
+        return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult("lost")
+    # git would restore a file that the person has deleted.
+    blocking = _find_blocking_files(checkout_git, candidate, expected)
+    if blocking:
+        return AdvanceResult("waiting", blocking, "changed in the checkout", checkout)
+    outcome, reason = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
     if outcome == "waiting":
-        files = _find_blocking_files(there, candidate, expected)
+        files = _find_blocking_files(checkout_git, candidate, expected)
         if not files:
-            what = f"{branch} is checked out in {place}, and its files could not be brought along"
-            raise GitFailed(f"{what}: {reason}", f"git -C {shlex.quote(str(place))} status")
-        return AdvanceResult("waiting", files, reason, place)
-    return AdvanceResult("lost") if outcome == "lost" else AdvanceResult("moved", checkout=place)
+            message = f"{branch} is checked out in {checkout}, and its files could not be updated"
+            raise GitFailed(f"{message}: {reason}", f"git -C {shlex.quote(str(checkout))} status")
+        return AdvanceResult("waiting", files, reason, checkout)
+    return AdvanceResult("lost") if outcome == "lost" else AdvanceResult("moved", checkout=checkout)
 
 
-def _find_blocking_files(there: Git, candidate: str, expected: str) -> tuple[str, ...]:
-    """The files that the merge changes and the person has changed, or has lying there, ignored or not."""
-    words = there.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
-    wanted = dict(zip(words[1::2], words[::2], strict=True))
-    mine = list_changed_files(there)
-    folders = tuple(name for name in mine if name.endswith("/"))
+def _find_blocking_files(checkout_git: Git, candidate: str, expected: str) -> tuple[str, ...]:
+    """Return the files that the merge changes and that are changed, untracked or ignored in the checkout."""
+    fields = checkout_git.names("diff-tree", "-r", "-z", "--name-status", "--no-renames", expected, candidate)
+    change_kinds = dict(zip(fields[1::2], fields[::2], strict=True))
+    changed = list_changed_files(checkout_git)
+    folders = tuple(name for name in changed if name.endswith("/"))
     return tuple(
         sorted(
             name
-            for name, kind in wanted.items()
-            if name in mine or name.startswith(folders) or (kind == "A" and os.path.lexists(there.directory / name))
+            for name, kind in change_kinds.items()
+            if name in changed
+            or name.startswith(folders)
+            or (kind == "A" and os.path.lexists(checkout_git.directory / name))
         )
     )
