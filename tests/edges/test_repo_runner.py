@@ -190,7 +190,7 @@ def test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file(repo: P
     precious.write_text("x\n")
     with pytest.raises(GitFailed) as caught:
         Git(repo).out(verb, f"--output={precious}", "HEAD")
-    assert f"would write into {precious}" in caught.value.message
+    assert f"would write {precious}" in caught.value.message
     assert precious.read_text() == "x\n"
 
 

@@ -30,12 +30,12 @@ def _accept_name(crew: Crew, name: str) -> tuple[str, ...]:
     values = settings.confirmable_values(state.config)
     if name in values:
         confirmed_settings.confirm_settings(crew.paths, {name: values[name]}, state.config)
-        return (f"config.{name} counts as it stands on the board: {values[name]!r}",)
+        return (f"config.{name} counts with its value on the board: {values[name]!r}",)
     ref = ref_drift.find_moved_ref(crew, state, name)
     if ref is not None:
         confirmed_settings.accept_ref(crew.paths, ref, crew.clock.now())
         return (f"what sessions did to {name} until now is accepted",)
+    accepted = ", ".join((ALL_SETTINGS, *values))
     raise UsageError(
-        f"{name!r} cannot be accepted; expected one of {', '.join((ALL_SETTINGS, *values))}, or a ref that an alarm names",
-        "liza status",
+        f"{name!r} cannot be accepted; expected one of {accepted}, or a ref that an alarm names", "liza status"
     )

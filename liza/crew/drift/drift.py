@@ -55,17 +55,14 @@ class IntegrationDrift:
         direction = "" if not is_one_way else "back " if self.removed else "on "
         effects = []
         if self.lost_tasks:
-            effects.append(
-                f"{_format_count(len(self.lost_tasks), 'merged task')} not in it any more: {_join_first(self.lost_tasks, 5, ', ')}"
-            )
+            tasks = _join_first(self.lost_tasks, 5, ", ")
+            effects.append(f"{_format_count(len(self.lost_tasks), 'merged task')} not in it any more: {tasks}")
         elif self.removed:
-            effects.append(
-                f"{_format_count(len(self.removed), 'commit')} not in it any more: {_join_first([*self.removed.values()])}"
-            )
+            commits = _join_first([*self.removed.values()])
+            effects.append(f"{_format_count(len(self.removed), 'commit')} not in it any more: {commits}")
         if self.added:
-            effects.append(
-                f"{_format_count(len(self.added), 'commit')} new, without a verdict: {_join_first([*self.added.values()])}"
-            )
+            commits = _join_first([*self.added.values()])
+            effects.append(f"{_format_count(len(self.added), 'commit')} new, without a verdict: {commits}")
         return f"from {self.last_tip[:10]} {direction}to {self.tip[:10]}: {'. '.join(effects) or 'no commit is lost'}"
 
     @property
@@ -109,8 +106,8 @@ def stamp_repository(crew: Crew, state: State) -> RepositoryStamp:
     common = git_dirs(plain_git)[1]
     branch = state.config.integration_branch
     names = (
-        "hooks", "packed-refs", "refs/replace", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list", "shallow",
-        "info/grafts", "objects/info/alternates", "commondir",
+        "hooks", "packed-refs", "refs/replace", f"refs/heads/{branch}", LAST_INTEGRATION_REF, "reftable/tables.list",
+        "shallow", "info/grafts", "objects/info/alternates", "commondir",
     )  # fmt: skip
     absent_records = sorted(common.glob(f"worktrees/*/{absent_checkouts.LAST_COMMIT_FILE}"))
     files = (*config_files(plain_git), *(common / name for name in names), crew.paths.pins, *absent_records)
@@ -151,7 +148,7 @@ def find_integration_drift(crew: Crew) -> IntegrationDrift | None:
 
 
 def drift_after_merge(crew: Crew, drift: IntegrationDrift, commit: str) -> IntegrationDrift:
-    """Return the drift without the commits that a merge of ``commit`` into integration brings back. Raises GitFailed."""
+    """Return the drift without the commits that a merge of ``commit`` brings back. Raises GitFailed."""
     removed = _commits_between(crew, drift.last_tip, drift.tip, commit)
     return replace(drift, removed=removed, lost_tasks=_lost_tasks(crew.board.read(), removed))
 

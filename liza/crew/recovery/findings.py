@@ -1,4 +1,4 @@
-"""What the dead, or somebody's hands, have left of a crew: each told, and nothing changed."""
+"""Findings of `liza doctor`: what crashed processes or people's edits left of a crew. Changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIX_COMMAND = "liza doctor --fix"
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. ``ok`` is False where a crew cannot work like this; ``hint`` is then a command."""
+    """One line of the report. If ``ok`` is False the crew cannot work, and ``hint`` is a command."""
 
     about: str
     text: str
@@ -40,62 +40,62 @@ class Finding:
 
 
 def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
-    """What stands in the way of the crew, or was lost. What cannot be looked at is a finding as well."""
-    for about, look in _CHECKS:
+    """Yield what prevents the crew from working, or was lost. A failed check is a finding, too."""
+    for about, check in _CHECKS:
         try:
-            yield from look(crew, state)
-        except LizaError as wrong:
-            yield Finding(about, wrong.message, False, wrong.hint)
-        except OSError as wrong:
-            yield Finding(about, f"it cannot be looked at: {wrong}", False, f"ls -l {crew.paths.liza}")
+            yield from check(crew, state)
+        except LizaError as error:
+            yield Finding(about, error.message, False, error.hint)
+        except OSError as error:
+            yield Finding(about, f"it cannot be checked: {error}", False, f"ls -l {crew.paths.liza}")
 
 
 def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:
-    seen = drift.detect_drift(crew, state)
-    for link in seen.symbolic:
+    drift_now = drift.detect_drift(crew, state)
+    for link in drift_now.symbolic:
         yield Finding("branch", link.message, False, link.way)
-    if any(link.ref == f"refs/heads/{state.config.integration_branch}" for link in seen.symbolic):
+    if any(link.ref == f"refs/heads/{state.config.integration_branch}" for link in drift_now.symbolic):
         return
     tip = drift.require_integration(crew, state)
-    for alarm in merge_alarms.absent_checkout_alarms(seen.away):
+    for alarm in merge_alarms.absent_checkout_alarms(drift_now.away):
         yield Finding("branch", alarm.message, True, alarm.next)
-    for one in seen.trespasses:
-        yield Finding("branch", drift_alarms.to_keep(one), True, one.way)
-    if seen.moved is not None:
-        yield Finding("branch", seen.moved, not seen.lost, seen.ways)
+    for session_move in drift_now.trespasses:
+        yield Finding("branch", drift_alarms.to_keep(session_move), True, session_move.way)
+    if drift_now.moved is not None:
+        yield Finding("branch", drift_now.moved, not drift_now.lost, drift_now.ways)
     else:
         yield Finding("branch", f"{state.config.integration_branch} at {tip[:12]}")
 
 
 def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
-    place = crew.paths.slots
-    slot_records.refuse_linked_directory(place)
+    directory = crew.paths.slots
+    slot_records.refuse_linked_directory(directory)
     if crew.moved_reason is not None:
         yield Finding("worktrees", crew.moved_reason, False, "liza down")
-    elif place.is_relative_to(crew.paths.root):
-        text = "inside the repository: tests in them can import what lies in your checkout, and yours can find theirs"
-        yield Finding("worktrees", f"{place}, {text}", True, "liza down --purge; liza init")
+    elif directory.is_relative_to(crew.paths.root):
+        text = "inside the repository: tests in them can import modules of your checkout, and yours can find theirs"
+        yield Finding("worktrees", f"{directory}, {text}", True, "liza down --purge; liza init")
     else:
-        yield Finding("worktrees", f"{place}{'' if place.is_dir() else ', made when one is needed'}")
+        yield Finding("worktrees", f"{directory}{'' if directory.is_dir() else ', created when needed'}")
 
 
 def _check_pins(crew: Crew, state: State) -> Iterator[Finding]:
-    for one in Pins.load(crew.paths.pins).find_violations(crew.git):
-        text = f"executable configuration came after init, and is kept from running: {one.message}"
-        yield Finding("git", text, True, one.fix_command)
+    for violation in Pins.load(crew.paths.pins).find_violations(crew.git):
+        text = f"executable configuration was added after init and is not run: {violation.message}"
+        yield Finding("git", text, True, violation.fix_command)
 
 
 def _check_locks(crew: Crew, state: State) -> Iterator[Finding]:
-    for place in leftovers.find_blocked_locks(crew.paths, crew.git):
-        told = f"{place} is a directory: every git that creates a lock file there fails"
-        yield Finding("git", told, False, stale_locks.removal_command(place))
+    for path in leftovers.find_blocked_locks(crew.paths, crew.git):
+        message = f"{path} is a directory: every git that creates a lock file there fails"
+        yield Finding("git", message, False, stale_locks.removal_command(path))
 
 
 def _check_settings(crew: Crew, state: State) -> Iterator[Finding]:
-    for one in crew.board.unknown_config():
-        yield Finding("board", settings.describe_unknown_key(one), True, "liza edit")
-    seen = confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written())
-    for alarm in drift_alarms.settings_alarms(seen):
+    for key in crew.board.unknown_config():
+        yield Finding("board", settings.describe_unknown_key(key), True, "liza edit")
+    unconfirmed = confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written())
+    for alarm in drift_alarms.settings_alarms(unconfirmed):
         yield Finding("settings", alarm.message, True, alarm.next)
 
 
@@ -114,13 +114,11 @@ def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
-        # Whoever merges is at it.
+        # A merger is running: its merge is not a leftover.
         return
     try:
         if branch_moves.has_unfinished_move(crew.git):
-            yield Finding(
-                "merge", "a merge that was killed has left the files of a checkout half moved", True, FIX_COMMAND
-            )
+            yield Finding("merge", "a killed merge has updated only some files of a checkout", True, FIX_COMMAND)
         for task in state.tasks:
             if task.merging is not None and task.merging.tested is None and not task.merging.waiting:
                 yield Finding("merge", f"{task.id} was being merged, and its merger died", True, FIX_COMMAND)
@@ -136,35 +134,37 @@ def _check_retired_slots(crew: Crew, state: State) -> Iterator[Finding]:
 
 
 def _check_supervisors(crew: Crew, state: State) -> Iterator[Finding]:
-    """Agents whose supervisor has begun something and is gone. Who works by hand has no run directory."""
+    """Yield agents with work and no supervisor. An agent without a run directory is a person."""
     for name, agent in state.agents.items():
         if not agent.runs or crew.is_supervised(name):
             continue
         directory, holds = crew.run_dir(run_id(name, agent.runs)), picking.occupation(state, name)
         if directory.exists() and run_state.is_session_living(directory):
-            told = f"its session {directory.run} lives on without a supervisor"
-            yield Finding(name, told, True, up_command_for(state, name))
+            message = f"its session {directory.run} lives on without a supervisor"
+            yield Finding(name, message, True, up_command_for(state, name))
         elif directory.exists() and holds:
             yield Finding(name, f"it holds {holds}, and no supervisor runs", True, up_command_for(state, name))
 
 
 def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
-    """In this order: a revision is spooled before the board has it, and recorded before it leaves the spool."""
-    waiting = crew.board.spool.revisions()
-    known = board_history.list_revisions(crew.git, None, 1)
-    newest = known[0].revision if known else 0
+    """Yield revisions that are lost. A revision is spooled before the board has it, and recorded before it leaves the
+    spool.
+    """
+    spooled = crew.board.spool.revisions()
+    recorded = board_history.list_revisions(crew.git, None, 1)
+    newest = recorded[0].revision if recorded else 0
     if newest >= state.revision:
         return
-    made = {
+    journaled = {
         record.revision for record in revision_journal.iter_newest_first(crew.paths.journal) if record.revision > newest
     }
-    lacking = sorted(one for one in {*made, state.revision} - {*waiting} if one <= state.revision)
-    if not lacking:
+    missing = sorted(revision for revision in {*journaled, state.revision} - {*spooled} if revision <= state.revision)
+    if not missing:
         return
-    what = f"is gone: revisions up to {lacking[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(lacking)}"
+    loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"
     yield Finding(
         "history",
-        f"{HISTORY_REF} {what} are nowhere else, unless git still has the commit; what comes is recorded again",
+        f"{HISTORY_REF} {loss} are lost, unless git still has the commit; new revisions are recorded",
         True,
         f"git fsck --no-reflogs --lost-found; git update-ref {HISTORY_REF} COMMIT",
     )
@@ -172,19 +172,21 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
 
 def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:
     for agent in state.agents:
-        for wrong in inbox.list_unreadable(crew.paths, agent):
-            yield Finding(agent, f"in its inbox: {wrong.message}", True, wrong.hint)
+        for error in inbox.list_unreadable(crew.paths, agent):
+            yield Finding(agent, f"in its inbox: {error.message}", True, error.hint)
 
 
 def _check_journal(crew: Crew, state: State) -> Iterator[Finding]:
-    last = revision_journal.last_record(crew.paths.journal)
-    if last is None:
-        told = "is gone, or has no entry"
-    elif last.revision < state.revision:
-        told = f"ends at revision {last.revision}, before the board's {state.revision}"
+    record = revision_journal.last_record(crew.paths.journal)
+    if record is None:
+        message = "is gone, or has no entry"
+    elif record.revision < state.revision:
+        message = f"ends at revision {record.revision}, before the board's {state.revision}"
     else:
         return
-    yield Finding("journal", f"{crew.paths.journal.name} {told}; it goes on with the next change", True, "liza history")
+    yield Finding(
+        "journal", f"{crew.paths.journal.name} {message}; the next change is recorded in it", True, "liza history"
+    )
 
 
 def _format_range(revisions: list[int]) -> str:

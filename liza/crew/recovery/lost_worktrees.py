@@ -1,4 +1,4 @@
-"""Worktrees that are gone, and what stands in the place of their directory and is not Liza's."""
+"""Missing worktrees, and foreign files in the place of the slots directory."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ FIX_COMMAND = "liza doctor --fix"
 
 
 def worktree_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """What keeps claimed tasks from being worked on. Nothing where it cannot be looked at, which `liza doctor` says."""
+    """Yield alarms about claimed tasks without a worktree. A failed check yields nothing: `liza doctor` reports it."""
     with suppress(LizaError, OSError):
-        wrong = _foreign_error(crew)
-        if wrong is not None:
+        error = _foreign_error(crew)
+        if error is not None:
             _remove_links(crew)
-            yield Alarm("worktrees_replaced", str(crew.paths.slots), wrong.message, f"{wrong.hint} && {FIX_COMMAND}")
+            yield Alarm("worktrees_replaced", str(crew.paths.slots), error.message, f"{error.hint} && {FIX_COMMAND}")
             return
-        gone = [task.id for task in state.tasks if _is_worktree_missing(crew, task)]
-        if gone:
-            lack = "is claimed, and its worktree is" if len(gone) == 1 else "are claimed, and their worktrees are"
-            message = f"{', '.join(gone)} {lack} not in {crew.paths.slots}"
-            yield Alarm("worktree_gone", gone[0], message, FIX_COMMAND)
+        missing = [task.id for task in state.tasks if _is_worktree_missing(crew, task)]
+        if missing:
+            phrase = "is claimed, and its worktree is" if len(missing) == 1 else "are claimed, and their worktrees are"
+            message = f"{', '.join(missing)} {phrase} not in {crew.paths.slots}"
+            yield Alarm("worktree_gone", missing[0], message, FIX_COMMAND)
 
 
 def _is_worktree_missing(crew: Crew, task: Task) -> bool:
-    """Whether the worktree of a claimed task is missing, and no supervisor of its agent will see to that."""
+    """Return whether the worktree of a claimed task is missing and its agent has no supervisor that repairs it."""
     if task.status is not Status.CLAIMED or task.reservation is not None or task.worktree is None:
         return False
     return not crew.paths.slot(task.worktree).is_dir() and not crew.is_supervised(str(task.assigned_to))
 
 
 def refuse_replaced(crew: Crew) -> None:
-    """Raises Refused where something else stands in the place of the worktrees; no link leads there any more then."""
-    wrong = _foreign_error(crew)
-    if wrong is not None:
+    """Raise Refused if the slots directory was replaced. The links to slots are removed then."""
+    error = _foreign_error(crew)
+    if error is not None:
         _remove_links(crew)
-        raise wrong
+        raise error
 
 
 def _foreign_error(crew: Crew) -> Refused | None:

@@ -1,4 +1,4 @@
-"""Where the slots of a crew are: the record of it, also after its repository was renamed, moved or copied."""
+"""Repair the record of the slots directory after the repository was renamed, moved or copied."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from liza.system.file_lock import Lock
 from liza.system.flock import lock_path
 
 SESSION_GRACE = 2.0
-"""Seconds for a session to end by itself."""
+"""Seconds for a session to end after SIGTERM, before it is killed."""
 SUPERVISOR_GRACE = 5.0
-"""Seconds for the supervisors of a repository that was moved to notice it and leave."""
+"""Seconds for the supervisors of a moved repository to notice the move and exit."""
 
 
-def repair_location(paths: Paths, placed: SlotsRecord | None) -> tuple[Paths, str | None]:
-    """The paths of a crew whose record is missing or names another root, put right; and why they could not be.
+def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, str | None]:
+    """Repair the paths of a crew whose record is missing or names another root. Return them, and why that was not
+    possible.
 
-    Git's records of the slots, the slots and the links are made to lead to each other again, and the record is
-    written. Nothing is done while supervisors are at work that know the repository by its former path.
-    Raises LizaError, OSError.
+    git's records, the slots and the links point to each other again, and the record is written. Does nothing while
+    supervisors run that use the former path. Raises LizaError, OSError.
     """
     if not paths.state.exists() and not paths.seal.exists():
         return paths, None
     common = relocate.find_common_dir(paths.root)
-    old = placed or _reconstruct_record(paths, common)
+    old = record or _reconstruct_record(paths, common)
     if old.root != paths.root:
         agents = _wait_for_supervisors(paths)
         if agents:
@@ -44,51 +44,50 @@ def repair_location(paths: Paths, placed: SlotsRecord | None) -> tuple[Paths, st
                 f"{', '.join(agents)} is still at work"
             )
     with lock_path(paths.worktree_lock):
-        now = slots_directory.read_record(paths)
-        if now is not None and now.root == paths.root:
-            # Another process was quicker.
-            return replace(paths, chosen_slots=now.directory), None
-        now = now or old
-        if now.root != paths.root:
-            _release_sessions(paths, now)
-            now = slots_directory.record_after_move(paths, now, os.environ)
-        fresh = replace(paths, chosen_slots=now.directory)
+        current = slots_directory.read_record(paths)
+        if current is not None and current.root == paths.root:
+            # Another process has repaired it while this one waited for the lock.
+            return replace(paths, chosen_slots=current.directory), None
+        current = current or old
+        if current.root != paths.root:
+            _release_sessions(paths, current)
+            current = slots_directory.record_after_move(paths, current, os.environ)
+        fresh = replace(paths, chosen_slots=current.directory)
         relocate.repair_records(fresh, common, {old.directory})
-        if now.directory.is_dir():
-            slots_directory.write_mark(now)
-        slots_directory.write_record(paths, now)
+        if current.directory.is_dir():
+            slots_directory.write_mark(current)
+        slots_directory.write_record(paths, current)
     return fresh, None
 
 
 def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:
-    """The record of a crew that has none: slots inside the repository, those that git knows, or a new place."""
+    """Return the record of a crew without one: slots in the repository, recorded by git, or a new directory."""
     inside = Paths(paths.root).slots
     if inside.is_dir():
-        # Crews of earlier versions have them there.
+        # Earlier versions created them there.
         return replace(slots_directory.new_record(paths.root, inside), created_by_liza=True)
-    for place in dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values()):
-        mark = slots_directory.read_mark(place) if place.is_dir() else None
+    for directory in dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values()):
+        mark = slots_directory.read_mark(directory) if directory.is_dir() else None
         if mark is not None and (mark.root == paths.root or slots_directory.read_record(Paths(mark.root)) is None):
-            return SlotsRecord(mark.root, place, mark.id, created_by_liza=True)
+            return SlotsRecord(mark.root, directory, mark.id, created_by_liza=True)
     return slots_directory.choose_directory(paths.root, None, os.environ)
 
 
 def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
-    """Let no session be adopted that knows the repository by its former path: none of its verbs would find a crew.
+    """Prevent that a session with the former path is adopted: its commands would not find the crew.
 
-    After a move it is ended. In a copy the records of sessions are those of the original, where they are at work, and
-    are forgotten.
+    After a move the session is ended. In a copy its record is removed: the session belongs to the original.
     """
     original = slots_directory.read_record(Paths(old.root))
-    copied = original is not None and original.id == old.id
+    is_copy = original is not None and original.id == old.id
     agents = sorted(path.name for path in paths.runs.iterdir()) if paths.runs.is_dir() else []
     for run in (run for agent in agents for run in run_directory.list_runs(paths, agent)):
         directory = run_directory.RunDir(paths, run)
-        # A record that cannot be read is told by whoever needs it.
+        # The next reader of an unreadable record reports it.
         with suppress(LizaError, OSError):
             if run_state.is_session_over(directory):
                 continue
-            if copied:
+            if is_copy:
                 (directory.path / "session.json").unlink(missing_ok=True)
             else:
                 directory.write_stop(datetime.now(UTC).replace(microsecond=0), "stop")
@@ -96,9 +95,9 @@ def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
 
 
 def _wait_for_supervisors(paths: Paths) -> list[str]:
-    """The agents whose supervisors do not leave, woken by the bell: they see for themselves that they were moved."""
-    end = time.monotonic() + SUPERVISOR_GRACE
-    found = []
+    """Wake the supervisors, which then notice the move. Return the agents whose supervisor does not exit."""
+    deadline = time.monotonic() + SUPERVISOR_GRACE
+    remaining = []
     for path in sorted(paths.locks.glob("supervisor-*.lock")):
         lock = Lock(path)
         if lock.try_acquire():
@@ -107,8 +106,8 @@ def _wait_for_supervisors(paths: Paths) -> list[str]:
         with suppress(OSError):
             wake_up.wake_watchers(paths, "moved")
         try:
-            lock.acquire(timeout=max(0.0, end - time.monotonic()))
+            lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
             lock.release()
         except LockTimeout:
-            found.append(path.name.removeprefix("supervisor-").removesuffix(".lock"))
-    return found
+            remaining.append(path.name.removeprefix("supervisor-").removesuffix(".lock"))
+    return remaining

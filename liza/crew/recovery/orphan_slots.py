@@ -1,4 +1,4 @@
-"""Slots and links that outlived their claim: a slot bears a task that is over, or that has another slot by now."""
+"""Orphan slots and links: their owner is a closed task, or a task that has another slot."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TASK_SLOT = re.compile(r"s[0-9]+")
 
 
 def release_orphan_slot(crew: Crew, slot: str) -> str | None:
-    """Save what is in a slot and free it, if the task that it bears does not name it; the task, or None.
+    """Save the content of a slot and release it if its task does not use it. Return the task, or None.
 
-    A claim, or a clearing, that is under way is left alone. Raises GitFailed.
+    A slot in use by a concurrent claim or release is left alone. Raises GitFailed.
     """
     owner = _find_owner(crew, slot)
     if owner is None:
@@ -34,8 +34,8 @@ def release_orphan_slot(crew: Crew, slot: str) -> str | None:
 
 
 def remove_orphan_links(crew: Crew) -> tuple[str, ...]:
-    """Take away the links ``.worktrees/<task>`` of tasks that do not name the slot; their names. Raises OSError."""
-    gone = []
+    """Remove links ``.worktrees/<task>`` of tasks that do not use that slot. Return their names. Raises OSError."""
+    removed = []
     for link, slot in slot_records.list_links(crew.paths):
         lock = Lock(crew.paths.task_lock(link.name))
         if not lock.try_acquire():
@@ -43,10 +43,10 @@ def remove_orphan_links(crew: Crew) -> tuple[str, ...]:
         try:
             if not _uses_slot(crew.board.read().task(link.name), slot):
                 slot_records.unlink_task(crew.paths, link.name, slot)
-                gone.append(link.name)
+                removed.append(link.name)
         finally:
             lock.release()
-    return tuple(gone)
+    return tuple(removed)
 
 
 def _find_owner(crew: Crew, slot: str) -> tuple[str, str] | None:
@@ -55,7 +55,7 @@ def _find_owner(crew: Crew, slot: str) -> tuple[str, str] | None:
     try:
         return crew.worktrees.owner(slot)
     except GitFailed:
-        # Somebody wrote nonsense there. It is saved and mended by the next claim that has use for the slot.
+        # The owner file is invalid. The next claim that uses the slot saves and repairs it.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Bring what the board spooled into the history, a git commit a revision."""
+"""Commit spooled board revisions to the history, one git commit for each."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from liza.rules.errors import BoardInconsistent, LizaError
 from liza.system import atomic
 from liza.system.file_lock import Lock
 
-MAX_SPOOL = 64 << 20  # bytes
-MAX_GOAL = 1 << 20  # bytes
+MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
+MAX_GOAL = 1 << 20  # bytes of goal.md in the history
 
 
 def record_history(crew: Crew) -> int:
-    """Commit the spool in ascending order; how many revisions. 0 as well when somebody else is at it."""
+    """Commit the spool in ascending order. Return the number of revisions; 0 if another process is recording."""
     lock = Lock(crew.paths.recorder_lock)
     count = 0
-    left: list[int] = []
+    previous: list[int] = []
     while lock.try_acquire():
         try:
             count += _record_batch(crew)
         finally:
             lock.release()
-        # Whoever found the lock held meanwhile has gone away again, and relies on this look.
+        # Another process may have spooled, found the lock held and returned: look again.
         waiting = _recordable_revisions(crew)
-        if not waiting or waiting == left:
+        if not waiting or waiting == previous:
             break
-        left = waiting
+        previous = waiting
     return count
 
 
 def _recordable_revisions(crew: Crew) -> list[int]:
-    """The revisions in the spool that came to be: a kill between spool and board keeps one from ever doing so."""
+    """Return the spooled revisions that the board has reached. After a crash the spool may hold one that it never
+    reaches.
+    """
     try:
         reached = crew.board.read().revision
     except BoardInconsistent:
@@ -51,7 +53,7 @@ def _record_batch(crew: Crew) -> int:
     waiting = _recordable_revisions(crew)
     if not waiting:
         return 0
-    done = [
+    revisions = [
         NewRevision(
             revision=item.revision,
             subject=item.subject,
@@ -63,17 +65,19 @@ def _record_batch(crew: Crew) -> int:
         for item, text in _spooled_boards(spool)
         if item.revision <= waiting[-1]
     ]
-    if done:
-        # Not fields of the board, and no less the person's: `git clean` takes them away with the rest of .liza.
-        done[-1] = replace(done[-1], goal=_read_goal(crew), settings=confirmed_settings.export_settings(crew.paths))
-    # What was spooled since is for the next time: only what was read here may go.
-    count = board_history.record_revisions(crew.git, done) if done else 0
+    if revisions:
+        # Not fields of the board, but a person's data, too: `git clean -x` would delete them with .liza.
+        revisions[-1] = replace(
+            revisions[-1], goal=_read_goal(crew), settings=confirmed_settings.export_settings(crew.paths)
+        )
+    # Drop only what was read here: newer revisions are not recorded yet.
+    count = board_history.record_revisions(crew.git, revisions) if revisions else 0
     spool.drop_through(waiting[-1])
     return count
 
 
 def _read_goal(crew: Crew) -> bytes | None:
-    """The page of the goal; None where it is no plain file of a size that people write."""
+    """Return goal.md, or None if it is not a regular file of at most MAX_GOAL bytes."""
     try:
         return atomic.read_if_exists(crew.paths.specs / "goal.md", MAX_GOAL)
     except (LizaError, OSError):
@@ -81,7 +85,7 @@ def _read_goal(crew: Crew) -> bytes | None:
 
 
 def _spooled_boards(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
-    """Each waiting revision with the whole board as it was then."""
+    """Yield each spooled revision with the complete board at that time."""
     waiting = {item.revision: item for item in spool.read_items()}
     for revision, text in spool.rebuild_texts():
         if revision in waiting:
@@ -89,8 +93,10 @@ def _spooled_boards(spool: Spool) -> Iterator[tuple[SpoolItem, str]]:
 
 
 def record_if_unsupervised(crew: Crew) -> None:
-    """What a verb does last: with no supervisor alive, nobody else would record. A spool that has grown too large, for
-    whatever reason, is drained by whoever adds to it."""
+    """Record the history at the end of a command if no supervisor is alive to do it.
+
+    If the spool is larger than MAX_SPOOL, it is recorded in any case.
+    """
     spool = Spool(crew.paths.spool)
     if not spool.revisions():
         return

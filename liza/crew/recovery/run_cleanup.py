@@ -10,9 +10,9 @@ from liza.rules.sessions import retention
 
 
 def archive_old_runs(crew: Crew, agent: str) -> tuple[str, ...]:
-    """The runs of an agent that were archived: settled, over, not in use and not among the newest.
+    """Archive runs of an agent that are concluded, not in use and not among the newest. Return their names.
 
-    Only for the agent's supervisor, or where it has none. Raises LizaError, OSError.
+    The caller is the agent's supervisor, or the agent has none. Raises LizaError, OSError.
     """
     runs = run_directory.list_runs(crew.paths, agent)
     if len(runs) <= retention.UNARCHIVED_RUNS:

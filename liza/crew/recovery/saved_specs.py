@@ -1,5 +1,7 @@
-"""What people wrote into .liza, its specs and its table of programs, saved as commits before a purge takes it away: as
-bytes, and links as links."""
+"""Save what people wrote into .liza (specs, table of programs) as commits before a purge deletes it.
+
+Files are saved byte by byte, links as links.
+"""
 
 from __future__ import annotations
 
@@ -21,54 +23,54 @@ from liza.system import atomic
 SPECS_REF = "refs/liza/specs"
 PROGRAMS_REF = "refs/liza/programs"
 MAX_FILE_SIZE = 100 * 1000 * 1000
-"""Bytes of a file that is saved: what hosts of repositories take, too."""
+"""Maximum size of a saved file, in bytes: the limit of common git hosts."""
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAX_OPEN_FILES = 64  # files that are open for one git
+_MAX_OPEN_FILES = 64  # files that one git reads; their descriptors are open meanwhile
 
 
 @dataclass(frozen=True)
 class SaveResult:
-    """Whether there was anything to save, and the names of what is neither file nor link and was not read."""
+    """Whether there was anything to save, and the names of special files that were skipped."""
 
     saved: bool
     skipped: tuple[str, ...]
 
 
 def save_specs(crew: Crew) -> SaveResult:
-    """Save what is not as Liza laid it, on top of what an earlier purge saved.
+    """Save specs that differ from what Liza shipped, on top of what an earlier purge saved.
 
-    Raises Refused for what cannot be saved, GitFailed, Missing: then the repository has new objects at most.
+    Raises Refused for a file that cannot be saved, GitFailed, Missing. Then the repository has new objects at most.
     """
-    found = _SpecsWalk(crew)
-    found.walk()
-    if found.rows:
-        _commit_tree(found.git, found.write_tree(), SPECS_REF, "The specs that were in .liza/specs")
-    return SaveResult(bool(found.rows), tuple(found.skipped))
+    specs = _SpecsWalk(crew)
+    specs.walk()
+    if specs.rows:
+        _commit_tree(specs.git, specs.write_tree(), SPECS_REF, "The specs that were in .liza/specs")
+    return SaveResult(bool(specs.rows), tuple(specs.skipped))
 
 
 def save_programs(crew: Crew) -> SaveResult:
-    """Save the table of programs of this crew, on top of what an earlier purge saved. Raises as ``keep``."""
-    place = crew.paths.liza / "programs.toml"
+    """Save this crew's table of programs, on top of what an earlier purge saved. Raises as ``save_specs``."""
+    path = crew.paths.liza / "programs.toml"
     try:
-        link = place.is_symlink()
-        data = os.fsencode(place.readlink()) if link else atomic.read_if_exists(place, MAX_FILE_SIZE)
+        is_link = path.is_symlink()
+        data = os.fsencode(path.readlink()) if is_link else atomic.read_if_exists(path, MAX_FILE_SIZE)
     except (NotRegularFile, OSError) as error:
-        if isinstance(error, NotRegularFile) and not place.is_file():
+        if isinstance(error, NotRegularFile) and not path.is_file():
             return SaveResult(False, (".liza/programs.toml",))
-        path, root = shlex.quote(str(place)), shlex.quote(str(crew.paths.root))
-        raise Refused(f".liza/programs.toml cannot be saved: {error}", f"mv -n {path} {root}") from error
+        quoted_path, root = shlex.quote(str(path)), shlex.quote(str(crew.paths.root))
+        raise Refused(f".liza/programs.toml cannot be saved: {error}", f"mv -n {quoted_path} {root}") from error
     if data is None:
         return SaveResult(False, ())
     git: Git = crew.git.with_timeout(600)
     blob = git.out("hash-object", "-w", "--stdin", stdin=data).strip()
-    tree = git.out("mktree", stdin=f"{'120000' if link else '100644'} blob {blob}\tprograms.toml\n").strip()
+    tree = git.out("mktree", stdin=f"{'120000' if is_link else '100644'} blob {blob}\tprograms.toml\n").strip()
     _commit_tree(git, tree, PROGRAMS_REF, "The table of programs that was .liza/programs.toml")
     return SaveResult(True, ())
 
 
 class _SpecsWalk:
-    """A walk below .liza/specs in which each directory is held open: a link put in its place leads nowhere."""
+    """A walk below .liza/specs. Each directory is held open: a link that replaces it has no effect."""
 
     def __init__(self, crew: Crew) -> None:
         self.git: Git = crew.git.with_timeout(600)
@@ -80,7 +82,7 @@ class _SpecsWalk:
         self._open_files: list[tuple[int, str, str]] = []
 
     def walk(self) -> None:
-        """Put every file and link into the repository that is not as Liza laid it. Raises Refused, GitFailed."""
+        """Store every file and link that differs from what Liza shipped. Raises Refused, GitFailed."""
         top = self._paths.specs
         if not os.path.lexists(top):
             return
@@ -88,25 +90,25 @@ class _SpecsWalk:
             self.skipped.append(".liza/specs")
             return
         try:
-            for place, directories, files, descriptor in os.fwalk(top, onerror=self._unreadable):
+            for directory, directories, files, descriptor in os.fwalk(top, onerror=self._unreadable):
                 directories.sort()
                 for name in sorted([*directories, *files]):
-                    self._add(Path(place, name).relative_to(top).as_posix(), name, descriptor)
+                    self._add(Path(directory, name).relative_to(top).as_posix(), name, descriptor)
             self._hash_open_files()
         finally:
             self._close_open_files()
 
     def write_tree(self) -> str:
-        """The tree of all that was found. Raises Refused for a name that no tree may have, such as .git."""
-        with tempfile.TemporaryDirectory(dir=self._paths.tx) as place:
-            aside = self.git.with_environment(GIT_INDEX_FILE=f"{place}/index")
-            aside.out("update-index", "-z", "--index-info", stdin="".join(self.rows))
-            # git passes over such names with a word on stderr, and exits with 0.
-            taken = set(aside.names("ls-files", "-z"))
+        """Return the tree of the stored files. Raises Refused for a name that git does not allow, such as .git."""
+        with tempfile.TemporaryDirectory(dir=self._paths.tx) as directory:
+            git_copy = self.git.with_environment(GIT_INDEX_FILE=f"{directory}/index")
+            git_copy.out("update-index", "-z", "--index-info", stdin="".join(self.rows))
+            # git skips such names with a message on stderr and exit status 0.
+            accepted = set(git_copy.names("ls-files", "-z"))
             for name in (row.rstrip("\0").partition("\t")[2] for row in self.rows):
-                if name not in taken:
-                    self._refuse(name, "git takes no such name")
-            return aside.out("write-tree")
+                if name not in accepted:
+                    self._refuse(name, "git does not allow this name")
+            return git_copy.out("write-tree")
 
     def _add(self, name: str, last: str, directory: int) -> None:
         try:
@@ -122,14 +124,14 @@ class _SpecsWalk:
             self._refuse(name, error.strerror or str(error))
 
     def _add_file(self, name: str, file: int) -> None:
-        found = os.fstat(file)
-        mode = "100755" if found.st_mode & stat.S_IXUSR else "100644"
+        status = os.fstat(file)
+        mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
         self._open_files.append((file, mode, name))
-        if not stat.S_ISREG(found.st_mode):
-            self._refuse(name, "it is no plain file any more")
-        if found.st_size > MAX_FILE_SIZE:
-            self._refuse(name, f"it has {found.st_size} bytes, and {MAX_FILE_SIZE} are the most")
-        if self._is_unchanged(name, file, found.st_size):
+        if not stat.S_ISREG(status.st_mode):
+            self._refuse(name, "it is not a regular file any more")
+        if status.st_size > MAX_FILE_SIZE:
+            self._refuse(name, f"it has {status.st_size} bytes; the maximum is {MAX_FILE_SIZE}")
+        if self._is_unchanged(name, file, status.st_size):
             os.close(self._open_files.pop()[0])
         elif len(self._open_files) >= _MAX_OPEN_FILES:
             self._hash_open_files()
@@ -137,17 +139,21 @@ class _SpecsWalk:
     def _is_unchanged(self, name: str, file: int, size: int) -> bool:
         if name == "goal.md":
             return size == len(self._goal) and os.pread(file, size, 0) == self._goal
-        laid = self._shipped / name
-        if name.split("/")[0] not in agent_texts.SPEC_DIRECTORIES or not laid.is_file() or laid.stat().st_size != size:
+        shipped = self._shipped / name
+        if (
+            name.split("/")[0] not in agent_texts.SPEC_DIRECTORIES
+            or not shipped.is_file()
+            or shipped.stat().st_size != size
+        ):
             return False
-        return os.pread(file, size, 0) == laid.read_bytes()
+        return os.pread(file, size, 0) == shipped.read_bytes()
 
     def _hash_open_files(self) -> None:
-        """git reads the open files by their descriptors: no name can be turned, and none has a line end in it."""
+        """Hash the open files by descriptor: names may change or contain newlines."""
         if self._open_files:
-            given = "".join(f"/dev/fd/{file}\n" for file, _, _ in self._open_files)
+            paths = "".join(f"/dev/fd/{file}\n" for file, _, _ in self._open_files)
             git = self.git.inheriting(*(file for file, _, _ in self._open_files))
-            blobs = git.out("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=given).split()
+            blobs = git.out("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=paths).split()
             for blob, (_, mode, name) in zip(blobs, self._open_files, strict=True):
                 self._add_row(mode, blob, name)
         self._close_open_files()
@@ -160,22 +166,22 @@ class _SpecsWalk:
         self.rows.append(f"{mode} {blob}\t{name}\0")
 
     def _unreadable(self, error: OSError) -> NoReturn:
-        # The walk tells of a directory by the last part of its name only.
+        # os.fwalk reports only the last part of the directory's path.
         raise Refused(
             f"{error.filename} in .liza/specs cannot be saved: {error.strerror}",
             f"ls -lAR {shlex.quote(str(self._paths.specs))}",
         ) from error
 
-    def _refuse(self, name: str, why: str) -> NoReturn:
+    def _refuse(self, name: str, reason: str) -> NoReturn:
         path, root = (shlex.quote(str(path)) for path in (self._paths.specs / name, self._paths.root))
-        raise Refused(f".liza/specs/{name} cannot be saved: {why}", f"mv -n {path} {root}")
+        raise Refused(f".liza/specs/{name} cannot be saved: {reason}", f"mv -n {path} {root}")
 
 
 def _commit_tree(git: Git, tree: str, ref: str, message: str) -> None:
-    there = git.out("for-each-ref", "--format=%(refname)", ref).split()
-    old = git.out("rev-parse", "--verify", f"{ref}^{{commit}}") if ref in there else None
+    refs = git.out("for-each-ref", "--format=%(refname)", ref).split()
+    old = git.out("rev-parse", "--verify", f"{ref}^{{commit}}") if ref in refs else None
     if old is not None and git.out("rev-parse", f"{old}^{{tree}}") == tree:
         return
     parent = () if old is None else ("-p", old)
-    made = git.with_identity().out("commit-tree", tree, *parent, "-m", message)
-    git.out("update-ref", ref, made, old or "0" * len(made))
+    commit = git.with_identity().out("commit-tree", tree, *parent, "-m", message)
+    git.out("update-ref", ref, commit, old or "0" * len(commit))
