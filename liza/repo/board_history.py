@@ -136,6 +136,7 @@ def _newest_commit(git: Git) -> tuple[str, int] | None:
 
 
 def _parse_revision(message: str, commit: str) -> int:
+    """Return the revision number in a commit message. Raises GitFailed if it has none."""
     match = _REVISION.search(message.rstrip() + "\n")
     if not match:
         raise GitFailed(f"{commit[:10]} in the history of the board has no {_TRAILER}", "git log liza/blackboard")
@@ -143,6 +144,7 @@ def _parse_revision(message: str, commit: str) -> int:
 
 
 def _parse_entry(entry_text: str) -> Revision:
+    """Return the revision in one entry of the log."""
     commit, seconds, author, message = entry_text.split("\x01", 3)
     subject, _, rest = message.strip("\n").partition("\n")
     body = rest.strip("\n").rpartition(f"{_TRAILER}:")[0].strip("\n")
@@ -151,6 +153,7 @@ def _parse_entry(entry_text: str) -> Revision:
 
 
 def _fast_import_stream(commits: Sequence[NewRevision], parent: str | None) -> Iterator[bytes]:
+    """Yield the input of git fast-import."""
     for commit in commits:
         seconds = int(commit.time.timestamp())
         author = re.sub(r"[<>\x00-\x1f]", "", commit.author).strip() or "liza"

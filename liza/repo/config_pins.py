@@ -214,6 +214,7 @@ class Pins:
         return pairs
 
     def _neutralize(self, current: ConfigValues) -> list[tuple[str, str]]:
+        """Return the overrides: pinned values, harmless values, and Liza's own filter if it was removed."""
         pairs: list[tuple[str, str]] = []
         for key, values in current.items():
             pinned = self.config.get(key)
@@ -231,6 +232,7 @@ class Pins:
         ]
 
     def _disable_filter(self, key: str) -> list[tuple[str, str]]:
+        """Return the overrides that disable an added filter. Raises GitFailed if it replaces a pinned one."""
         name, _, verb = key.rpartition(".")
         # An empty process disables a pinned clean or smudge: text would be stored unfiltered, without an error.
         if verb == "process" and any(f"{name}.{other}" in self.config for other in ("clean", "smudge")):
@@ -259,6 +261,7 @@ def _read_rows(git: Git, scopes: Sequence[str] = _SCOPES) -> list[ConfigRow]:
 
 
 def _group_by_key(rows: Sequence[ConfigRow]) -> ConfigValues:
+    """Return the values of each key, in order."""
     values_by_key: dict[str, list[str]] = {}
     for _, key, value in rows:
         values_by_key.setdefault(key, []).append(value)
@@ -266,18 +269,21 @@ def _group_by_key(rows: Sequence[ConfigRow]) -> ConfigValues:
 
 
 def _unset_command(rows: Sequence[ConfigRow], key: str, value: str) -> str:
+    """Return the command that removes one value of a key from the file that sets it."""
     scope = next((scope for scope, *setting in reversed(rows) if setting == [key, value]), "local")
     option = [] if scope == "local" else [f"--{scope}"]
     return shlex.join(["git", "config", *option, "--fixed-value", "--unset-all", key, value])
 
 
 def _removal_command(git_dir: Path, name: str) -> str:
+    """Return the command that removes a substitute."""
     if name.startswith("refs/replace/"):
         return shlex.join(["git", "replace", "-d", name.rpartition("/")[2]])
     return "git fetch --unshallow" if name == "shallow" else shlex.join(["rm", str(git_dir / name)])
 
 
 def _find_programs(settings: ConfigValues) -> ConfigValues:
+    """Return the settings that name a program or change what git reads, without harmless values."""
     named = {
         key: tuple(value for value in values if not _HARMLESS_SETTINGS.fullmatch(f"{key}={value}"))
         for key, values in settings.items()
@@ -290,14 +296,19 @@ def config_files(git: Git) -> tuple[Path, ...]:
     """Return the files that git's configuration can come from, existing or not, without included files. Raises
     GitFailed.
     """
-    own, common = git_dirs(git)
+    git_dir, common = git_dirs(git)
     home = Path.home()
     global_file = os.environ.get("GIT_CONFIG_GLOBAL")
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config"
     user_files = (Path(global_file),) if global_file else (home / ".gitconfig", xdg)
     system = tuple(Path(top) / "etc" / "gitconfig" for top in ("/", "/usr/local", "/opt/homebrew"))
     system_file = os.environ.get("GIT_CONFIG_SYSTEM")
-    return (common / "config", own / "config.worktree", *user_files, *((Path(system_file),) if system_file else system))
+    return (
+        common / "config",
+        git_dir / "config.worktree",
+        *user_files,
+        *((Path(system_file),) if system_file else system),
+    )
 
 
 def git_dirs(git: Git) -> tuple[Path, Path]:

@@ -189,7 +189,7 @@ class Git:
         result = self._spawn(
             _add_safe_switches(args), _encode(stdin), environment, self.timeout if timeout is None else timeout
         )
-        crash_points.point("git", next(word for word in args if not word.startswith("-")))
+        crash_points.point("git", next(arg for arg in args if not arg.startswith("-")))
         if codes is not None and result.code not in codes:
             raise GitFailed(
                 f"git {args[0]} failed in {self.directory} ({result.code}): {summarize_error(result)}",
@@ -297,8 +297,8 @@ class Git:
 def _find_common_dir(directory: Path) -> Path | None:
     """Return the git directory that all worktrees share, without running git; None if it is unknown."""
     dot_git = directory / ".git"
-    own = _find_git_dir(directory)
-    return own if own is None or own == dot_git else own.parent.parent
+    git_dir = _find_git_dir(directory)
+    return git_dir if git_dir is None or git_dir == dot_git else git_dir.parent.parent
 
 
 def _find_git_dir(directory: Path) -> Path | None:
@@ -312,11 +312,11 @@ def _find_git_dir(directory: Path) -> Path | None:
     return directory / git_dir
 
 
-def _state_files(args: Sequence[str], own: Path | None, common: Path | None) -> set[Path]:
+def _state_files(args: Sequence[str], git_dir: Path | None, common: Path | None) -> set[Path]:
     """Return the paths of the worktree's state files, and of the loose refs that these arguments name."""
-    paths = set() if own is None else {own / "HEAD", own / "index"}
+    paths = set() if git_dir is None else {git_dir / "HEAD", git_dir / "index"}
     if common is not None:
-        refs = (_REF.match(word) for word in args)
+        refs = (_REF.match(arg) for arg in args)
         paths |= {common / "HEAD", *(common / ref.group() for ref in refs if ref)}
     return paths
 
@@ -342,10 +342,10 @@ def _refuse_writing(args: Sequence[str]) -> None:
 
     Liza never passes one. It can only come from a record that agents can write, in the place of a commit.
     """
-    for word in args:
-        if word == "--":
+    for arg in args:
+        if arg == "--":
             return
-        option, _, path = word.partition("=")
+        option, _, path = arg.partition("=")
         if option in _WRITING:
             raise GitFailed(
                 f"git {args[0]} was not run: found {option} in the place of a commit, which would write {path}"

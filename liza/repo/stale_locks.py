@@ -24,9 +24,9 @@ def remove_stale_locks(git: Git, refs: Sequence[str]) -> tuple[str, ...]:
     Raises GitFailed.
     """
     common = git_dirs(git)[1]
-    places = [common / f"{name}.lock" for name in (*refs, "HEAD", "packed-refs")]
-    places += common.glob("worktrees/*/HEAD.lock")
-    return tuple(str(path) for path in places if os.path.lexists(path) and _remove_if_stale(path, common))
+    lock_files = [common / f"{name}.lock" for name in (*refs, "HEAD", "packed-refs")]
+    lock_files += common.glob("worktrees/*/HEAD.lock")
+    return tuple(str(path) for path in lock_files if os.path.lexists(path) and _remove_if_stale(path, common))
 
 
 def is_directory_at_lock(path: Path) -> bool:

@@ -60,10 +60,10 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
         if "not a git repository" not in error.message:
             raise
         raise Missing(f"{directory} is not in a git repository", "git init") from error
-    own, common = git_dirs(git)
+    git_dir, common = git_dirs(git)
     # A git directory has no checkout, either.
-    inside = git.out("rev-parse", "--is-inside-work-tree") == "true"
-    root = Path(git.out("rev-parse", "--show-toplevel")) if inside else own
+    has_checkout = git.out("rev-parse", "--is-inside-work-tree") == "true"
+    root = Path(git.out("rev-parse", "--show-toplevel")) if has_checkout else git_dir
     pinned_git = replace(git.at(root), pins=pins or Pins.from_user_config(git))
     identity = pinned_git.identity()
     return Survey(
@@ -71,11 +71,11 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
         branch=_current_branch(pinned_git),
         head=_head_commit(pinned_git),
         bare=bare,
-        in_progress=find_operation(own),
-        dirty_count=len(list_changed_files(pinned_git)) if inside else 0,
+        in_progress=find_operation(git_dir),
+        dirty_count=len(list_changed_files(pinned_git)) if has_checkout else 0,
         identity=None if identity == FALLBACK_IDENTITY else identity,
         git_version=version.group(0) if version else "0.0",
-        worktree_of=common.parent if own != common and inside else None,
+        worktree_of=common.parent if git_dir != common and has_checkout else None,
     )
 
 

@@ -211,6 +211,7 @@ def _plain_ref_command(crew: Crew, state: State, ref: str) -> str:
 
 
 def _detect_integration_drift(crew: Crew, state: State, violations: tuple[str, ...]) -> RepositoryDrift:
+    """Return the drift of integration and its absent checkouts."""
     if symbolic_refs.symbolic_target(crew.git, f"refs/heads/{state.config.integration_branch}") is not None:
         return RepositoryDrift(planted=violations)
     if merges.branch_tip(crew.git, state.config.integration_branch) is None:
@@ -236,12 +237,13 @@ def _integration_gone_error(crew: Crew, state: State) -> Missing:
 
 
 def _compare_tips(crew: Crew, state: State, last_tip: str, tip: str) -> IntegrationDrift:
+    """Return the drift between two tips of integration."""
     removed, added = _commits_between(crew, last_tip, tip), _commits_between(crew, tip, last_tip)
-    own = _liza_commits(crew, state) & added.keys() if added else set()
-    if own:
-        added = _commits_between(crew, tip, last_tip, *own)
+    liza_commits = _liza_commits(crew, state) & added.keys() if added else set()
+    if liza_commits:
+        added = _commits_between(crew, tip, last_tip, *liza_commits)
     return IntegrationDrift(
-        state.config.integration_branch, last_tip, tip, removed, added, _lost_tasks(state, removed), bool(own)
+        state.config.integration_branch, last_tip, tip, removed, added, _lost_tasks(state, removed), bool(liza_commits)
     )
 
 
@@ -287,6 +289,7 @@ def _newest_merge(crew: Crew, state: State) -> str | None:
 
 
 def _read_last_tip(crew: Crew) -> str | None:
+    """Return the commit at which Liza left integration, or None if that is unknown."""
     if symbolic_refs.symbolic_target(crew.git, LAST_INTEGRATION_REF) is not None:
         return None
     done = crew.git.run("rev-parse", "-q", "--verify", f"{LAST_INTEGRATION_REF}^{{commit}}", codes=(0, 1))

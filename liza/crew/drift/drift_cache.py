@@ -33,9 +33,9 @@ def read_cache(paths: Paths) -> CachedDrift:
         return CachedDrift([], RepositoryDrift())
 
 
-def write_cache(paths: Paths, look: CachedDrift) -> None:
+def write_cache(paths: Paths, result: CachedDrift) -> None:
     """Store a result. Raises OSError, WriteFailed."""
-    atomic.write(_cache_path(paths), msgspec.json.encode(look))
+    atomic.write(_cache_path(paths), msgspec.json.encode(result))
 
 
 def _cache_path(paths: Paths) -> Path:

@@ -48,6 +48,7 @@ def finish_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> N
         if task.worktree:
             crew.worktrees.release(task.worktree, task.id, task.run or by)
 
+    # The board is written first: recovery completes the clean-up of a MERGED task.
     steps: tuple[Callable[[], None], ...] = (
         record_tip,
         release_slot,

@@ -62,10 +62,10 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
 
 def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:
     """Return the record of a crew without one: slots in the repository, recorded by git, or a new directory."""
-    inside = Paths(paths.root).slots
-    if inside.is_dir():
+    default_directory = Paths(paths.root).slots
+    if default_directory.is_dir():
         # Earlier versions created them there.
-        return replace(slots_directory.new_record(paths.root, inside), created_by_liza=True)
+        return replace(slots_directory.new_record(paths.root, default_directory), created_by_liza=True)
     for directory in dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values()):
         mark = slots_directory.read_mark(directory) if directory.is_dir() else None
         if mark is not None and (mark.root == paths.root or slots_directory.read_record(Paths(mark.root)) is None):

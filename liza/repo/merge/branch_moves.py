@@ -160,6 +160,7 @@ def _lock_with_intent(git_dir: Path, move: BranchMove) -> bool:
         json.dump(asdict(move), stream)
         stream.flush()
         os.fsync(stream.fileno())
+    # The intent is durable before the lock exists: a lock without an intent cannot be recovered.
     temporary.replace(intent)
     crash_points.point("move", "intent")
     end = time.monotonic() + _LOCK_TIMEOUT
@@ -194,6 +195,7 @@ def _relock(git_dir: Path) -> None:
 
 
 def _read_intent(git_dir: Path) -> BranchMove | None:
+    """Return the recorded move, or None without an intent file. Raises GitFailed if it is invalid."""
     try:
         move = BranchMove(**json.loads(small_file.read_small_file(git_dir / _INTENT_FILE)))
         if not COMMIT.fullmatch(move.expected) or not COMMIT.fullmatch(move.candidate):
@@ -252,12 +254,14 @@ def _update_ref(checkout_git: Git, branch: str, old: str, new: str) -> bool:
 
 
 def _install_index(git_dir: Path) -> None:
+    """Replace the index by the updated copy."""
     (git_dir / _INDEX_COPY).replace(git_dir / "index")
     crash_points.point("move", "index")
 
 
 def _unlock(git_dir: Path) -> None:
     # The lock before the intent: an intent without a lock is recovered, a lock without an intent would stay.
+    """Remove the index copy, the lock and the intent."""
     (git_dir / _INDEX_COPY).unlink(missing_ok=True)
     (git_dir / _INDEX_LOCK).unlink()
     crash_points.point("move", "unlocked")

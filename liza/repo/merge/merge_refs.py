@@ -50,11 +50,11 @@ def snapshot_refs(git: Git) -> dict[str, str]:
 
 
 def find_ref_changes(
-    git: Git, before: dict[str, str], candidate: str, made: frozenset[str] = frozenset()
+    git: Git, before: dict[str, str], candidate: str, commits_made: frozenset[str] = frozenset()
 ) -> list[RefChange]:
     """Return the refs that differ from ``before``, and their relation to the candidate.
 
-    ``made`` are the commits that were created in the worktree of the tests. Raises GitFailed.
+    ``commits_made`` are the commits that were created in the worktree of the tests. Raises GitFailed.
     """
     after = snapshot_refs(git)
     changes = []
@@ -63,7 +63,7 @@ def find_ref_changes(
             continue
         old, new = (refs[name].partition(" ")[0] if name in refs else None for refs in (before, after))
         symbolic = " " in after.get(name, "")
-        built_on = new is not None and (new in made or _is_in_history(git, new, candidate))
+        built_on = new is not None and (new in commits_made or _is_in_history(git, new, candidate))
         rewound = None not in (old, new) and not built_on and not _is_in_history(git, str(new), str(old))
         changes.append(RefChange(name, built_on=built_on, gone=new is None, rewound=rewound, symbolic=symbolic))
     return changes

@@ -68,9 +68,9 @@ def merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]
     return tree, tuple(dict.fromkeys(name for name in names if name))
 
 
-def is_merge_of(git: Git, made: str, expected: str, commit: str) -> bool:
-    """Return whether ``made`` is exactly the merge of ``commit`` into ``expected``. Raises GitFailed."""
-    result = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", made)
+def is_merge_of(git: Git, candidate: str, expected: str, commit: str) -> bool:
+    """Return whether ``candidate`` is exactly the merge of ``commit`` into ``expected``. Raises GitFailed."""
+    result = git.run("rev-list", "--no-walk", "--format=%T %P", "--end-of-options", candidate)
     lines = result.stdout.decode().splitlines()
     if result.code != 0 or not lines:
         return False

@@ -97,6 +97,7 @@ class Worktrees:
             git_dir, owner = self._open_slot(slot)
             if owner is not None and (owner.task, owner.run) == (task, run):
                 return PreparedSlot(branch, owner.commit or base, owner.salvage is not None)
+            # Save before the owner changes: after a kill the salvage still gets the previous owner's name.
             ref = self._retry_if_stuck(slot, lambda: self._save(slot, owner, task, salvage_as))
             git_dir = self._open_slot(slot)[0]
             files = self._salvage_to_restore(owner, task, ref)
@@ -124,6 +125,7 @@ class Worktrees:
                 mark_restored(self.git, task, owner.salvage)
             if owner.before is not None and owner.before.task != task:
                 slot_records.unlink_task(self.paths, owner.before.task, slot)
+            # `done` is written last: a killed `finish` is repeated from its start.
             slot_records.write_owner(git_dir, replace(owner, done=True, before=None))
         slot_records.link_task(self.paths, task, slot)
 
@@ -392,6 +394,7 @@ class Worktrees:
         return slot_records.find_git_dir(self.paths.slot(slot), self._common_dir)
 
     def _ensure_slot(self, slot: str, commit: str) -> None:
+        """Create a slot if it is missing or half-made. Raise Refused if the slots directory is not Liza's."""
         error = slots_directory.foreign_error(self.paths, self._common_dir)
         if error is not None:
             raise error
@@ -418,6 +421,7 @@ class Worktrees:
         self, slot: str, owner: SlotOwner | None, task: str, run: str | None, kept_in: tuple[str, ...] = ()
     ) -> str | None:
         # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
+        """Save the content of a slot if necessary. Return the ref of the salvage, or None."""
         name = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
         return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
 
@@ -439,6 +443,7 @@ class Worktrees:
         return ref if ref is not None and list_uncommitted(self.git, ref) else None
 
     def _save_and_wipe(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
+        """Save the content of a slot and empty it."""
         slot_records.remove_slot_locks(git_dir)
         self._wipe(slot, git_dir, self._save(slot, owner, owner.task, owner.run))
 
@@ -450,6 +455,7 @@ class Worktrees:
         self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), before.task, before.run, kept))
 
     def _wipe(self, slot: str, git_dir: Path, saved: str | None) -> None:
+        """Empty a slot whose content is saved (``saved``), if there is anything to discard."""
         git = self.slot_git(slot)
         ended = reset.end_operations(git, git_dir)
         stripped = reset.strip_briefs(git)
@@ -457,6 +463,7 @@ class Worktrees:
             reset.discard_changes(git)
 
     def _checkout(self, slot: str, owner: SlotOwner, *where: str) -> None:
+        """Switch a slot to another commit or branch."""
         git = self.slot_git(slot).with_timeout(600)
         done = git.run("switch", "--quiet", "--no-guess", "--no-overwrite-ignore", *where)
         if done.code != 0:
@@ -471,6 +478,7 @@ class Worktrees:
                 raise ref_conflict_error(name, branch)
 
     def _refuse_foreign_checkout(self, branch: str, branches: dict[str, Branch]) -> None:
+        """Raise Refused if a person has the branch checked out."""
         checkout = branches[branch].checkout if branch in branches else None
         if (
             checkout is not None

@@ -93,8 +93,10 @@ def clear_hiding_flags(git: Git) -> None:
 
 
 def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
+    """Create a salvage. ``depth`` is the number of levels of nested repositories that may follow."""
     head = head_commit(git)
     with _index_copy(git) as git_copy:
+        # The order matters: each step adds to the same copy of the index.
         staged = _staged_tree(git_copy)
         _add_changes(git_copy, head)
         extras = _find_extras(git_copy, task, run, depth)
@@ -134,9 +136,9 @@ def _index_copy(git: Git) -> Iterator[Git]:
     """Yield git with a copy of the index. The copy keeps the file times, so unchanged files are not read again."""
     with tempfile.TemporaryDirectory(prefix="liza-salvage-") as folder:
         index = Path(folder) / "index"
-        own = git.git_dir or git_dirs(git)[0]
-        if (own / "index").exists():
-            shutil.copyfile(own / "index", index)
+        git_dir = git.git_dir or git_dirs(git)[0]
+        if (git_dir / "index").exists():
+            shutil.copyfile(git_dir / "index", index)
         yield git.with_environment(GIT_INDEX_FILE=str(index))
 
 
@@ -157,6 +159,7 @@ def _add_changes(git_copy: Git, head: str | None) -> None:
 
 
 def _find_extras(git_copy: Git, task: str, run: str, depth: int) -> _Extras:
+    """Save nested repositories, choose the ignored files that fit, and return all of it."""
     omitted: list[str] = []
     bundles: list[tuple[str, str]] = []
     worktree_salvages: list[str] = []
@@ -204,6 +207,7 @@ def _ignored_files(top: Path, name: str, max_size: int) -> tuple[list[str] | Non
 
 
 def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
+    """Return git for a nested repository. Raises GitFailed below the depth limit."""
     if depth == 0:
         raise GitFailed(f"{git_copy.directory / name} is nested in more than {_DEPTH} repositories and cannot be saved")
     path = git_copy.directory / name.rstrip("/")
@@ -220,6 +224,7 @@ def _bundle(git_copy: Git, nested: Git, depth: int) -> str:
 
 
 def _add_extras(git_copy: Git, extras: _Extras) -> None:
+    """Add the extras to the index."""
     if extras.ignored:
         git_copy.out("update-index", "--add", "--replace", "-z", "--stdin", stdin=join_nul(extras.ignored))
     if extras.bundles:

@@ -72,7 +72,7 @@ def refuse_linked_directory(directory: Path) -> None:
 
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
-        raise SharedPathBlocked(f"{path} is a link, and worktrees are made in real directories only", f"rm {path}")
+        raise SharedPathBlocked(f"{path} is a link; worktrees are created in real directories only", f"rm {path}")
 
 
 def is_half_made(git_dir: Path) -> bool:

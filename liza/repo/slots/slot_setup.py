@@ -102,7 +102,7 @@ def remove_ignored_files(git: Git, keep: Sequence[str]) -> None:
 
     Raises GitFailed, OSError.
     """
-    options = ("-ffdx", *(word for pattern in keep for word in ("-e", pattern)))
+    options = ("-ffdx", *(option for pattern in keep for option in ("-e", pattern)))
     submodules.empty(git, options)
     git.with_timeout(600).out("clean", "--quiet", *options)
     clear_setup_mark(git)
@@ -122,6 +122,7 @@ def _tests_mark_path(git: Git) -> Path:
 
 
 def _find_matches(root: Path, pattern: str) -> Iterator[str]:
+    """Yield the names of files that match a pattern, without Liza's and git's own."""
     if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise UsageError(f"sandbox_copy has {pattern!r}, which is not a path inside the repository", "liza edit")
     for match in root.glob(pattern):
@@ -143,7 +144,7 @@ def _make_parents(slot: Path, target: Path) -> None:
     for part in target.relative_to(slot).parts[:-1]:
         path = path / part
         if not path.resolve().is_relative_to(top):
-            raise Refused(f"{path} leads out of the work tree {slot}, so nothing is copied there", f"ls -l {path}")
+            raise Refused(f"{path} leads out of the worktree {slot}: no file is copied there", f"ls -l {path}")
         path.mkdir(exist_ok=True)
     if target.is_dir() and not target.is_symlink():
         raise Refused(f"{target} is a directory: a file of the same name cannot be copied", f"ls -l {target}")
