@@ -251,7 +251,9 @@ class Git:
             and os.path.lexists(self.common_dir / "commondir")
         ):
             path = self.common_dir / "commondir"
-            raise GitFailed(f"git {verb} was not run: {path} leads into another repository", f"rm {path}")
+            raise GitFailed(
+                f"git {verb} was not run: {path} leads into another repository", shlex.join(["rm", str(path)])
+            )
         common = self.common_dir or _find_common_dir(self.directory)
         for path in () if common is None else (common / name for name in _READ_WHOLE):
             try:
@@ -259,9 +261,12 @@ class Git:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise GitFailed(f"git {verb} was not run: {error}", f"ls -l {path}") from error
+                raise GitFailed(f"git {verb} was not run: {error}", shlex.join(["ls", "-l", str(path)])) from error
             if not stat.S_ISREG(status.st_mode):
-                raise GitFailed(f"git {verb} was not run: {path} is not a regular file any more", f"ls -lL {path}")
+                raise GitFailed(
+                    f"git {verb} was not run: {path} is not a regular file any more",
+                    shlex.join(["ls", "-lL", str(path)]),
+                )
         for path in _state_files(args, self.git_dir or _find_git_dir(self.directory), common):
             if _is_endless(path):
                 hint = shlex.join(["rm", str(path)])
@@ -273,7 +278,8 @@ class Git:
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
             raise GitFailed(
-                f"git {args[0]} was not run: {self.git_dir} is not a directory any more", f"ls -ld {self.git_dir}"
+                f"git {args[0]} was not run: {self.git_dir} is not a directory any more",
+                shlex.join(["ls", "-ld", str(self.git_dir)]),
             )
         command = [program_path.find_program("git"), "--no-pager", "-C", str(self.directory), *args]
         stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE

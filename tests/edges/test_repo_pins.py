@@ -147,7 +147,7 @@ def test_a_process_planted_over_a_pinned_filter_is_refused_not_silently_skipped(
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
     runner = Git(repo, Pins.capture(Git(repo)))
     git(repo, "config", "filter.x.process", str(spy))
-    with pytest.raises(GitFailed, match=r"filter\.x\.process was planted"):
+    with pytest.raises(GitFailed, match=r"filter\.x\.process was added"):
         runner.out("status")
     assert not ran(spy)
 

@@ -291,7 +291,7 @@ def test_worktrees_that_were_renamed_are_not_laid_out_anew_while_they_can_be_fou
     place = drafted(crew).parent
     away = place.rename(place.with_name("repo.worktrees-2"))
     assert lost(crew) == [("worktrees_replaced", f"mv {away} {place} && liza doctor --fix")]
-    with pytest.raises(Refused, match=f"lie in {away}"):
+    with pytest.raises(Refused, match=f"are in {away}"):
         doctor(repo, fix=True)
     assert not place.exists()
     away.rename(place)

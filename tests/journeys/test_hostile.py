@@ -258,7 +258,7 @@ def test_integration_moved_by_an_agent_and_configuration_that_it_planted_are_tol
         assert "never reviewed" in str(crew.json("status")["alerts"])
         crew.agent("code-reviewer-1", program)
         crew.wait_status("task-1", "MERGED")
-        crew.wait(lambda _: "onto commits that no verdict" in crew.paths.alerts.read_text(), "what the merge said")
+        crew.wait(lambda _: "onto commits without a verdict" in crew.paths.alerts.read_text(), "what the merge said")
         told = crew.paths.alerts.read_text()
         assert told.count("was moved outside of liza") == 1
         assert told.count("filter.x.clean") == 1

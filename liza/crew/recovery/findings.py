@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -47,7 +48,9 @@ def list_findings(crew: Crew, state: State) -> Iterator[Finding]:
         except LizaError as error:
             yield Finding(about, error.message, False, error.hint)
         except OSError as error:
-            yield Finding(about, f"it cannot be checked: {error}", False, f"ls -l {crew.paths.liza}")
+            yield Finding(
+                about, f"it cannot be checked: {error}", False, shlex.join(["ls", "-l", str(crew.paths.liza)])
+            )
 
 
 def _check_integration(crew: Crew, state: State) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ that needs it: concurrent runs need no counter, and a killed run leaves its name
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -76,7 +77,9 @@ def _read_text(path: Path) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_SIZE:
-            raise GitFailed(f"{path} is not a regular file of at most {MAX_FILE_SIZE} bytes", f"ls -lL {path}")
+            raise GitFailed(
+                f"{path} is not a regular file of at most {MAX_FILE_SIZE} bytes", shlex.join(["ls", "-lL", str(path)])
+            )
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return ""

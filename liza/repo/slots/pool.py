@@ -8,6 +8,7 @@ cannot redirect a reset.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -486,7 +487,8 @@ class Worktrees:
             and slot_records.find_slot_name(checkout, self._slots_directory) is None
         ):
             raise Refused(
-                f"{branch} is checked out in {checkout}: no agent can work on it", f"git -C {checkout} switch -"
+                f"{branch} is checked out in {checkout}: no agent can work on it",
+                shlex.join(["git", "-C", str(checkout), "switch", "-"]),
             )
 
     def _free_branch(self, slot: str, branch: str, branches: dict[str, Branch]) -> None:

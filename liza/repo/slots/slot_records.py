@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -72,7 +73,9 @@ def refuse_linked_directory(directory: Path) -> None:
 
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
-        raise SharedPathBlocked(f"{path} is a link; worktrees are created in real directories only", f"rm {path}")
+        raise SharedPathBlocked(
+            f"{path} is a link; worktrees are created in real directories only", shlex.join(["rm", str(path)])
+        )
 
 
 def is_half_made(git_dir: Path) -> bool:
@@ -96,7 +99,10 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
             temporary.write_bytes(os.fsencode(line))
             temporary.replace(path)
         return
-    raise GitFailed(f"{path} is a directory: the slot was turned into a repository", f"mv {path} {slot}.git-saved")
+    raise GitFailed(
+        f"{path} is a directory: the slot was turned into a repository",
+        shlex.join(["mv", str(path), f"{slot}.git-saved"]),
+    )
 
 
 def is_worktree_of(slot: Path, common: Path) -> bool:
@@ -116,7 +122,9 @@ def repair_commondir(git_dir: Path) -> None:
     path = git_dir / "commondir"
     if path.is_symlink() or not path.is_file() or path.stat().st_size > 100 or path.read_bytes().strip() != _COMMON_DIR:
         if path.is_dir() and not path.is_symlink():
-            raise GitFailed(f"{path} is a directory", f"mv {path} {path}.saved")
+            raise GitFailed(
+                f"{path} is a directory, expected a regular file", shlex.join(["mv", str(path), f"{path}.saved"])
+            )
         temporary = git_dir / f"commondir.{os.getpid()}"
         temporary.write_bytes(_COMMON_DIR + b"\n")
         temporary.replace(path)
@@ -162,7 +170,7 @@ def link_task(paths: Paths, task: str, slot: str) -> None:
     if path.is_symlink() and str(path.readlink()) == target:
         return
     if path.exists() and not path.is_symlink():
-        raise GitFailed(f"{path} is in the way of a link to the slot", f"mv {path} {path}.saved")
+        raise GitFailed(f"{path} is in the way of a link to the slot", shlex.join(["mv", str(path), f"{path}.saved"]))
     paths.worktrees.mkdir(exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

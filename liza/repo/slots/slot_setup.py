@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -144,10 +145,14 @@ def _make_parents(slot: Path, target: Path) -> None:
     for part in target.relative_to(slot).parts[:-1]:
         path = path / part
         if not path.resolve().is_relative_to(top):
-            raise Refused(f"{path} leads out of the worktree {slot}: no file is copied there", f"ls -l {path}")
+            raise Refused(
+                f"{path} leads out of the worktree {slot}: no file is copied there", shlex.join(["ls", "-l", str(path)])
+            )
         path.mkdir(exist_ok=True)
     if target.is_dir() and not target.is_symlink():
-        raise Refused(f"{target} is a directory: a file of the same name cannot be copied", f"ls -l {target}")
+        raise Refused(
+            f"{target} is a directory: a file of the same name cannot be copied", shlex.join(["ls", "-l", str(target)])
+        )
 
 
 def _setup_mark_path(git: Git) -> Path:
