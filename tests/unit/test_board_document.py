@@ -328,7 +328,7 @@ def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch)
         asked.append(text)
         return real(text, key)
 
-    monkeypatch.setattr(document.parse, "part", counted)
+    monkeypatch.setattr(document.parse, "parse_part", counted)
     again = document.read_document(
         BOARD.replace("DRAFT", "UNCLAIMED").replace("revision: 3", "revision: 4"), known=known
     )

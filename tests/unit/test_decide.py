@@ -57,7 +57,7 @@ def test_a_session_without_progress_is_warned_once_and_ended_only_when_it_goes_o
     assert isinstance(at(state, session=living(run, stuck=first, warned=True)), actions.Wait)
     assert at(state, session=living(run, stuck=final)) == actions.Warn(run, "no progress: y")
     assert at(state, session=living(run, stuck=final, warned=True)) == actions.StopSession(run, "no progress: y")
-    assert isinstance(at(state, session=living(run, stuck=final, warned=True, since_word=1.0)), actions.Wait)
+    assert isinstance(at(state, session=living(run, stuck=final, warned=True, since_closing_command=1.0)), actions.Wait)
 
 
 def test_a_supervisor_whose_agent_is_at_work_merges_all_the_same_but_not_while_paused() -> None:
@@ -88,14 +88,14 @@ def test_a_session_whose_task_was_taken_over_is_ended() -> None:
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     state, run = claimed(board(task()))
     state = coding.submit(state, "task-1", run, SubmittedWork(head=HEAD, ahead=True, branch="task/task-1"), NOW)
-    waiting = at(state, session=living(run, since_word=5.0))
+    waiting = at(state, session=living(run, since_closing_command=5.0))
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
-    assert at(state, session=living(run, since_word=20.0)) == actions.StopSession(run, "over")
-    at_terminal = at(state, session=living(run, since_word=5.0, terminal=True))
+    assert at(state, session=living(run, since_closing_command=20.0)) == actions.StopSession(run, "over")
+    at_terminal = at(state, session=living(run, since_closing_command=5.0, has_terminal=True))
     assert isinstance(at_terminal, actions.Wait)
     assert at_terminal.seconds == 1.0
-    rests = living(run, since_word=0.1, terminal=True, at_rest=True)
+    rests = living(run, since_closing_command=0.1, has_terminal=True, is_turn_over=True)
     assert at(state, session=rests) == actions.StopSession(run, "over")
 
 
@@ -103,7 +103,7 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     ("facts", "why"),
     [
         ({"ready": False, "since_start": 61.0}, "not ready"),
-        ({"since_movement": 1801.0}, "hung"),
+        ({"since_activity": 1801.0}, "hung"),
     ],
 )
 def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dict[str, Any], why: str) -> None:
@@ -121,15 +121,15 @@ def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_qu
         (False, True, 60.0),
         (False, False, 55.01),
     ):
-        wait = at(state, session=living(run, since_start=5.0, terminal=terminal, ready=ready))
+        wait = at(state, session=living(run, since_start=5.0, has_terminal=terminal, ready=ready))
         assert isinstance(wait, actions.Wait)
         assert wait.seconds == pytest.approx(seconds)
 
 
 def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run, since_beat=60.0)) == actions.RenewLease(run)
-    calm = at(state, session=living(run, since_beat=20.0))
+    assert at(state, session=living(run, since_heartbeat=60.0)) == actions.RenewLease(run)
+    calm = at(state, session=living(run, since_heartbeat=20.0))
     assert isinstance(calm, actions.Wait)
     assert calm.seconds == 40.0
 
@@ -158,7 +158,7 @@ def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
 
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     state, _ = claimed(board(task()))
-    assert at(state, rest=4.0) == actions.Wait("resting before the next session", 4.0)
+    assert at(state, rest_seconds=4.0) == actions.Wait("resting before the next session", 4.0)
     assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 

@@ -35,9 +35,11 @@ def ended(state: State, run: str, event: str) -> State:
 def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
     state, run = claimed(board(task()))
     state = ended(state, run, "unusable")
-    assert at(state, unusable="not logged in") == actions.GiveBack(run)
-    assert at(claims.stop(state, "task-1", run, NOW), unusable="not logged in") == actions.Exit(5, "not logged in")
-    assert at(board(), unusable="not logged in") == actions.Exit(5, "not logged in")
+    assert at(state, unusable_reason="not logged in") == actions.GiveBack(run)
+    assert at(claims.stop(state, "task-1", run, NOW), unusable_reason="not logged in") == actions.Exit(
+        5, "not logged in"
+    )
+    assert at(board(), unusable_reason="not logged in") == actions.Exit(5, "not logged in")
 
 
 @pytest.mark.parametrize("event", claims.UNCOUNTED_ENDS)
@@ -68,8 +70,8 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
     assert held is not None
     half = timedelta(seconds=state.config.lease_duration / 2)
     late = state.with_task(replace(held, lease_expires=NOW + half - timedelta(seconds=1)))
-    assert at(late, rest=3600.0) == actions.RenewLease(run)
-    waits = at(state, rest=3600.0)
+    assert at(late, rest_seconds=3600.0) == actions.RenewLease(run)
+    waits = at(state, rest_seconds=3600.0)
     assert isinstance(waits, actions.Wait)
     assert waits.seconds is not None
     assert waits.seconds < state.config.lease_duration
@@ -79,29 +81,29 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
     ("facts", "wanted"),
     [
         (
-            {"never": "the program shows its trust dialog", "needs_person": True},
+            {"never_ready": "the program shows its trust dialog", "needs_person": True},
             ("the program shows its trust dialog", True),
         ),
-        ({"never": "silent", "ready": False}, ("silent", False)),
-        ({"model": ModelSilence("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
+        ({"never_ready": "silent", "ready": False}, ("silent", False)),
+        ({"silence": ModelSilence("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
         (
-            {"model": ModelSilence("server", 301.0, "500", retried=True)},
+            {"silence": ModelSilence("server", 301.0, "500", retried=True)},
             ("its model answers with errors: 500", False, "server"),
         ),
         (
-            {"model": ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10)},
+            {"silence": ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10)},
             ("its model's answers break off: cut", False, "broken"),
         ),
         (
-            {"model": ModelSilence("login", 6.0, "401", retried=True)},
+            {"silence": ModelSilence("login", 6.0, "401", retried=True)},
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": ModelSilence("login", 1.0, "401", retried=True, failed_requests=3)},
+            {"silence": ModelSilence("login", 1.0, "401", retried=True, failed_requests=3)},
             ("the model refuses the program's login: 401", True, "login"),
         ),
         (
-            {"model": ModelSilence("quota", 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
+            {"silence": ModelSilence("quota", 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
             ("a limit of use is reached: 429", False, "quota"),
         ),
     ],
@@ -128,11 +130,11 @@ def test_why_a_model_gives_no_answer_is_told_once_and_what_comes_next_is_waited_
 ) -> None:
     state, run = claimed(board(task()))
     if told is not None:
-        assert at(state, session=living(run, model=model)) == actions.NoteModelSilence(run, model)
-    waits = at(state, session=living(run, model=model, told=told))
+        assert at(state, session=living(run, silence=model)) == actions.NoteModelSilence(run, model)
+    waits = at(state, session=living(run, silence=model, reported_silence=told))
     assert isinstance(waits, actions.Wait)
     assert waits.seconds == pytest.approx(seconds or state.config.heartbeat_interval)
-    assert at(state, session=living(run, told=("server", "500"))) == actions.NoteModelSilence(run, None)
+    assert at(state, session=living(run, reported_silence=("server", "500"))) == actions.NoteModelSilence(run, None)
 
 
 def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended() -> None:
@@ -145,34 +147,36 @@ def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended()
 
 def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
     state, run = claimed(board(task()))
-    assert at(state, session=living(run), overspent="too much") == actions.PauseCrew("too much")
-    paused = at(state, session=living(run), overspent="too much", signals=("PAUSE",))
+    assert at(state, session=living(run), over_budget="too much") == actions.PauseCrew("too much")
+    paused = at(state, session=living(run), over_budget="too much", signals=("PAUSE",))
     assert paused == actions.StopSession(run, "stop")
-    assert at(board(task()), overspent="too much") == actions.PauseCrew("too much")
-    assert isinstance(at(board(task()), overspent="too much", signals=("PAUSE",)), actions.Wait)
+    assert at(board(task()), over_budget="too much") == actions.PauseCrew("too much")
+    assert isinstance(at(board(task()), over_budget="too much", signals=("PAUSE",)), actions.Wait)
 
 
 def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_for_otherwise() -> None:
     state, run = claimed(board(task()))
     for step in (TypeMessage(MESSAGE), PutInBrief(MESSAGE)):
-        assert at(state, session=living(run), mail=step) == actions.DeliverMessage(run, step)
-    waits = at(state, session=living(run), mail=TryLater("busy", 0.5))
+        assert at(state, session=living(run), message_step=step) == actions.DeliverMessage(run, step)
+    waits = at(state, session=living(run), message_step=TryLater("busy", 0.5))
     assert isinstance(waits, actions.Wait)
     assert waits.seconds == 0.5
-    assert isinstance(at(state, session=living(run), mail=TryLater("busy")), actions.Wait)
+    assert isinstance(at(state, session=living(run), message_step=TryLater("busy")), actions.Wait)
 
 
 def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
     state, run = claimed(board(task()))
-    asks = living(run, asks="a menu", asked="a menu", terminal=True, since_movement=1801.0)
+    asks = living(run, question="a menu", reported_question="a menu", has_terminal=True, since_activity=1801.0)
     assert at(state, session=asks) == actions.StopSession(run, "nobody answered: the program shows a menu", True)
-    waits = at(state, session=living(run, asks="a menu", asked="a menu"), mail=TypeMessage(MESSAGE))
+    waits = at(
+        state, session=living(run, question="a menu", reported_question="a menu"), message_step=TypeMessage(MESSAGE)
+    )
     assert isinstance(waits, actions.Wait), "it could not be typed, and a try would be used up"
 
 
 def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks_no_more() -> None:
     state, run = claimed(board(task()))
-    asking = living(run, terminal=True, asks="a menu: 'Yes'")
+    asking = living(run, has_terminal=True, question="a menu: 'Yes'")
     assert at(state, session=asking) == actions.ReportQuestion(run, "a menu: 'Yes'")
     told = replace_facts(asking, reported_question="a menu: 'Yes'")
     assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.RUNNING_POLL_SECONDS)

@@ -56,7 +56,11 @@ def context(run: str = "coder-1.7", task: Task | None = TASK, **more: object) ->
     state = replace(state, **{key: more.pop(key) for key in list(more) if key in State.__struct_fields__})
     assignment = Paths(ROOT).run(run) / "assignment.md"
     liza = Path("/opt/liza/bin/liza")
-    given = {"trigger": "BLOCKED_TASKS", "ids": ("task-3",), "facts": "task-3: no address"} if task is None else {}
+    given = (
+        {"wake_trigger": "BLOCKED_TASKS", "wake_ids": ("task-3",), "wake_facts": "task-3: no address"}
+        if task is None
+        else {}
+    )
     return brief_writer.BriefContext(
         **{
             "state": state, "run": run, "now": NOW, "root": ROOT, "liza": liza, "task": task, "assignment": assignment,
@@ -77,7 +81,7 @@ def test_a_block_begins_with_its_mark_and_the_beacon_and_ends_with_its_mark() ->
 
 
 def test_a_coder_is_told_its_first_act_its_task_and_each_way_to_end() -> None:
-    block = brief_writer.compose_brief(context(set_up=True)).block
+    block = brief_writer.compose_brief(context(is_set_up=True)).block
     for words in (
         "FIRST run:  /opt/liza/bin/liza ready",
         "TASK task-3 (try 2 of 10)   Orders can be paid by invoice",

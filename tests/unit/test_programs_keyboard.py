@@ -471,7 +471,7 @@ class Unknown(Tui):
 
     def screen(self) -> Screen:
         drawn = super().screen()
-        return replace(drawn, lines=tuple(line.replace("❯", "▶") for line in drawn.lines), waiting=0.95)
+        return replace(drawn, lines=tuple(line.replace("❯", "▶") for line in drawn.lines), idle_confidence=0.95)
 
 
 def test_a_composer_that_no_row_knows_is_empty_again_when_the_text_has_moved_up() -> None:

@@ -68,21 +68,21 @@ def test_a_session_that_vanished_is_a_crash_with_a_reason() -> None:
 
 
 def seen(**more: object) -> ReadinessFacts:
-    return ReadinessFacts(**{"look": LIVING, "since_start": 3.0, "timeout": 60.0, **more})
+    return ReadinessFacts(**{"state": LIVING, "since_start": 3.0, "timeout": 60.0, **more})
 
 
 DIALOG = (Dialog(kind="trust", match="Do you trust"),)
 READINESS = [
     (seen(sentinel=Sentinel(time=NOW, evidence="liza ready")), Ready("liza ready")),
-    (seen(sentinel=Sentinel(time=NOW, evidence="verb"), look=code(1)), Ready("verb")),
+    (seen(sentinel=Sentinel(time=NOW, evidence="verb"), state=code(1)), Ready("verb")),
     (seen(), StillStarting("no sign of readiness yet")),
-    (seen(look=NoSession()), StillStarting("no session yet")),
-    (seen(look=NoSession(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
-    (seen(look=EndedSession(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
-    (seen(look=code(3), tail="a\nboom\n"), NotReady(NotReadyReason.DEAD, "exit 3 before it had read its brief: boom")),
-    (seen(look=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end before it had read its brief")),
+    (seen(state=NoSession()), StillStarting("no session yet")),
+    (seen(state=NoSession(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
+    (seen(state=EndedSession(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
+    (seen(state=code(3), tail="a\nboom\n"), NotReady(NotReadyReason.DEAD, "exit 3 before it had read its brief: boom")),
+    (seen(state=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end before it had read its brief")),
     (
-        seen(look=code(1), tail="error: 401 Unauthorized", login_signs=("401",)),
+        seen(state=code(1), tail="error: 401 Unauthorized", login_signs=("401",)),
         NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401'); exit 1"),
     ),
     (
@@ -114,12 +114,12 @@ READINESS = [
         NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401') after 61 s"),
     ),
     (seen(tail="401", login_signs=("401",)), StillStarting("no sign of readiness yet")),
-    (seen(witnesses=(IdleSign("process", 0.95),)), Ready("waits for input (process, 95%)")),
+    (seen(idle_signs=(IdleSign("process", 0.95),)), Ready("waits for input (process, 95%)")),
     (
-        seen(witnesses=(IdleSign("silence", 0.65), IdleSign("ending", 0.6))),
+        seen(idle_signs=(IdleSign("silence", 0.65), IdleSign("ending", 0.6))),
         Ready("waits for input (silence, ending, 75%)"),
     ),
-    (seen(witnesses=(IdleSign("silence", 0.65),)), StillStarting("no sign of readiness yet")),
+    (seen(idle_signs=(IdleSign("silence", 0.65),)), StillStarting("no sign of readiness yet")),
 ]
 
 
@@ -152,7 +152,7 @@ def test_a_command_line_has_options_before_directories_before_the_prompt() -> No
     preset = Preset(name="x", command="x", args=("--a",), add_dirs=("--add", "{dir}"))
     how = LaunchMode(args=("run",), before_prompt=("--",))
     made = command_line.build_command(
-        preset, how, "-p rompt", ground("confined", writes=[Path("/r/.liza"), Path("/r/.git")])
+        preset, how, "-p rompt", ground("confined", writable_dirs=[Path("/r/.liza"), Path("/r/.git")])
     )
     assert made.argv == ("x", "--a", "run", "--add", "/r/.liza", "--add", "/r/.git", "--", "-p rompt")
     assert made.stdin_text is None
@@ -170,7 +170,7 @@ def test_a_confined_program_may_run_the_projects_tests_where_there_are_any() -> 
     preset = Preset(name="x", command="x", permissions=Permissions(confined=("--allow", "{liza}", "({tests}:*)")))
     for tests, argv in (("npm test", ("x", "--allow", "/b/liza", "(npm test:*)")), ("", ("x", "--allow", "/b/liza"))):
         how = LaunchMode(prompt="none")
-        assert command_line.build_command(preset, how, "p", ground("confined", tests=tests)).argv == argv
+        assert command_line.build_command(preset, how, "p", ground("confined", test_command=tests)).argv == argv
 
 
 def test_permissions_that_nobody_gave_are_refused() -> None:

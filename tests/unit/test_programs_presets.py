@@ -101,7 +101,7 @@ def test_no_line_of_a_program_says_a_word_in_braces_that_nobody_fills_in(project
                 row,
                 command_line.select_launch_mode(row, interactive),
                 "the prompt",
-                ground(permissions, tests='run "all" tests'),
+                ground(permissions, test_command='run "all" tests'),
             )
             for word in (*made.argv, *made.env.values()):
                 assert not re.search(r"\{[a-z]+\}", word), f"{row.name}: {word}"

@@ -89,7 +89,7 @@ def test_roles_have_the_anchors_that_the_contract_sends_agents_to() -> None:
 
 
 def test_every_page_that_an_assignment_points_at_is_laid_beside_the_board() -> None:
-    text = (ROOT / "liza" / "programs" / "assignment.py").read_text()
+    text = (ROOT / "liza" / "programs" / "brief" / "assignment.py").read_text()
     named = set(re.findall(r"[a-z-]+\.md", text)) - {"assignment.md"}
     assert named
     assert [name for name in sorted(named) if not list((ROOT / "specs").glob(f"*/{name}"))] == []
