@@ -269,7 +269,7 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
 
 
 @pytest.mark.parametrize(
-    ("step", "after"), [("write_journal", True), ("write_seal", True), ("write_spool", True), ("write_aside", True)]
+    ("step", "after"), [("write_journal", True), ("record_intent", True), ("write_spool", True), ("write_next_board", True)]
 )
 @pytest.mark.parametrize("left", [None, "", "tasks:"])
 def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
@@ -295,7 +295,7 @@ def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_
 
 def test_a_change_killed_before_its_spool_on_a_board_destroyed_since_never_came(board: Board, paths: Paths) -> None:
     say(board, "one")
-    killed(lambda: say(Board(paths, FakeClock()), "killed"), "write_seal", True)
+    killed(lambda: say(Board(paths, FakeClock()), "killed"), "record_intent", True)
     paths.state.write_text("")
     other = Board(paths, FakeClock())
     assert other.restore("human", other.last_good_text)
@@ -449,7 +449,7 @@ def test_a_board_laid_down_by_hand_is_taken_over(paths: Paths, clock: FakeClock)
 
 # ── kill -9 ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STEPS = ("write_journal", "write_seal", "write_spool", "write_aside", "rename", "settle_directory")
+STEPS = ("write_journal", "record_intent", "write_spool", "write_next_board", "rename_board", "fsync_directory")
 
 
 def killed(work: Callable[[], object], step: str, after: bool) -> None:
@@ -480,7 +480,7 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
     with board.heartbeat("coder-1") as tx:
         tx.state = tx.state.with_agent("coder-1", replace(tx.state.agents["coder-1"], heartbeat=NOW))
     killed(lambda: say(Board(paths, FakeClock()), "killed"), step, after)
-    happened = (step, after) in {("rename", True), ("settle_directory", False), ("settle_directory", True)}
+    happened = (step, after) in {("rename_board", True), ("fsync_directory", False), ("fsync_directory", True)}
     expected = ["first", "killed"] if happened else ["first"]
     other = Board(paths, FakeClock())
     assert messages(other.read()) == expected
@@ -494,7 +494,7 @@ def test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all(
     assert len(list(other.spool.rebuild_texts())) == len(kept)
 
 
-@pytest.mark.parametrize("step", ["write_seal", "write_aside", "rename"])
+@pytest.mark.parametrize("step", ["record_intent", "write_next_board", "rename_board"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_heartbeat_killed_at_any_step_voids_no_revision(

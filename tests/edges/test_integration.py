@@ -12,7 +12,7 @@ from liza.crew.crew import Crew, find_crew
 from liza.crew.drift import drift
 from liza.crew.recovery.recover import recover_crew
 from liza.rules.errors import Missing, Refused
-from liza.rules.reports.alarms import Repository
+from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.diff import diff
@@ -62,7 +62,7 @@ def crew(made: Path, tmp_path: Path) -> Crew:
     return find_crew(root)
 
 
-def looked(crew: Crew) -> Repository:
+def looked(crew: Crew) -> RepositoryDrift:
     return drift.current_drift(crew, crew.board.read())
 
 
@@ -83,7 +83,7 @@ def commit_on_integration(crew: Crew, there: Path) -> None:
 
 def test_integration_moved_back_names_the_merged_tasks_that_are_lost_and_both_ways_on(crew: Crew) -> None:
     before = tip(crew)
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
     git(crew.paths.root, "branch", "-f", "integration", "main")
     seen = looked(crew)
     assert seen.moved == (
@@ -94,7 +94,7 @@ def test_integration_moved_back_names_the_merged_tasks_that_are_lost_and_both_wa
     back, _, accept = seen.ways.partition(", or to accept it: ")
     assert (back, accept) == (f"git branch -f integration {before[:12]}", "liza sync --accept-moved")
     typed(crew, back)
-    assert (tip(crew), looked(crew)) == (before, Repository())
+    assert (tip(crew), looked(crew)) == (before, RepositoryDrift())
 
 
 def test_integration_moved_back_to_an_earlier_merge_is_told_although_liza_made_that_merge(crew: Crew) -> None:
@@ -115,11 +115,11 @@ def test_a_sync_refuses_to_lose_merged_tasks_until_it_is_told_to_and_says_what_i
     assert said.details["accepted"] == {"from": before, "to": tip(crew, "main"), "lost": ("a", "b")}
     assert "accepted: integration was moved outside of liza" in said.message
     assert "stay MERGED on the board" in crew.paths.alerts.read_text()
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
     assert sync(crew).details["accepted"] is None
     mine = git(crew.paths.root, "commit-tree", f"{before}^{{tree}}", "-p", before, "-m", "onto what was given up")
     git(crew.paths.root, "branch", "-f", "integration", before)
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
     git(crew.paths.root, "branch", "-f", "integration", mine)
     assert looked(crew).ways == "liza sync"
 
@@ -130,7 +130,7 @@ def test_a_sync_of_a_branch_that_has_the_lost_tasks_brings_them_back_without_bei
     said = sync(crew, "kept")
     assert said.details["accepted"]["lost"] == ()
     assert git(crew.paths.root, "show", "integration:b.txt") == "x"
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
 
 
 def test_a_persons_commit_is_told_with_its_words_and_accepted_by_a_sync_that_says_so(
@@ -143,7 +143,7 @@ def test_a_persons_commit_is_told_with_its_words_and_accepted_by_a_sync_that_say
     assert "Test Person: by hand" in str(seen.moved)
     assert seen.ways == f"liza sync, or to go back: git -C {tmp_path / 'mine'} reset --keep {before[:12]}"
     assert "by hand" in sync(crew).message
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
 
 
 def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brought_back_by_the_hint(crew: Crew) -> None:
@@ -158,7 +158,7 @@ def test_integration_that_is_checked_out_itself_is_accepted_by_a_sync_and_brough
     assert (tip(crew), git(crew.paths.root, "status", "--porcelain")) == (before, "")
     git(crew.paths.root, "commit", "-q", "--allow-empty", "-m", "mine")
     assert "Test Person: mine" in sync(crew).message
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
 
 
 def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forgotten(crew: Crew) -> None:
@@ -173,7 +173,7 @@ def test_a_merge_onto_an_integration_that_had_lost_tasks_does_not_have_that_forg
     assert crew.paths.alerts.read_text().count("was merged onto less than had been merged") == 1
     git(crew.paths.root, "branch", "integration-before", before)
     sync(crew, "integration-before")
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
     names = git(crew.paths.root, "ls-tree", "--name-only", "integration").split()
     assert {"a.txt", "b.txt", "c.txt", "d.txt"} <= set(names)
 
@@ -207,7 +207,7 @@ def test_a_deleted_integration_is_named_by_every_step_that_needs_it_with_the_way
     git(crew.paths.root, "update-ref", "-d", drift.LAST_INTEGRATION_REF)
     assert looked(crew).ways == f"git branch integration {before[:12]}"
     typed(crew, looked(crew).ways)
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
     assert recover_crew(crew, "doctor") == ()
 
 
@@ -224,7 +224,7 @@ def test_a_look_costs_no_git_while_nothing_has_changed_and_none_is_kept_on_a_dis
         patch.setattr("liza.repo.runner.Git.run", _no_git)
         assert drift.current_drift(find_crew(crew.paths.root), crew.board.read()) == first
     git(crew.paths.root, "branch", "-f", "integration", commit)
-    assert looked(crew) == Repository()
+    assert looked(crew) == RepositoryDrift()
 
 
 def _full(*_: object) -> None:

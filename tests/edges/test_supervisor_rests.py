@@ -43,7 +43,7 @@ def made(tmp_path: Path, clock: FakeClock) -> ActionRunner:
 def rest_after(made: ActionRunner, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds to rest after a session that ended so."""
     made.memory.rest_until = 0.0
-    monkeypatch.setattr(action_runner, "settle", lambda *_: SessionResult(RUN, kind, "why"))
+    monkeypatch.setattr(action_runner, "conclude_session", lambda *_: SessionResult(RUN, kind, "why"))
     made.carry_out(actions.ConcludeSession(RUN))
     return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
 

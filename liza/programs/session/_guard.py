@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100
+sys.path.append(os.path.abspath(f"{__file__}/../../../.."))  # noqa: PTH100
 
 from liza.programs.session import _shim
 
