@@ -187,7 +187,7 @@ def _history(place: Place) -> None:
 def _planted(place: Place) -> None:
     crew = place.crew
     assert crew.git.pins is not None
-    place.crew.git.pins.planted(crew.git)  # type: ignore[union-attr]
+    place.crew.git.pins.violation_messages(crew.git)  # type: ignore[union-attr]
 
 
 def _purge(place: Place) -> None:

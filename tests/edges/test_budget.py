@@ -135,7 +135,7 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     if wrong == "no file":
         directory.output_path.symlink_to(directory.output_path.name)
     else:
-        monkeypatch.setattr(metering, "look", lambda: json.loads("?"))
+        monkeypatch.setattr(metering, "measure_once", lambda: json.loads("?"))
     for _ in range(TELL_AT + 1):
         metering.measure()
     (told,) = crew.paths.alerts.read_text().splitlines()
@@ -144,7 +144,7 @@ def test_a_session_that_cannot_be_measured_goes_on_and_a_person_is_told_once(
     gauge = metering.directory.read_gauge()
     assert gauge is not None
     assert gauge.unmeasured
-    monkeypatch.setattr(metering, "look", lambda: None)
+    monkeypatch.setattr(metering, "measure_once", lambda: None)
     this = processes.identify_self()
     living = RunningSession(shim=this, child=this, time=clock.now())
     (directory.path / "session.json").write_bytes(msgspec.json.encode(living))

@@ -62,7 +62,7 @@ from pathlib import Path
 from liza.crew.project import commands
 from tests.conftest import until
 here = Path({str(tmp_path)!r})
-commands.run("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP}'", here, here / "log", 60, here)
+commands.run_command("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP}'", here, here / "log", 60, here)
 """
     caller = subprocess.Popen([sys.executable, "-c", words])
     until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip(), "the command did not start")

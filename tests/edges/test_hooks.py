@@ -157,7 +157,7 @@ def test_what_the_machine_says_in_a_file_that_ours_stands_for_goes_on_holding(
     theirs.write_text('{\n// all of us\n"ui": {"theme": "x"}, "hooks": {"Stop": [{"hooks": []}]}}')
     found = load_template("qwen")
     files = (replace(found.files[0], inherits=(str(place.root / "no-such-file"), str(theirs))),)
-    monkeypatch.setattr("liza.programs.hooks.hook_install.template", lambda name: replace(found, files=files))
+    monkeypatch.setattr("liza.programs.hooks.hook_install.load_template", lambda name: replace(found, files=files))
     got = json.loads(Path(place.install("qwen").env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]).read_text())
     assert got["ui"] == {"theme": "x"}
     assert got["hooks"]["Stop"][0] == {"hooks": []}

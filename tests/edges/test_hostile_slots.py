@@ -109,7 +109,7 @@ def test_a_replaced_commit_is_merged_as_it_was_reviewed_and_is_told(place: Place
     assert place.crew.git.out("show", "task/task-2:a.txt").count("eighteen") == 1
     (place.root / ".git" / "info" / "grafts").write_text(f"{reviewed}\n")
     assert place.crew.git.ok("merge-base", "--is-ancestor", f"{reviewed}^", reviewed)
-    told = place.crew.git.pins.planted(place.crew.git)  # type: ignore[union-attr]
+    told = place.crew.git.pins.violation_messages(place.crew.git)  # type: ignore[union-attr]
     assert [line.partition(":")[0] for line in told] == [".git/info/grafts", f".git/refs/replace/{reviewed}"]
 
 
