@@ -269,7 +269,8 @@ def test_a_destroyed_board_comes_back_as_it_was_last_when_the_end_of_the_journal
 
 
 @pytest.mark.parametrize(
-    ("step", "after"), [("write_journal", True), ("record_intent", True), ("write_spool", True), ("write_next_board", True)]
+    ("step", "after"),
+    [("write_journal", True), ("record_intent", True), ("write_spool", True), ("write_next_board", True)],
 )
 @pytest.mark.parametrize("left", [None, "", "tasks:"])
 def test_a_restoration_killed_at_any_step_is_announced_in_vain_and_the_next_one_counts(
