@@ -6,7 +6,6 @@ that left its group, its session or its parent is still below it; and its enviro
 process is known to come from a command. It ends as the command ended: with its exit code, or by its signal.
 """
 # pathlib would double the time that this takes to start.
-# ruff: noqa: PTH120
 
 from __future__ import annotations
 
