@@ -1,4 +1,4 @@
-"""Fields that are rewritten for readers in every transaction. No rule reads them."""
+"""Derived fields: computed again in every transaction, for display only. No rule reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUPERVISOR_STATUSES = ("STARTING", "WAITING", "OFFLINE")
 
 
 def update_derived_fields(state: State) -> State:
-    """The board with agents.status, agents.current_task and sprint.metrics as the tasks say."""
+    """Return the board with agents.status, agents.current_task and sprint.metrics computed from the tasks."""
     work = _work_by_agent(state)
     agents = {name: _agent(agent, work.get(name)) for name, agent in state.agents.items()}
     return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
@@ -40,13 +40,13 @@ def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
             agent, status=agent.status if agent.status in _SUPERVISOR_STATUSES else "IDLE", current_task=None
         )
     if work[0] == "HANDOFF" and agent.status == "OFFLINE":
-        # It left, and its task waits for it to come back.
+        # The supervisor has exited. The task stays with this agent until it runs again.
         return replace(agent, current_task=work[1])
     return replace(agent, status=work[0], current_task=work[1])
 
 
 def sprint_metrics(state: State) -> dict[str, Any]:
-    """Counts over the sprint's tasks, for people and planners."""
+    """Return counts over the sprint's tasks, for people and planners."""
     counts = Counter(task.status for task in state.tasks)
     verdicts = Counter(
         event.event
@@ -57,7 +57,7 @@ def sprint_metrics(state: State) -> dict[str, Any]:
     return {
         "total": len(state.tasks),
         "merged": counts[S.MERGED],
-        "in_progress": sum(counts[one] for one in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
+        "in_progress": sum(counts[status] for status in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
         "blocked": counts[S.BLOCKED],
         "approved": verdicts["approve"],
         "rejected": verdicts["reject"] + verdicts["deadlock"],

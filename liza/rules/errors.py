@@ -1,6 +1,6 @@
-"""Errors, named after the situation, each with an exit code and a hint that is a command.
+"""Error classes, each with an exit code and a hint.
 
-Nothing here prints. ``cli/entry_points.py`` is the one place that turns an error into a message and an exit code.
+Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message and an exit status.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from typing import ClassVar
 
 
 class LizaError(Exception):
-    """A situation that a person or an agent can do something about.
+    """An error that a person or an agent can act on.
 
-    ``message`` says what is wrong in one sentence: the condition, and the value that was found.
-    ``hint`` is one next command, or the empty string where there is none.
+    ``message`` is one sentence: the condition and the value found. ``hint`` is one command to run next, or empty.
     """
 
     exit_code: ClassVar[int] = 70
@@ -25,44 +24,44 @@ class LizaError(Exception):
 
 
 class Refused(LizaError):
-    """The request is understood, and a rule says no. Exit code 1."""
+    """A rule does not allow the request. Exit code 1."""
 
     exit_code = 1
     code = "refused"
 
 
 class NotOwner(Refused):
-    """A verb from a run that the task does not name: the fence. Exit code 1."""
+    """The run does not own the task (its fencing token is out of date). Exit code 1."""
 
     code = "not-yours"
 
 
 class UnknownId(Refused):
-    """A task, an agent or another entry that the board does not have. Exit code 1."""
+    """The board has no task, agent or other entry with this id. Exit code 1."""
 
     code = "unknown-id"
 
 
 class UsageError(LizaError):
-    """The words of the command are wrong: a malformed id, a missing option. Exit code 2."""
+    """The command line is wrong: a malformed id, a missing option. Exit code 2."""
 
     exit_code = 2
     code = "usage"
 
 
 class GitFailed(LizaError):
-    """git said no; the message keeps its last words. Exit code 3."""
+    """A git command failed; the message has the end of its output. Exit code 3."""
 
     exit_code = 3
     code = "git-failed"
 
 
 class SharedPathBlocked(GitFailed):
-    """Something stands where Liza, or git, keeps what every task needs: no task is at fault. Exit code 3."""
+    """A path that every task needs is occupied by something else. No task is at fault. Exit code 3."""
 
 
 class MergeConflict(GitFailed):
-    """Two changes touch the same lines; ``files`` names where. Exit code 3."""
+    """Two changes touch the same lines of ``files``. Exit code 3."""
 
     code = "merge-conflict"
 
@@ -91,40 +90,40 @@ class BoardTooNew(BoardInconsistent):
 
 
 class Missing(LizaError):
-    """Something outside Liza is not there: a program, git, an identity, a crew. Exit code 5."""
+    """A requirement outside Liza is missing: a program, git, an identity, a crew. Exit code 5."""
 
     exit_code = 5
     code = "missing"
 
 
 class ProgramMissing(Missing):
-    """The program that an agent is to run is not installed, or not executable. Exit code 5."""
+    """The agent's program is not installed or not executable. Exit code 5."""
 
 
 class NoCrew(Missing):
-    """There is no ``.liza`` here or above. Exit code 5."""
+    """Neither the working directory nor one above it has ``.liza``. Exit code 5."""
 
     code = "no-crew"
 
 
 class NotRegularFile(Missing):
-    """A pipe, a device, a directory or far too much stands where a file is to be read. Exit code 5."""
+    """The path is not a regular file (a pipe, a device, a directory), or the file is too large. Exit code 5."""
 
 
 class WriteFailed(Missing):
-    """The disk did not take a change: it is full or read-only, or no file stands where one must. Exit code 5."""
+    """A write failed: the disk is full or read-only, or the path is not a regular file. Exit code 5."""
 
     code = "disk-refused"
 
 
 class SystemRefused(Missing):
-    """The system refused what a merge needs: a file, a permission, a process. Exit code 5."""
+    """The system refused a file, a permission or a process that a merge needs. Exit code 5."""
 
     code = "system-refused"
 
 
 class LockTimeout(LizaError):
-    """A lock was not had in time; the message names its holder. Exit code 75."""
+    """A lock was not acquired before the timeout; the message names its holder. Exit code 75."""
 
     exit_code = 75
     code = "lock-timeout"

@@ -1,4 +1,4 @@
-"""What must hold of a board at rest. A message names the entry, the field, the value found and what is wanted."""
+"""Invariants of a stored board. A violation names the entry, the field, the value found and the value expected."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S
 
 
 def check_entry(section: str, key: str, entry: Any, state: State) -> tuple[Violation, ...]:
-    """The invariants of one entry alone (a Task, an Agent …), given the config of ``state``."""
+    """Return the violations of one entry alone (a Task, an Agent, …)."""
     rule = _RULES.get(section)
     return tuple(rule(key, entry)) if rule else ()
 
 
 def check_board(state: State) -> tuple[Violation, ...]:
-    """Every violation on the board."""
-    found: list[Violation] = [
+    """Return all violations on the board."""
+    violations: list[Violation] = [
         *check_entry("goal", "goal", state.goal, state),
         *check_entry("sprint", "sprint", state.sprint, state),
         *check_entry("config", "config", state.config, state),
     ]
     for task in state.tasks:
-        found += check_entry("tasks", task.id, task, state)
+        violations += check_entry("tasks", task.id, task, state)
     for name, agent in state.agents.items():
-        found += check_entry("agents", name, agent, state)
-    return (*found, *check_relations(state))
+        violations += check_entry("agents", name, agent, state)
+    return (*violations, *check_relations(state))
 
 
 def check_relations(state: State) -> tuple[Violation, ...]:
-    """The invariants between entries: ids twice, dependencies, cycles, one slot or agent in two claims."""
+    """Return violations between entries: duplicate ids, dependencies, cycles, a slot or agent in two claims."""
     return (*_duplicate_ids(state), *_dependencies(state), *_cycles(state), *_double_claims(state))
 
 
 def find_cycle(state: State, start: str) -> tuple[str, ...]:
-    """The ids of a dependency cycle through ``start``; empty when there is none."""
+    """Return the ids of a dependency cycle through ``start``; empty if there is none."""
     by_id = {task.id: task for task in state.tasks}
     path: list[str] = []
     stack: list[tuple[str, int]] = [(start, 0)]
@@ -56,12 +56,12 @@ def find_cycle(state: State, start: str) -> tuple[str, ...]:
         del path[depth:]
         path.append(current)
         task = by_id.get(current)
-        for wanted in (*task.depends_on, *task.superseded_by) if task else ():
-            if wanted == start:
+        for needed in (*task.depends_on, *task.superseded_by) if task else ():
+            if needed == start:
                 return (*path, start)
-            if wanted not in seen:
-                seen.add(wanted)
-                stack.append((wanted, depth + 1))
+            if needed not in seen:
+                seen.add(needed)
+                stack.append((needed, depth + 1))
     return ()
 
 
@@ -69,7 +69,9 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
     yield from _id_form(key, task.id)
     for name in ("description", "done_when", "scope", "spec_ref"):
         if not getattr(task, name).isascii() and _SURROGATE.search(getattr(task, name)):
-            yield Violation(entry=key, field=name, actual="half a character", expected="text that UTF-8 can write")
+            yield Violation(
+                entry=key, field=name, actual="a surrogate without its pair", expected="text that UTF-8 can encode"
+            )
     if not 1 <= task.priority <= 9:
         yield Violation(entry=key, field="priority", actual=str(task.priority), expected="1 to 9")
     for name in (
@@ -102,7 +104,7 @@ def _task(key: str, task: Task) -> Iterator[Violation]:
         )
     if task.approved_by is not None and task.approved_by == task.assigned_to:
         yield Violation(
-            entry=key, field="approved_by", actual=task.approved_by, expected="somebody else than its author"
+            entry=key, field="approved_by", actual=task.approved_by, expected="an agent other than its author"
         )
     if task.reservation is not None and task.status not in (S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED):
         yield Violation(
@@ -138,7 +140,7 @@ def _review(key: str, task: Task) -> Iterator[Violation]:
         )
     if task.reviewing_by == task.assigned_to:
         yield Violation(
-            entry=key, field="reviewing_by", actual=str(task.reviewing_by), expected="somebody else than its author"
+            entry=key, field="reviewing_by", actual=str(task.reviewing_by), expected="an agent other than its author"
         )
     for name in ("review_run", "review_lease_expires"):
         if getattr(task, name) is None:
@@ -184,7 +186,7 @@ def _config(key: str, config: Config) -> Iterator[Violation]:
         yield Violation(entry=key, field="merge_clean", actual=config.merge_clean, expected=wanted)
     for name in config.budget.__struct_fields__:
         limit = getattr(config.budget, name)
-        # In this way round, for what is no number (nan) is no limit either.
+        # "not limit > 0" instead of "limit <= 0", because NaN must be refused too.
         if limit is not None and not limit > 0:
             yield Violation(
                 entry=key, field=f"budget.{name}", actual=str(limit), expected="more than 0, or no such line"
@@ -205,21 +207,21 @@ def _duplicate_ids(state: State) -> Iterator[Violation]:
     seen: set[str] = set()
     for task in state.tasks:
         if task.id in seen:
-            yield Violation(entry=task.id, field="id", actual="there twice", expected="one task of that id")
+            yield Violation(entry=task.id, field="id", actual="a duplicate", expected="one task with that id")
         seen.add(task.id)
 
 
 def _dependencies(state: State) -> Iterator[Violation]:
-    known = {task.id for task in state.tasks}
+    ids = {task.id for task in state.tasks}
     for task in state.tasks:
         for field, others in (("depends_on", task.depends_on), ("superseded_by", task.superseded_by)):
             for other in others:
-                if other not in known:
+                if other not in ids:
                     yield Violation(entry=task.id, field=field, actual=other, expected="a task that is on the board")
 
 
 def _cycles(state: State) -> Iterator[Violation]:
-    """One violation per task on a dependency cycle, found in one walk: a board may have thousands of tasks."""
+    """Yield a violation for each dependency cycle. One walk over all tasks: a board may have thousands."""
     wanted = {task.id: (*task.depends_on, *task.superseded_by) for task in state.tasks}
     done: set[str] = set()
     for start in wanted:
@@ -228,16 +230,14 @@ def _cycles(state: State) -> Iterator[Violation]:
         path.update(dict.fromkeys([start] if stack else []))
         while stack:
             current, rest = stack[-1]
-            step = next((one for one in rest if one in wanted and one not in done), None)
+            step = next((other for other in rest if other in wanted and other not in done), None)
             if step is None:
                 stack.pop()
                 path.pop(current, None)
                 done.add(current)
             elif step in path:
                 loop = [*list(path)[list(path).index(step) :], step]
-                yield Violation(
-                    entry=step, field="depends_on", actual=" → ".join(loop), expected="no task that waits for itself"
-                )
+                yield Violation(entry=step, field="depends_on", actual=" → ".join(loop), expected="no dependency cycle")
                 done.add(step)
             else:
                 path[step] = None
@@ -257,10 +257,13 @@ def _double_claims(state: State) -> Iterator[Violation]:
             yield from _report_duplicate(runs, task.review_run, task.id, "review_run")
         for run in {task.run, task.review_run} - {None}:
             agent, _, number = str(run).rpartition(".")
-            known = state.agents.get(agent)
-            if known is None or not _RUN_NUMBER.fullmatch(number) or int(number) > known.runs:
+            agent_record = state.agents.get(agent)
+            if agent_record is None or not _RUN_NUMBER.fullmatch(number) or int(number) > agent_record.runs:
                 yield Violation(
-                    entry=task.id, field="run", actual=str(run), expected="a run that its agent's counter has reached"
+                    entry=task.id,
+                    field="run",
+                    actual=str(run),
+                    expected="a run that its agent's run counter has reached",
                 )
 
 

@@ -1,7 +1,7 @@
-"""The board as frozen values.
+"""The board as frozen structs.
 
-Every name here is a name in ``.liza/state.yaml``. Keys that are not named here belong to people: they survive every
-write and no rule reads them. A field at its default is left out of the file.
+Each field name is a key in ``.liza/state.yaml``. Other keys belong to people: every write keeps them and no rule reads
+them. A field that has its default value is left out of the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ SCHEMA_VERSION = 1
 
 
 class Clock(Protocol):
-    """Time as an argument. ``now`` is UTC in whole seconds; ``monotonic`` is seconds that stand still in sleep."""
+    """Time source that is passed as an argument.
+
+    ``now`` is UTC in whole seconds. ``monotonic`` is in seconds and does not count time in which the machine sleeps.
+    """
 
     def now(self) -> datetime: ...
 
@@ -24,7 +27,7 @@ class Clock(Protocol):
 
 
 class Status(StrEnum):
-    """Where a task stands; each arrow between two of them is a row in ``transitions.ARROWS``."""
+    """Status of a task. ``transitions.TRANSITIONS`` lists the allowed changes."""
 
     DRAFT = "DRAFT"
     UNCLAIMED = "UNCLAIMED"
@@ -43,11 +46,11 @@ FINAL_STATUSES = frozenset({Status.MERGED, Status.SUPERSEDED, Status.ABANDONED})
 
 
 AwareDatetime = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time that says its zone: one that does not cannot be compared with any."""
+"""A time with a time zone. A time without one cannot be compared with it."""
 
 
 class FrozenStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Anything on the board."""
+    """Base class of everything on the board."""
 
 
 class AlignmentNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,7 +69,7 @@ class Goal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reservation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Phase one of a claim: who is making the worktree, and how to prove that it died."""
+    """Phase one of a claim: the process that creates the worktree, identified so that its death can be proved."""
 
     agent: str
     run: str
@@ -77,15 +80,15 @@ class Reservation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     start: str
     expires: datetime
     previous_run: str | None = None
-    """The run that owned a lapsed claim; undo puts it back."""
+    """The run that owned the expired claim. ``claims.undo_reservation`` restores it."""
 
 
 class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A merge under way: ``candidate`` is to replace ``expected`` at the tip of integration.
+    """A merge under way: the commit ``candidate`` replaces ``expected`` at the tip of integration.
 
-    ``tested`` is None until the candidate may be published: True when its tests passed, False where no test command is
-    configured. ``waiting`` holds the paths of changed files of a person's checkout that the merge waits for; ``.`` if git
-    did not name them.
+    ``tested`` is None until the candidate may be published, then True if its tests passed, False if no test command is
+    configured. ``waiting`` holds the paths of changed files in a person's checkout that block
+    the merge; ``.`` if git did not name them.
     """
 
     candidate: str
@@ -95,11 +98,11 @@ class MergeInProgress(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class MergeRetry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A merge that failed and is tried again.
+    """A failed merge that is retried.
 
-    ``kind`` is one of ``merging.Kind``, ``reason`` the words of git or of the system, ``tries`` how many times in a row
-    it failed, ``deaths`` how many of the last ones were mergers that died. No automatic try before ``until``; None: at
-    once. ``hint`` is the command that removes the cause, where the failure named one.
+    ``kind`` is a ``merge_rules.MergeFailureKind``, ``reason`` the message of git or of the system. ``tries`` counts the
+    failures in a row, ``deaths`` how many of the last ones were mergers that died. There is no automatic retry before
+    ``until``; None: retry at once. ``hint`` is the command that removes the cause, or empty.
     """
 
     kind: str
@@ -118,7 +121,7 @@ class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a task's history; (event, run) is what makes a verb idempotent."""
+    """One line of a task's history. The pair (event, run) makes verbs idempotent."""
 
     time: datetime
     event: str
@@ -174,7 +177,7 @@ class Task(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are for readers alone."""
+    """A permanent identity. ``runs`` only grows. ``status`` and ``current_task`` are derived, for display only."""
 
     role: str
     status: str
@@ -189,7 +192,7 @@ class Agent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanningClaim(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The planner's claim of a wake-up; ``fingerprint`` and ``count`` outlive it."""
+    """The planner's claim of a wake-up. ``fingerprint`` and ``count`` are kept when the claim ends."""
 
     run: str | None = None
     trigger: str | None = None
@@ -282,7 +285,7 @@ class CircuitBreaker(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ceilings; None is none. Money in dollars, wall time in seconds."""
+    """Limits; None means no limit. Money is in US dollars, wall time in seconds."""
 
     money_per_task: float | None = None
     money_per_sprint: float | None = None
@@ -293,12 +296,13 @@ class Budget(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """How messages are brought to a running agent. Times are seconds, patterns are regular expressions.
+    """How messages are delivered to a running agent. Times are seconds, patterns are regular expressions.
 
-    ``readiness_timeout`` is how long to wait for a moment to type one in, ``acknowledgment_timeout`` how long for an
-    answer; ``require_acknowledgment`` false lets the sight of it on the terminal do. ``retry_backoffs`` are the pauses
-    after each try; after ``file_fallback_after_attempts`` it goes into the brief. ``readiness_patterns`` on the last
-    line of the terminal mean that the program waits for input, besides what its row says.
+    ``readiness_timeout`` limits the wait until a message can be typed, ``acknowledgment_timeout`` the wait for an
+    acknowledgment. If ``require_acknowledgment`` is false, the text on the terminal counts as acknowledgment.
+    ``retry_backoffs`` are the pauses after each try. After ``file_fallback_after_attempts`` tries the message is
+    written into the brief. A match of ``readiness_patterns`` on the last line of the terminal means that the program
+    waits for input; these patterns are added to those of the program's preset.
     """
 
     readiness_timeout: float = 30.0
@@ -312,10 +316,10 @@ class Delivery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the test command was shown to test the checkout that it runs in, and with which set-up.
+    """Result of the proof that the test command tests the checkout that it runs in, and the set-up used for it.
 
-    ``outcome`` is ``proved``, ``unproved``, ``elsewhere`` (it tests another checkout) or ``skipped`` (a person wanted
-    no proof); empty before the first proof. ``why`` is the reason where it is not ``proved``.
+    ``outcome`` is ``proved``, ``unproved``, ``elsewhere`` (it tests another checkout) or ``skipped`` (a person turned
+    the proof off); empty before the first proof. ``why`` is the reason if it is not ``proved``.
     """
 
     outcome: str = ""
@@ -325,11 +329,12 @@ class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoopLimits(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a session makes no progress. A limit of 0 is off. At a limit it is reported, at twice the limit it is ended.
+    """Limits that detect a session without progress. 0 turns a limit off.
 
-    ``same_calls``: how often one tool call gave one result while nothing new was called. ``pause``: seconds; a call
-    that comes later than that after the one before is waiting, such as polling a build, and does not count.
-    ``unchanged_calls`` and ``unchanged_seconds``: so many calls, over so long a time, without a change in the worktree.
+    At a limit the session is reported; at twice the limit it is ended. ``same_calls``: repetitions of one tool call
+    with one result, without a new call between them. ``pause``: seconds; a call that follows the previous one later
+    than that is polling, such as waiting for a build, and does not count. ``unchanged_calls``, ``unchanged_seconds``:
+    number of calls and time without a change in the worktree; both must be reached.
     """
 
     same_calls: int = 20
@@ -372,7 +377,7 @@ class Config(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_tests(self) -> bool:
-        """Whether there is a test command: one of blanks would be green whatever is merged."""
+        """Whether there is a test command. A blank command does not count: it would pass for every merge."""
         return bool((self.integration_command or "").strip())
 
 
@@ -395,21 +400,21 @@ class State(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     config: Config = Config()
 
     def task(self, task_id: str) -> Task | None:
-        """The task of that id, or None."""
+        """Return the task with that id, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
 
     def with_task(self, changed: Task) -> State:
-        """The board with the task of ``changed.id`` replaced."""
+        """Return the board with the task ``changed.id`` replaced."""
         tasks = tuple(changed if task.id == changed.id else task for task in self.tasks)
         return msgspec.structs.replace(self, tasks=tasks)
 
     def with_agent(self, agent_id: str, changed: Agent) -> State:
-        """The board with that agent added or replaced."""
+        """Return the board with that agent added or replaced."""
         return msgspec.structs.replace(self, agents={**self.agents, agent_id: changed})
 
 
 class ProcessIdentity(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A process, named so that its death can be proved: host, boot, pid and start time."""
+    """Identity of a process by which its death can be proved: host, boot id, pid and start time."""
 
     host: str
     boot: str
@@ -418,9 +423,9 @@ class ProcessIdentity(FrozenStruct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a supervisor is not there any more, though nobody asked it to leave; beside its runs, not on the board.
+    """Why a supervisor exited without being asked to. Stored in the directory of its runs, not on the board.
 
-    ``by_hand`` starts its program as a person does, where that waits for one to answer it or to log in.
+    ``by_hand`` is the command by which a person starts the program, if the program waits for an answer or a login.
     """
 
     time: datetime
@@ -429,7 +434,7 @@ class SupervisorExit(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Violation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One broken invariant: where, what was found, what was wanted."""
+    """One broken invariant: entry, field, value found, value expected."""
 
     entry: str
     field: str

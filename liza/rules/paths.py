@@ -1,4 +1,4 @@
-"""Where everything lies, and what an id may look like. Pure: names, never the disk."""
+"""Paths of a crew's files, and the syntax of ids. Pure: nothing here reads the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HISTORY_REF = "refs/liza/blackboard"
 
 
 def parse_agent_id(text: str) -> str:
-    """The agent id in ``text``; ``reviewer-1`` is understood as ``code-reviewer-1``. Raises Usage."""
+    """Return ``text`` as an agent id; ``reviewer-1`` means ``code-reviewer-1``. Raises UsageError."""
     name = re.sub(r"^(code_)?reviewer-", "code-reviewer-", text)
     if not _AGENT.fullmatch(name):
         raise UsageError(
@@ -29,22 +29,25 @@ def parse_agent_id(text: str) -> str:
 
 
 def sort_agents(agents: Iterable[str]) -> list[str]:
-    """Agent ids in a fixed order: planners, coders, reviewers, each by number; what is no agent id comes last."""
+    """Return agent ids in a fixed order: planners, coders, reviewers, each by number; then all other names."""
 
-    def place(name: str) -> tuple[int, int, str]:
+    def sort_key(name: str) -> tuple[int, int, str]:
         role, _, number = name.rpartition("-")
         return ROLES.index(role) if role in ROLES else len(ROLES), int(number) if number.isdecimal() else 0, name
 
-    return sorted(agents, key=place)
+    return sorted(agents, key=sort_key)
 
 
 def role_of(agent: str) -> str:
-    """``coder`` for ``coder-1``. Raises Usage."""
+    """Return ``coder`` for ``coder-1``. Raises UsageError."""
     return parse_agent_id(agent).rpartition("-")[0]
 
 
 def check_task_id(text: str) -> str:
-    """``text`` if it is a task id: it becomes a path and a ref, so it is kept plain. Raises Usage."""
+    """Return ``text`` if it is a task id. Raises UsageError otherwise.
+
+    An id becomes part of a path and of a ref, so only letters, digits, ``-`` and ``_`` are allowed.
+    """
     if not _TASK.fullmatch(text):
         raise UsageError(
             f"{text!r} is not a task id: letters, digits, '-' and '_', at most 64, first a letter or digit",
@@ -54,34 +57,34 @@ def check_task_id(text: str) -> str:
 
 
 def run_id(agent: str, number: int) -> str:
-    """``coder-1.7``."""
+    """Return the run id, such as ``coder-1.7``."""
     return f"{agent}.{number}"
 
 
 def agent_of(run: str) -> str:
-    """``coder-1`` for ``coder-1.7``. Raises Usage."""
-    found = _RUN.fullmatch(run)
-    if not found:
+    """Return ``coder-1`` for ``coder-1.7``. Raises UsageError."""
+    match = _RUN.fullmatch(run)
+    if not match:
         raise UsageError(f"{run!r} is not a run: an agent id, a dot and a number, such as coder-1.7", "liza agents")
-    return found.group(1)
+    return match.group(1)
 
 
 def run_number(run: str, agent: str) -> int | None:
-    """7 for ``coder-1.7`` of ``coder-1``; None for what is no run of this agent's."""
-    found = _RUN.fullmatch(run)
-    return int(found[2]) if found and found[1] == agent else None
+    """Return 7 for ``coder-1.7`` of ``coder-1``; None if ``run`` is not a run of this agent."""
+    match = _RUN.fullmatch(run)
+    return int(match[2]) if match and match[1] == agent else None
 
 
 def branch_of(task: str) -> str:
-    """The branch that a task's work is on."""
+    """Return the name of a task's branch."""
     return f"task/{task}"
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The places of one crew: below ``root``, the top of the person's own checkout, but for its slots.
+    """Paths of one crew. All but the slots are below ``root``, the top of the person's checkout.
 
-    ``place`` is the directory of the slots; None: inside the repository, where crews of earlier versions have them.
+    ``chosen_slots`` is the directory of the slots. None: inside the repository, as in crews of earlier versions.
     """
 
     root: Path
@@ -185,14 +188,14 @@ class Paths:
 
     @property
     def slots_record(self) -> Path:
-        """The record of where the slots are."""
+        """File that records the directory of the slots."""
         return self.liza / "worktrees.json"
 
     def slot(self, name: str) -> Path:
         return self.slots / name
 
     def link_target(self, slot: str) -> str:
-        """The text of a link ``.worktrees/<task>`` to a slot."""
+        """Return the target of the symbolic link ``.worktrees/<task>`` to a slot."""
         inside = self.slots == self.worktrees / ".slots"
         return f".slots/{slot}" if inside else str(self.slot(slot))
 

@@ -1,7 +1,7 @@
-"""Secrets of known shapes taken out of a text before it is kept or shown. Pure.
+"""Removal of secrets from a text before it is stored or shown. Pure.
 
-It knows what providers' keys look like, and what stands behind a word such as ``password=``. A secret that looks like
-any other word passes; a hash, a uuid or a base64 text that nobody calls a secret is left alone.
+Recognised are the key formats of providers, and values after a name such as ``password=``. A secret without such a
+format or name is not recognised. Hashes, uuids and base64 texts without such a name are kept.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PEM = (
     r"-----BEGIN (?P<pem>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN ).)*?(?:-----END (?P=pem)-----|\Z)"
 )
 _UNFINISHED_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )", re.DOTALL)
-MAX_LINE, MAX_KEY = 4096, 16_384  # characters that an end is waited for
+MAX_LINE, MAX_KEY = 4096, 16_384  # characters: how much text is held back until the line or key is complete
 _URL = r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)(?P<user>[^\s/:@\"'<>]{0,100}):(?P<word>[^\s/@\"'<>]{1,200})@"
 _NAME = r"(?:password|passwd|passphrase|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key|private[_-]?key|token)[0-9]{0,2}"
-# A word that stands for a secret, or tells about one, is none: ${TOKEN}, <token>, token=None, password: str.
+# Placeholders and code are not secrets: ${TOKEN}, <token>, token=None, password: str.
 _VALUE = r"(?P<quote>[\"']?)(?![\"'$<{(\[*]|%\()(?P<value>[^\s\"'`,;&<>(){}\[\]]{8,200})(?P=quote)(?![(\[.])"
 _ASSIGNED = rf"(?i:(?P<name>{_NAME})(?P<is>[\"']?\s?(?:=|:)\s?)){_VALUE}"
 _HEADER = (
@@ -55,18 +55,18 @@ _HINT = re.compile(
 
 
 def redact(text: str) -> str:
-    """``text`` with each secret of a known shape replaced by a word that says what stood there."""
+    """Return ``text`` with each recognised secret replaced by ``[redacted: <kind>]``."""
     if not _HINT.search(text):
         return text
     text = _PATTERN.sub(_redact_key, text)
-    text = _URLS.sub(lambda found: f"{found['scheme']}{found['user']}:[redacted: password]@", text)
+    text = _URLS.sub(lambda match: f"{match['scheme']}{match['user']}:[redacted: password]@", text)
     return _ASSIGNMENTS.sub(_redact_assignment, text)
 
 
 def redactable_length(text: str) -> int:
-    """How much of a text that still grows can be redacted for itself: no line that may go on, no key that was begun.
+    """Return the length of the part of a growing text that can be redacted now: without the unfinished line or key.
 
-    For what is too long to wait for that, it is what stands before its last blank, or all where it has none.
+    An unfinished line longer than MAX_LINE is cut after its last blank, or not at all if it has none.
     """
     end = max(text.rfind("\n"), text.rfind("\r")) + 1
     begun = _UNFINISHED_KEY.search(text)
@@ -78,8 +78,10 @@ def redactable_length(text: str) -> int:
 
 
 def redact_changes(before: Any, after: Any) -> Any:
-    """``after``, parts of a board, with secrets taken out of the texts that ``before`` does not have: what a person
-    wrote there stays as it is when somebody else changes what stands beside it."""
+    """Return ``after``, a part of a board, with secrets removed from the texts that differ from ``before``.
+
+    Unchanged texts are kept: what a person wrote stays when another process changes the entry around it.
+    """
     if after is before:
         return after
     if type(after) is str:
@@ -90,39 +92,39 @@ def redact_changes(before: Any, after: Any) -> Any:
         changed = {name: new for name, was, new in pairs if new is not was}
         return msgspec.structs.replace(after, **changed) if changed else after
     if isinstance(after, tuple):
-        known = {_entry_key(one): one for one in before} if isinstance(before, tuple) else {}
-        return tuple(redact_changes(known.get(_entry_key(one)), one) for one in after)
+        previous = {_entry_key(entry): entry for entry in before} if isinstance(before, tuple) else {}
+        return tuple(redact_changes(previous.get(_entry_key(entry)), entry) for entry in after)
     if isinstance(after, Mapping):
-        old_ones = before if isinstance(before, Mapping) else {}
-        return {name: redact_changes(old_ones.get(name), one) for name, one in after.items()}
+        old_values = before if isinstance(before, Mapping) else {}
+        return {name: redact_changes(old_values.get(name), entry) for name, entry in after.items()}
     return after
 
 
-def _entry_key(one: Any) -> object:
-    """What finds an entry again in an older list: its id; else it is itself or it is new."""
-    return one if isinstance(one, str) else getattr(one, "id", None) or id(one)
+def _entry_key(entry: Any) -> object:
+    """Return the key that identifies an entry in an older list: a string itself, else its id, else the object."""
+    return entry if isinstance(entry, str) else getattr(entry, "id", None) or id(entry)
 
 
-def _redact_key(found: re.Match[str]) -> str:
-    if found["pem"]:
-        return f"[redacted: {found['pem'].lower()}]"
-    if found["header"]:
-        return f"{found['header']}[redacted: credential]"
-    if found["bearer"]:
-        return f"{found['bearer']}[redacted: token]"
-    kind = next(name for n, (name, _) in enumerate(_KEYS) if found[f"k{n}"])
+def _redact_key(match: re.Match[str]) -> str:
+    if match["pem"]:
+        return f"[redacted: {match['pem'].lower()}]"
+    if match["header"]:
+        return f"{match['header']}[redacted: credential]"
+    if match["bearer"]:
+        return f"{match['bearer']}[redacted: token]"
+    kind = next(name for n, (name, _) in enumerate(_KEYS) if match[f"k{n}"])
     return f"[redacted: {kind}]"
 
 
-def _redact_assignment(found: re.Match[str]) -> str:
-    value = found["value"]
+def _redact_assignment(match: re.Match[str]) -> str:
+    value = match["value"]
     if not _is_like_a_secret(value):
-        return found[0]
-    return f"{found['name']}{found['is']}{found['quote']}[redacted: {found['name'].lower()}]{found['quote']}"
+        return match[0]
+    return f"{match['name']}{match['is']}{match['quote']}[redacted: {match['name'].lower()}]{match['quote']}"
 
 
 def _is_like_a_secret(value: str) -> bool:
-    """Not a plain word, a path or a name with dots, and not a word of ours: ``token=required`` tells, not betrays."""
+    """Return whether a value may be a secret: no plain word (``token=required``), path, dotted name or redaction."""
     if value.startswith(("[redacted", "/", "./", "~/", "http", "os.", "process.", "env.")):
         return False
     kinds = (any(c.islower() for c in value), any(c.isupper() for c in value), any(c.isdigit() for c in value))

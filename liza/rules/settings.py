@@ -1,8 +1,8 @@
-"""Settings: keys of ``config`` that name none, and those that count only once a person has confirmed them. Pure.
+"""Settings: unknown keys of ``config``, and settings that need the confirmation of a person. Pure.
 
-A limit under a misspelt name limits nothing, so it is told. And a setting that decides what "tested" means, what an
-agent may do, or what it may cost, is not changed by whoever can write the board: the value that a person gave it by a
-command of Liza goes on to be used until a person confirms another one.
+A limit with a misspelt name has no effect, so unknown keys are reported. Agents can write the board. A setting that
+decides what "tested" means, what an agent may do or what it may cost therefore keeps the value that a person set with a
+Liza command, until a person confirms another one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NEEDS_CONFIRMATION: Final = (
     "integration_command", "integration_timeout", "merge_clean", "proof", "environment", "sandbox_setup",
     "sandbox_setup_files", "sandbox_copy", "sandbox_keep", "permissions", "budget", "loop",
 )  # fmt: skip
-"""The settings that a person confirms. One that this version does not have is passed over."""
+"""Settings that need confirmation. Names that this version does not have are skipped."""
 
 
 class UnconfirmedSetting(msgspec.Struct, frozen=True):
-    """A setting that was changed by other means than a command of a person: ``used`` counts, ``found`` stands there."""
+    """A setting that was not changed by a person's command. ``used`` is in effect, ``found`` is on the board."""
 
     key: str
     used: Any
@@ -33,7 +33,7 @@ class UnconfirmedSetting(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """A sentence for people."""
+        """Describe the change in one sentence for people."""
         return (
             f"config.{self.key} was changed outside of liza to {_format_value(self.found)}; "
             f"{_format_value(self.used)} is used until a person confirms that"
@@ -41,50 +41,51 @@ class UnconfirmedSetting(msgspec.Struct, frozen=True):
 
 
 def confirmable_values(config: Config) -> dict[str, Any]:
-    """The settings that a person confirms, as JSON has them."""
+    """Return the settings that need confirmation, as JSON values."""
     wanted = {key: getattr(config, key) for key in NEEDS_CONFIRMATION if key in Config.__struct_fields__}
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
-    return found
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
+    return values
 
 
 def are_valid(confirmed: object) -> bool:
-    """Whether these can be the settings that a person has confirmed. With a value of another kind among them no board
-    could be read."""
+    """Return whether ``confirmed`` is a mapping with values of the right types. Otherwise no board could be loaded."""
     if not isinstance(confirmed, Mapping):
         return False
-    words = {**msgspec.to_builtins(Config()), **{key: confirmed[key] for key in NEEDS_CONFIRMATION if key in confirmed}}
+    values = {
+        **msgspec.to_builtins(Config()),
+        **{key: confirmed[key] for key in NEEDS_CONFIRMATION if key in confirmed},
+    }
     try:
-        msgspec.convert(words, Config)
+        msgspec.convert(values, Config)
     except msgspec.ValidationError:
         return False
     return True
 
 
 def find_unconfirmed(config: Config, confirmed: Mapping[str, Any]) -> tuple[UnconfirmedSetting, ...]:
-    """The settings that differ from what a person has confirmed. A key that nobody ever confirmed counts as its
-    default, as it was before there was such a setting."""
+    """Return the settings that differ from the confirmed values. A key that was never confirmed has its default."""
     now, usual = confirmable_values(config), confirmable_values(Config())
     wanted = {key: confirmed.get(key, usual[key]) for key in now}
     return tuple(UnconfirmedSetting(key, wanted[key], now[key]) for key in now if now[key] != wanted[key])
 
 
 def effective_config(config: Config, confirmed: Mapping[str, Any]) -> Config:
-    """The settings that count: the confirmed values, and the board's for everything else."""
-    odd = find_unconfirmed(config, confirmed)
-    if not odd:
+    """Return the settings in effect: confirmed values where confirmation is needed, else the values on the board."""
+    unconfirmed = find_unconfirmed(config, confirmed)
+    if not unconfirmed:
         return config
-    words = {**msgspec.to_builtins(config), **{one.key: one.used for one in odd}}
-    return msgspec.convert(words, Config)
+    values = {**msgspec.to_builtins(config), **{setting.key: setting.used for setting in unconfirmed}}
+    return msgspec.convert(values, Config)
 
 
 def describe_effective(config: Config) -> str:
-    """Which settings count, by name: those that a person confirms and that are not as Liza has them by itself."""
+    """List the settings in effect that need confirmation and differ from their defaults."""
     given = [f"{key} {value!r}" for key, value in changed_settings(Config(), config).items()]
-    return f"the settings that count: {'; '.join(given) or 'none'} (all others as liza has them by itself)"
+    return f"the settings in effect: {'; '.join(given) or 'none'} (all others have their default values)"
 
 
 def changed_settings(before: Config, after: Config) -> dict[str, Any]:
-    """The settings that a person confirms which differ, with their new values."""
+    """Return the settings that need confirmation and differ, with their new values."""
     old, new = confirmable_values(before), confirmable_values(after)
     return {key: value for key, value in new.items() if value != old[key]}
 
@@ -94,17 +95,17 @@ def _format_value(value: Any) -> str:
 
 
 def unknown_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys in what stands under ``config`` that no rule reads: ``key``, or ``budget.key`` one level below."""
-    found = [key for key in config if key not in Config.__struct_fields__]
+    """Return the keys under ``config`` that no rule reads: ``key``, or ``budget.key`` one level below."""
+    unknown = [key for key in config if key not in Config.__struct_fields__]
     for outer, kind in NESTED_SETTINGS.items():
-        inside = config.get(outer)
-        if isinstance(inside, Mapping):
-            found += [f"{outer}.{key}" for key in inside if key not in kind.__struct_fields__]
-    return tuple(found)
+        nested = config.get(outer)
+        if isinstance(nested, Mapping):
+            unknown += [f"{outer}.{key}" for key in nested if key not in kind.__struct_fields__]
+    return tuple(unknown)
 
 
 def describe_unknown_key(key: str) -> str:
-    """What is wrong with a key of ``unknown``, and which settings there are instead."""
+    """Describe an unknown key, with the most similar settings or a list of all."""
     outer, _, name = key.partition(".")
     if not name or outer not in NESTED_SETTINGS:
         near = _nearest(key, Config.__struct_fields__)
@@ -114,11 +115,11 @@ def describe_unknown_key(key: str) -> str:
     return f"config.{key} is no setting{idle}{_nearest(name, names)} (config.{outer} has {_join_names(names)})"
 
 
-def _nearest(word: str, words: tuple[str, ...]) -> str:
-    import difflib  # slow to import, and needed only by whoever misspelt something
+def _nearest(word: str, names: tuple[str, ...]) -> str:
+    import difflib  # slow to import, and needed only for a misspelt key
 
-    near = difflib.get_close_matches(word, words, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    matches = difflib.get_close_matches(word, names, 1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def _join_names(names: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What somebody probably meant to type. Pure."""
+"""Suggestions for mistyped words. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def closest_match(word: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that a mistyped word is nearest to; None where none is near."""
-    found = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
+def closest_match(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that is most similar to a mistyped word; None if none is similar."""
+    matches = get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean show?``, to be put behind a message; empty where nothing is near."""
-    found = closest_match(word, known)
-    return f"; did you mean {found}?" if found else ""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message, such as ``; did you mean show?``; empty if no candidate is similar."""
+    match = closest_match(word, candidates)
+    return f"; did you mean {match}?" if match else ""

@@ -1,4 +1,4 @@
-"""Values as a TOML file has them. Pure."""
+"""Format values as TOML. Pure."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ from typing import Any
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def format_value(said: Any) -> str:
-    """A value on one line."""
-    if isinstance(said, Mapping):
-        return "{" + ", ".join(f"{format_key(name)} = {format_value(one)}" for name, one in said.items()) + "}"
-    if isinstance(said, list | tuple):
-        return "[" + ", ".join(map(format_value, said)) + "]"
-    # JSON writes the characters of the higher planes as two halves, which TOML refuses, and leaves DEL, which it does.
-    return json.dumps(said, ensure_ascii=False).replace("\x7f", "\\u007f")
+def format_value(value: Any) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{format_key(name)} = {format_value(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(format_value, value)) + "]"
+    # ensure_ascii=False: escaped surrogate pairs are invalid TOML. TOML also forbids a raw DEL, which JSON allows.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def format_key(name: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a key, in quotes if TOML needs them."""
     return name if _BARE.fullmatch(name) else format_value(name)
 
 
-def format_table(table: str, said: Mapping[str, Any]) -> Iterator[str]:
-    """A table with its inner ones by dotted keys, and then a block for each of what is a list of tables. What is empty
-    is left out."""
+def format_table(table: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table: inner tables as dotted keys, then one block for each entry of a list of tables.
+
+    Empty values are left out.
+    """
     yield f"[{table}]"
-    yield from (f"{name} = {format_value(one)}" for name, one in _leaves("", said) if not _is_tables(one))
-    for name, blocks in said.items():
+    yield from (f"{name} = {format_value(value)}" for name, value in _leaves("", values) if not _is_tables(value))
+    for name, blocks in values.items():
         for block in blocks if _is_tables(blocks) else ():
             yield f"[[{table}.{format_key(name)}]]"
-            yield from (f"{inner} = {format_value(one)}" for inner, one in _leaves("", block))
+            yield from (f"{inner} = {format_value(value)}" for inner, value in _leaves("", block))
 
 
-def _leaves(before: str, said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, one in said.items():
-        if isinstance(one, Mapping):
-            yield from _leaves(f"{before}{format_key(name)}.", one)
-        elif one or (one == 0 and one is not False):
-            yield f"{before}{format_key(name)}", one
+def _leaves(before: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(f"{before}{format_key(name)}.", value)
+        elif value or (value == 0 and value is not False):
+            yield f"{before}{format_key(name)}", value
 
 
-def _is_tables(said: Any) -> bool:
-    return isinstance(said, list | tuple) and bool(said) and all(isinstance(one, Mapping) for one in said)
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, Mapping) for entry in value)

@@ -1,4 +1,7 @@
-"""The one place where a task's status changes: the table of arrows, and ``move`` that follows one of them."""
+"""Status changes of a task: the table of allowed transitions, and ``apply_verb``, which applies one of them.
+
+No other module changes the status of a task.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ OPEN_STATUSES = frozenset(Status) - FINAL_STATUSES
 
 @dataclass(frozen=True)
 class Transition:
-    """``verb`` takes a task from any of ``sources`` to ``target``; ``cause`` says when, ``who`` may."""
+    """``verb`` changes the status from any of ``sources`` to ``target``. ``who`` may do it, ``cause`` is the reason."""
 
     verb: str
     sources: frozenset[Status]
@@ -77,20 +80,22 @@ TRANSITIONS: tuple[Transition, ...] = (
     _transition("release", {S.CLAIMED}, S.UNCLAIMED, "human", "taken away from its coder, the work saved"),
 )
 
-_BY_VERB = {(arrow.verb, source): arrow for arrow in TRANSITIONS for source in arrow.sources}
-_LEGAL_CHANGES = frozenset((source, arrow.target) for arrow in TRANSITIONS for source in arrow.sources)
+_BY_VERB = {(transition.verb, source): transition for transition in TRANSITIONS for source in transition.sources}
+_LEGAL_CHANGES = frozenset((source, transition.target) for transition in TRANSITIONS for source in transition.sources)
 _INITIAL_STATUSES = frozenset({S.DRAFT, S.UNCLAIMED})
-_TARGETS = {arrow.verb: {one.target for one in TRANSITIONS if one.verb == arrow.verb} for arrow in TRANSITIONS}
+_TARGETS = {
+    transition.verb: {one.target for one in TRANSITIONS if one.verb == transition.verb} for transition in TRANSITIONS
+}
 
 
 def is_allowed(verb: str, source: Status) -> bool:
-    """Whether ``verb`` leads anywhere from ``source``."""
+    """Return whether the table has a transition for ``verb`` from ``source``."""
     return (verb, source) in _BY_VERB
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """Who said a verb, and when: what a task's history keeps of it."""
+    """Caller, time and details of a verb, as the task's history records them."""
 
     now: datetime
     by: str
@@ -99,71 +104,80 @@ class Invocation:
     detail: str | None = None
 
 
-def apply_verb(task: Task, verb: str, said: Invocation, **changes: Any) -> Task:
-    """The task after ``verb``: its new status, ``changes``, and a line in its history.
+def apply_verb(task: Task, verb: str, invocation: Invocation, **changes: Any) -> Task:
+    """Return the task after ``verb``: new status, ``changes`` applied, one line more in its history.
 
-    Raises BoardInconsistent where the table has no such arrow: callers check their conditions first, so that a
-    person never sees this.
+    Raises BoardInconsistent if the table has no such transition. Callers check their conditions first, so this error
+    shows a bug.
     """
-    arrow = _BY_VERB.get((verb, task.status))
-    if arrow is None:
+    transition = _BY_VERB.get((verb, task.status))
+    if transition is None:
         raise BoardInconsistent(
-            f"{task.id} is {task.status}: no arrow {verb!r} starts there", f"liza task show {task.id}"
+            f"{task.id} is {task.status}: no transition {verb!r} from that status", f"liza task show {task.id}"
         )
-    if arrow.target in FINAL_STATUSES:
+    if transition.target in FINAL_STATUSES:
         changes["worktree"] = None
-    if arrow.target is not S.APPROVED:
+    if transition.target is not S.APPROVED:
         changes["set_aside"] = None
-    return replace(add_event(task, verb, said), status=arrow.target, **changes)
+    return replace(add_event(task, verb, invocation), status=transition.target, **changes)
 
 
-def add_event(task: Task, event: str, said: Invocation) -> Task:
-    """The task with one more line in its history and nothing else changed."""
-    line = Event(time=said.now, event=event, agent=said.by, run=said.run, commit=said.commit, detail=said.detail)
+def add_event(task: Task, event: str, invocation: Invocation) -> Task:
+    """Return the task with one line more in its history and nothing else changed."""
+    line = Event(
+        time=invocation.now,
+        event=event,
+        agent=invocation.by,
+        run=invocation.run,
+        commit=invocation.commit,
+        detail=invocation.detail,
+    )
     return replace(task, history=(*task.history, line))
 
 
 def has_done(task: Task, verb: str, run: str | None) -> bool:
-    """Whether ``run`` has done ``verb`` on this task already; a run that says it twice is answered `unchanged`."""
+    """Return whether ``run`` has already done ``verb`` on this task. A repeated verb is then answered `unchanged`."""
     return run is not None and any(event.event == verb and event.run == run for event in task.history)
 
 
 def find_unexplained_step(task: Task) -> str | None:
-    """The last step in the history of a task, where no single arrow leads on from it to the status that the task has:
-    somebody else set that. None where all is well, and of a task without a history."""
+    """Return the last event in the history if no single transition leads from it to the task's status.
+
+    The status was then written by other means than a verb. None if a transition explains it, or without a history.
+    """
     steps = [event.event for event in task.history if event.event in _TARGETS]
     reached = _TARGETS[steps[-1]] if steps else _INITIAL_STATUSES
-    if not task.history or any(one is task.status or (one, task.status) in _LEGAL_CHANGES for one in reached):
+    if not task.history or any(status is task.status or (status, task.status) in _LEGAL_CHANGES for status in reached):
         return None
     return steps[-1] if steps else task.history[0].event
 
 
 def find_illegal_changes(before: State, after: State) -> tuple[Violation, ...]:
-    """Status changes between two boards that no arrow explains: "task-3 went CLAIMED to MERGED"."""
+    """Return the status changes between two boards that no transition allows, such as CLAIMED to MERGED."""
     old = {task.id: task for task in before.tasks}
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for task in after.tasks:
-        known = old.pop(task.id, None)
-        if known is None:
+        previous = old.pop(task.id, None)
+        if previous is None:
             if task.status not in _INITIAL_STATUSES:
-                found.append(
+                violations.append(
                     Violation(
                         entry=task.id, field="status", actual=task.status, expected="DRAFT or UNCLAIMED: it is new"
                     )
                 )
-        elif known.status is not task.status and (known.status, task.status) not in _LEGAL_CHANGES:
-            found.append(
+        elif previous.status is not task.status and (previous.status, task.status) not in _LEGAL_CHANGES:
+            violations.append(
                 Violation(
                     entry=task.id,
                     field="status",
                     actual=task.status,
-                    expected=f"{known.status} or one of {_targets(known.status)}: it was {known.status}",
+                    expected=f"{previous.status} or one of {_targets(previous.status)}: it was {previous.status}",
                 )
             )
-    found += [
-        Violation(entry=lost, field="id", actual="gone", expected="every task stays on the board") for lost in old
+    violations += [
+        Violation(entry=task_id, field="id", actual="gone", expected="every task stays on the board") for task_id in old
     ]
-    return tuple(found)
+    return tuple(violations)
 
 
 def _targets(source: Status) -> str:

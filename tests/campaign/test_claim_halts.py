@@ -99,7 +99,7 @@ def test_a_claimer_that_cannot_be_seen_and_comes_back_after_its_lease_is_refused
     owner = (admin / "liza").stat().st_ino
 
     assert continued(pid) == REFUSED
-    assert "the reservation of one no longer bears coder-1.1" in (crew.notes / "said").read_text()
+    assert "coder-1.1 no longer holds the reservation of one" in (crew.notes / "said").read_text()
     assert {path.name: path.read_bytes() for path in admin.iterdir() if path.is_file()} == before
     assert (admin / "liza").stat().st_ino == owner, "the slot bore another run for a while"
     assert (crew.paths.task_link(TASK) / "begun.txt").read_text() == "at work\n"

@@ -252,7 +252,7 @@ def test_tests_that_name_the_persons_checkout_are_refused_in_any_language(repo: 
 def test_with_no_proof_they_are_taken_as_they_are_and_status_says_so(package: Path) -> None:
     venv = environment(package / ".venv", f"{package}/src")
     begun(package, f"{venv}/bin/python -m unittest discover -s tests -q", no_proof=True)
-    assert status(find_crew(package))["tests"]["not_proved"] == "no proof was wanted (--no-proof)"
+    assert status(find_crew(package))["tests"]["not_proved"] == "the proof was turned off (--no-proof)"
 
 
 def test_a_source_is_never_replaced_through_a_link_that_the_tests_laid(package: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo
         (taken, f"belongs to the crew of {other}"),
         (tmp_path / "full", "is not empty"),
         (repo / "slots", "lies in the repository"),
-        (tmp_path, "the repository lies in it"),
+        (tmp_path, "the repository is inside it"),
     ):
         with pytest.raises(Refused, match=why):
             begun(repo, worktrees=place)

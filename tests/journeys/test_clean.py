@@ -61,7 +61,7 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert re.fullmatch("(ended what still worked here: ((code-reviewer-1|coder-1|coder-1.1)(, )?)+)?", "".join(ended))
     assert again.startswith("revision ")
     assert "the board and .liza/specs/goal.md" in laid
-    assert counting.startswith("the settings that count: ")
+    assert counting.startswith("the settings in effect: ")
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
     shown = crew.json("status")
     assert [one["kind"] for one in shown["waiting"]] == []

@@ -77,7 +77,7 @@ def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environme
     crew.wait(lambda _: "again: " in (crew.notes / "tries").read_text(), "the last try")
     found = tries(crew)
     assert {name: code for name, (code, _) in found.items() if code != 1} == {"clean": 0, "again": 0}, found
-    assert "nobody judges their own work" in found["verdict"][1]
+    assert "an agent cannot review its own work" in found["verdict"][1]
     assert "from inside the session coder-1.1" in found["no-run"][1]
     assert "in the name of code-reviewer-9.1" in found["as-a-reviewer"][1]
     assert "no commit beyond the base" in found["submit"][1]
@@ -148,7 +148,7 @@ def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "reject", "rounding is untested", "--task", "task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
-    assert "the very commit that came back" in crew.liza("submit", code=1, cwd=there)
+    assert "is the commit that was rejected" in crew.liza("submit", code=1, cwd=there)
     commit(crew, "task-1", "second")
     crew.liza("submit", cwd=there)
     assert crew.task("task-1").review_commit == crew.git("rev-parse", "HEAD", cwd=there)

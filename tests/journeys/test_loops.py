@@ -50,7 +50,7 @@ def test_an_endless_loop_is_warned_of_then_ended_and_blocks_its_task_with_the_re
         crew.wait(lambda _: crew.status("task-1") == "BLOCKED", "the block")
         task = crew.task("task-1")
         told = r"no progress: the same call with the same result \d+ times \(pytest -q\)"
-        assert re.fullmatch(f"2 sessions in a row ended and moved nothing; the last: {told}", task.blocked_reason or "")
+        assert re.fullmatch(f"2 sessions in a row ended without progress; the last: {told}", task.blocked_reason or "")
         assert crew.heard("task-1").count("ended") == 2
         alerts = crew.paths.alerts.read_text()
         assert alerts.count("no_progress  coder-1.1 makes no progress: the same call with the same result") == 1, alerts
@@ -89,7 +89,7 @@ def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit
         shown = crew.liza("status")
         assert "1,000 tokens, cost not known, limit 100,000 tokens a task, $5.00 a sprint" in shown
         assert (
-            "config.budget.money_per_sprint does not see what 1 of 1 sessions cost: looping told no price for the "
-            "model. A limit of tokens holds them: config.budget.tokens_per_task"
+            "config.budget.money_per_sprint does not count 1 of 1 sessions: looping reported no cost for the "
+            "model. A token limit counts them: config.budget.tokens_per_task"
         ) in shown
         assert supervisor.stop() == 0

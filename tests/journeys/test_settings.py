@@ -107,7 +107,7 @@ def test_a_changed_test_command_does_not_count_after_what_was_confirmed_is_lost_
     else:
         shutil.rmtree(red.paths.liza)
         told = red.liza("restore", "--last-good")
-    assert "the settings that count: integration_command 'exit 7'" in told
+    assert "the settings in effect: integration_command 'exit 7'" in told
     assert before["message"] in told
     assert alerts(red) == [before]
     red.run("merge", "task-1")

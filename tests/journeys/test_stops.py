@@ -13,7 +13,7 @@ def test_two_sessions_that_end_well_and_move_nothing_block_the_task_with_their_l
     crew.add("task-1")
     supervisor = crew.agent("coder-1", crew.script("coder", 'echo "permission to write was denied"\n'))
     task = crew.wait_status("task-1", "BLOCKED")
-    assert "2 sessions in a row ended and moved nothing" in (task.blocked_reason or "")
+    assert "2 sessions in a row ended without progress" in (task.blocked_reason or "")
     assert "permission to write was denied" in (task.blocked_reason or "")
     assert task.blocked_questions == ("What should the next try do differently?",)
     assert (task.failed_by, task.iteration) == (("coder-1",), 2)

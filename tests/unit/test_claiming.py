@@ -67,7 +67,7 @@ def test_two_claimers_at_once_the_second_reservation_is_refused() -> None:
 def test_a_reservation_that_was_undone_meanwhile_cannot_be_confirmed() -> None:
     state, run = claims.reserve(board(task()), "task-1", claims.Claimant("coder-1", HERE), "s1", NOW, NONE)
     state = claims.undo_reservation(state, "task-1", run)
-    with pytest.raises(Refused, match="no longer bears"):
+    with pytest.raises(Refused, match="no longer holds"):
         claims.confirm(state, "task-1", run, BASE, NOW, NONE)
 
 

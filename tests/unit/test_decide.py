@@ -193,7 +193,7 @@ def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
     facts: dict[str, Any] = {"evidence": Evidence(offline=frozenset({"coder-1"}), dead=frozenset({run}))}
     later = replace(state, agents={**state.agents, **agents("coder-2")})
     assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=10.0, **facts)) == actions.Wait(
-        "the machine slept: nothing is taken over for one lease", 290.0
+        "the machine slept: no expired claim is taken over for one lease duration", 290.0
     )
     assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=301.0, **facts)) == actions.Claim("task-1")
 

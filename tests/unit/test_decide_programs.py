@@ -167,7 +167,7 @@ def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_fo
 def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
     state, run = claimed(board(task()))
     asks = living(run, question="a menu", reported_question="a menu", has_terminal=True, since_activity=1801.0)
-    assert at(state, session=asks) == actions.StopSession(run, "nobody answered: the program shows a menu", True)
+    assert at(state, session=asks) == actions.StopSession(run, "no person answered: the program shows a menu", True)
     waits = at(
         state, session=living(run, question="a menu", reported_question="a menu"), message_step=TypeMessage(MESSAGE)
     )

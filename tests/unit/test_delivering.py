@@ -71,7 +71,7 @@ def test_after_three_tries_it_goes_into_the_brief_and_at_last_a_person_is_told()
     assert isinstance(next_step([filed], TERMINAL, later(29), HOW), TryLater)
     assert next_step([filed], TERMINAL, later(30), HOW) == TellPerson(filed)
     quiet = replace(HOW, send_notification_on_failure=False)
-    assert next_step([filed], TERMINAL, later(300), quiet) == TryLater("it stands in the brief")
+    assert next_step([filed], TERMINAL, later(300), quiet) == TryLater("it is in the brief")
     assert next_step([replace(filed, stage=MessageStage.TOLD)], TERMINAL, later(300), HOW) == TryLater("nothing waits")
 
 

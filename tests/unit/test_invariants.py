@@ -92,7 +92,7 @@ def test_a_status_changes_only_along_an_arrow_of_the_table(verb: str, source: St
         assert moved.status is arrow.target
         assert moved.history[-1].event == verb
     else:
-        with pytest.raises(Exception, match="no arrow"):
+        with pytest.raises(Exception, match="no transition"):
             apply_verb(task(status=source), verb, said)
 
 

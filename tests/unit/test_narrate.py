@@ -84,7 +84,7 @@ def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     ended = coding.record_session_end(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
     assert told(handed, ended) == []
     silent = coding.record_session_end(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
-    assert told(state, silent) == [("coder-1", "task-1 session over without a word: bye")]
+    assert told(state, silent) == [("coder-1", "task-1 session ended without a closing command: bye")]
 
 
 def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:

@@ -120,7 +120,7 @@ def test_a_proof_holds_for_one_command_and_set_up_and_a_person_who_wants_none_is
     assert is_proof_due(replace(proved, integration_command="tox"))
     assert is_proof_due(replace(proved, sandbox_setup=None))
     skipped = replace(config, proof=TestProof(outcome="skipped"))
-    assert (is_proof_due(skipped), unproved_reason(skipped)) == (False, "no proof was wanted (--no-proof)")
+    assert (is_proof_due(skipped), unproved_reason(skipped)) == (False, "the proof was turned off (--no-proof)")
     wrong = replace(
         config, proof=to_test_proof(test_proof.TestsAnotherCheckout(("/me/invo",), "cure"), "pytest", "uv sync")
     )

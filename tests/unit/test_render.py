@@ -352,7 +352,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_waits_for_other_tasks_says_so_and_what_no_command_can_prove_is_not_asked_for() -> None:
     tasks = [{**row("b", Status.UNCLAIMED), "waits_for": ("mail",)}]
     assert "needs mail: what b is" in render_crew.format_status(summary(tasks=tasks), False)
-    for why, told in ((test_proof.NO_SOURCE, False), ("no proof was wanted (--no-proof)", True)):
+    for why, told in ((test_proof.NO_SOURCE, False), ("the proof was turned off (--no-proof)", True)):
         tests = {"command": "make test", "not_proved": why}
         assert ("tests not proved" in render_crew.format_status(summary(tests=tests), False)) is told
 

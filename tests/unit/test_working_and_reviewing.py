@@ -94,7 +94,7 @@ def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
     state, _, review = under_review(board(task()))
     state = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding is untested")
     state, run = claimed(state)
-    with pytest.raises(Refused, match="the very commit that came back"):
+    with pytest.raises(Refused, match="is the commit that was rejected"):
         coding.submit(state, "task-1", run, GOOD, NOW)
     assert (
         coding.submit(state, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)
@@ -107,9 +107,9 @@ def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
 def test_a_coder_cannot_approve_its_own_work_under_any_name() -> None:
     state, run = submitted(board(task()))
     over = Evidence(dead=frozenset({run}))
-    with pytest.raises(Refused, match="no code-reviewer"):
+    with pytest.raises(Refused, match="not a code-reviewer"):
         reviews.claim_review(state, "task-1", "coder-1", NOW, over)
-    with pytest.raises(Refused, match="nobody judges their own work"):
+    with pytest.raises(Refused, match="an agent cannot review its own work"):
         reviews.approve(state, "task-1", run, HEAD, NOW)
 
 
@@ -364,7 +364,7 @@ def test_superseding_needs_successors_and_a_root_cause() -> None:
 
 
 def test_a_report_needs_a_known_kind_and_what_that_kind_needs() -> None:
-    with pytest.raises(UsageError, match="no kind of report"):
+    with pytest.raises(UsageError, match="not a kind of report"):
         coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="mood"))
     with pytest.raises(UsageError, match="blocker_service"):
         coding.report_anomaly(board(), Anomaly(timestamp=NOW, type="external_blocker"))

@@ -1,4 +1,4 @@
-"""What a person must know of merges that failed, and of what merges could not bring along. Pure."""
+"""Alarms about failed merges, and about checkouts and slots that a merge could not update. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from liza.rules.model import Task
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """``kind`` is a word for programs, ``about`` the entry, ``next`` one command."""
+    """One alarm. ``kind`` is its name for programs, ``about`` the entry it concerns, ``next`` one command."""
 
     kind: str
     about: str
@@ -22,7 +22,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class AbsentCheckout(msgspec.Struct, frozen=True):
-    """A checkout of integration that was not there when the branch moved, and the commit that it was left at."""
+    """A checkout of integration that was missing when the branch moved. ``left``: the commit it was at then."""
 
     place: str
     left: str
@@ -30,21 +30,21 @@ class AbsentCheckout(msgspec.Struct, frozen=True):
 
 
 def retry_alarms(task: Task) -> Iterator[Alarm]:
-    """A merge that failed and is tried again. One dead merger alone is none: the next one begins at once."""
-    aside = task.set_aside
-    if aside is None or aside.until is None:
+    """Yield an alarm if the task's merge failed and its retry is delayed. The first death of a merger is no alarm."""
+    retry = task.set_aside
+    if retry is None or retry.until is None:
         return
-    times = "once" if aside.tries == 1 else f"{aside.tries} times"
-    reason = " ".join(aside.reason.split())
+    times = "once" if retry.tries == 1 else f"{retry.tries} times"
+    reason = " ".join(retry.reason.split())
     message = f"{task.id} is approved and could not be merged ({times}): {reason[:400]}"
-    next_try = f"; the next try is at {aside.until:%H:%M:%SZ}, others are merged meanwhile"
+    next_try = f"; the next try is at {retry.until:%H:%M:%SZ}, others are merged meanwhile"
     again = f"liza merge {task.id}"
-    step = f"{aside.hint} && {again}" if _is_simple(aside.hint) and aside.hint != again else again
+    step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
     yield Alarm("merge_set_aside", task.id, message + next_try, step)
 
 
 def _is_simple(command: str) -> bool:
-    """Whether ``command`` is one command, without shell operators. It comes from the board, which agents can write."""
+    """Return whether ``command`` is one command without shell operators. Agents can write the board it comes from."""
     try:
         words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
     except ValueError:
@@ -53,19 +53,21 @@ def _is_simple(command: str) -> bool:
     return bool(words) and not operators and command.isprintable() and not set("`$") & set(command)
 
 
-def absent_checkout_alarms(places: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
-    """Checkouts whose index lags behind their branch: a commit there would revert what was merged since."""
-    for one in places:
+def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alarm]:
+    """Yield alarms for checkouts that are behind their branch: a commit there would revert what was merged since."""
+    for checkout in checkouts:
         message = (
-            f"{one.branch} is checked out in {one.place}, which was not there when tasks were merged: a commit there "
-            "would revert them. The next merge brings it along, or the command does, once it is there"
+            f"{checkout.branch} is checked out in {checkout.place}, which was missing when tasks were merged: a commit "
+            "there would revert them. When it exists again, the next merge or this command updates it"
         )
-        step = f"git -C {shlex.quote(one.place)} read-tree -m -u {one.left[:12]} HEAD"
-        yield Alarm("checkout_away", one.place, message, step)
+        step = f"git -C {shlex.quote(checkout.place)} read-tree -m -u {checkout.left[:12]} HEAD"
+        yield Alarm("checkout_away", checkout.place, message, step)
 
 
 def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
-    """Slots that could not be emptied: what is in them is kept, and is the person's to remove."""
-    for place in directories:
-        message = f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {place}"
-        yield Alarm("slot_set_aside", place, message, f"sudo rm -rf {shlex.quote(place)}")
+    """Yield alarms for slots that could not be emptied. Their files are kept; a person removes them."""
+    for directory in directories:
+        message = (
+            f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {directory}"
+        )
+        yield Alarm("slot_set_aside", directory, message, f"sudo rm -rf {shlex.quote(directory)}")

@@ -1,4 +1,4 @@
-"""What a failed merge said: one line that says why and names the log, and below it the end of the output. Pure."""
+"""Text of a failed merge: one line with the reason and the log file, then the end of the output. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ _LOG = re.compile(r" \(log: (\S+)\)")
 
 
 def format_failure(what: str, log: str, end: str) -> str:
-    """What is said of a command that failed: ``log`` has all of its output, ``end`` is the end of it."""
+    """Return the text for a failed command. ``log``: file with all output; ``end``: end of the output."""
     return f"{what} (log: {log})\n{end}"
 
 
 def last_failure(task: Task) -> str:
-    """What the last merge of the task that failed said; nothing where none failed."""
-    return next((one.detail or "" for one in reversed(task.history) if one.event == "merge failed"), "").strip()
+    """Return the text of the task's last failed merge; empty without one."""
+    return next((event.detail or "" for event in reversed(task.history) if event.event == "merge failed"), "").strip()
 
 
-def first_line(words: str | None) -> str:
-    """Why the merge failed, without the output."""
-    return next(iter((words or "").strip().splitlines()), "")
+def first_line(detail: str | None) -> str:
+    """Return the first line: why the merge failed, without the output."""
+    return next(iter((detail or "").strip().splitlines()), "")
 
 
 def inspect_command(task: Task) -> str:
-    """The command that shows all of the output of the last failure, or the task where there was no output."""
+    """Return the command that shows the log of the last failure, or the task if there is no log."""
     log = _LOG.search(first_line(last_failure(task)))
     return f"less {log[1]}" if log else f"liza task show {task.id}"

@@ -1,4 +1,4 @@
-"""Merging: which APPROVED task is next, what the board says at each step, and what becomes of a merge that failed."""
+"""Merging: which APPROVED task is next, what the board records at each step, and how a failed merge is handled."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ class MergeFailureKind(StrEnum):
 
 @dataclass(frozen=True)
 class MergeFailure:
-    """A merge that failed: its kind, the words of git or of the system, and the command that removes the cause, or
-    nothing."""
+    """A failed merge: its kind, the message of git or of the system, and the command that removes the cause, if any."""
 
     kind: MergeFailureKind
     message: str
@@ -47,32 +46,36 @@ class MergeFailure:
 
 
 def classify_failure(*, commit_exists: bool, related: bool) -> MergeFailureKind:
-    """The kind of a failure, from what the repository says of the reviewed commit afterwards."""
+    """Return the kind of a failure. ``commit_exists`` and ``related`` describe the reviewed commit afterwards."""
     if not commit_exists:
         return MergeFailureKind.GONE
     return MergeFailureKind.FAILED if related else MergeFailureKind.UNRELATED
 
 
 def is_for_coder(kind: MergeFailureKind, deaths: int) -> bool:
-    """Whether only the task's coder can resolve this kind of failure. Otherwise the merge is retried."""
+    """Return whether only the task's coder can resolve this failure. Otherwise the merge is retried."""
     return kind in (MergeFailureKind.UNRELATED, MergeFailureKind.GONE) or deaths >= MAX_MERGER_DEATHS
 
 
 def retry_delay(kind: MergeFailureKind, tries: int, first: float) -> float:
-    """Seconds until the next automatic try: doubling from ``first``. One dead merger alone is no reason to wait."""
+    """Return the seconds until the next automatic try: doubled from ``first`` on, at most MAX_RETRY_DELAY.
+
+    The first death of a merger causes no delay.
+    """
     if kind is MergeFailureKind.DIED:
         tries -= 1
     return 0.0 if tries < 1 else min(max(first, SHORTEST_PAUSE) * 2.0 ** min(tries - 1, 60), MAX_RETRY_DELAY)
 
 
 def next_to_merge(state: State, now: datetime) -> Task | None:
-    """The best APPROVED task whose dependencies are met, that waits for no files of a person, and is not set aside.
+    """Return the APPROVED task to merge next, by priority and then age; None if there is none.
 
-    None while the tests are known to test another checkout: nothing would be tested.
+    Its dependencies are met, it waits for no files of a person, and its retry is due. None also while the tests are
+    known to test another checkout: the candidate would not be tested.
     """
     if test_proof.tested_instead(state.config) is not None:
         return None
-    able = [
+    mergeable = [
         task
         for task in state.tasks
         if task.status is S.APPROVED
@@ -81,22 +84,26 @@ def next_to_merge(state: State, now: datetime) -> Task | None:
         and not (task.merging and task.merging.waiting)
         and not is_paused(task, now)
     ]
-    return min(able, key=lambda task: (task.priority, task.history[-1].time), default=None)
+    return min(mergeable, key=lambda task: (task.priority, task.history[-1].time), default=None)
 
 
 def is_paused(task: Task, now: datetime) -> bool:
-    """Whether the merge of the task failed, and its next try is not due."""
+    """Return whether the merge of the task failed and its retry is not due yet."""
     return task.set_aside is not None and task.set_aside.until is not None and task.set_aside.until > now
 
 
 def seconds_to_next_try(state: State, now: datetime) -> float | None:
-    """Seconds until the first pause of a task that was set aside is over; None without one."""
+    """Return the seconds until the first retry of a failed merge is due; None without one."""
     ends = [task.set_aside.until for task in state.tasks if task.set_aside and is_paused(task, now)]
     return min(((end - now).total_seconds() for end in ends if end is not None), default=None)
 
 
 def merge_obstacle(state: State, task: Task) -> str | None:
-    """Why an APPROVED task must not be merged: no verdict on this very commit stands behind it. None when it may."""
+    """Return why an APPROVED task must not be merged; None if it may.
+
+    The last approval in its history must be of its review commit and by its ``approved_by``: an agent can write the
+    status on the board without a verdict.
+    """
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
@@ -107,7 +114,7 @@ def merge_obstacle(state: State, task: Task) -> str | None:
 
 
 def get_approved_task(state: State, task_id: str) -> Task:
-    """The task if it may be merged. Raises Refused."""
+    """Return the task if it may be merged. Raises Refused."""
     task = get_task(state, task_id)
     if task.status is not S.APPROVED:
         raise Refused(f"{task_id} is {task.status}: only an APPROVED task is merged", f"liza task show {task_id}")
@@ -118,13 +125,13 @@ def get_approved_task(state: State, task_id: str) -> Task:
 
 
 def begin_merge(state: State, task_id: str, merging: MergeInProgress) -> State:
-    """A candidate is made and about to be tested; a merger that dies leaves this behind."""
+    """Record a candidate before its tests run. If the merger dies, this record remains. Raises Refused."""
     task = get_approved_task(state, task_id)
     return state.with_task(replace(task, merging=merging))
 
 
 def record_test_result(state: State, task_id: str, tested: bool) -> State:
-    """The candidate may be published: its tests passed, or ``tested`` is False and there are none. Raises Refused."""
+    """Record that the candidate may be published. ``tested``: its tests passed; False: no tests. Raises Refused."""
     task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate", f"liza merge {task_id}")
@@ -132,7 +139,7 @@ def record_test_result(state: State, task_id: str, tested: bool) -> State:
 
 
 def wait_for_files(state: State, task_id: str, files: tuple[str, ...]) -> State:
-    """The candidate is tested, and changed files of a person's checkout are in its way."""
+    """Record that changed files of a person's checkout block the tested candidate. Raises Refused."""
     task = get_approved_task(state, task_id)
     if task.merging is None:
         raise Refused(f"{task_id} has no candidate that could wait", f"liza merge {task_id}")
@@ -147,64 +154,72 @@ def are_in_the_way(waiting: Sequence[str], changed: Iterable[str]) -> bool:
 
 
 def drop_candidate(state: State, task_id: str) -> State:
-    """The candidate came to nothing (its merger died, or integration moved on); the task is APPROVED as before."""
+    """Remove the candidate (its merger died, or integration moved on). The task stays APPROVED."""
     task = get_task(state, task_id)
     return state.with_task(replace(task, merging=None)) if task.merging else state
 
 
-def record_merge(state: State, task_id: str, said: Invocation, tested: bool) -> State:
-    """``said.commit`` is in integration. Raises Refused."""
+def record_merge(state: State, task_id: str, invocation: Invocation, tested: bool) -> State:
+    """Record that ``invocation.commit`` is in integration: the task is MERGED. Raises Refused."""
     task = get_task(state, task_id)
     if task.status is S.MERGED:
         return state
     done = apply_verb(
-        get_approved_task(state, task_id), "merge", said, merge_commit=said.commit, tested=tested, merging=None
+        get_approved_task(state, task_id),
+        "merge",
+        invocation,
+        merge_commit=invocation.commit,
+        tested=tested,
+        merging=None,
     )
     return state.with_task(done)
 
 
-def fail_merge(state: State, task_id: str, said: Invocation) -> State:
-    """A conflict with integration, or red on the candidate: its coder mends it. Raises Refused."""
-    back = apply_verb(get_approved_task(state, task_id), "merge failed", said, merging=None, approved_by=None)
+def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:
+    """Send the task back to its coder after a conflict with integration or failed tests. Raises Refused."""
+    back = apply_verb(get_approved_task(state, task_id), "merge failed", invocation, merging=None, approved_by=None)
     return state.with_task(back)
 
 
-def retry_or_fail(state: State, task_id: str, trouble: MergeFailure, said: Invocation) -> State:
-    """The merge failed: the task goes back to its coder, or is set aside and tried again after a growing pause.
+def retry_or_fail(state: State, task_id: str, failure: MergeFailure, invocation: Invocation) -> State:
+    """Handle a failed merge: send the task back to its coder, or schedule a retry after a growing pause.
 
     A candidate that passed its tests is kept for the next try. Raises Refused.
     """
     task = get_approved_task(state, task_id)
-    before = task.set_aside
-    tries = before.tries + 1 if before is not None else 1
-    deaths = _deaths(before) + 1 if trouble.kind is MergeFailureKind.DIED else 0
-    if is_for_coder(trouble.kind, deaths):
-        return fail_merge(state, task_id, with_detail(said, trouble.message))
-    seconds = retry_delay(trouble.kind, tries, state.config.restart_after_crash)
-    until = said.now + timedelta(seconds=seconds) if seconds else None
-    aside = MergeRetry(
-        kind=trouble.kind, reason=trouble.message, hint=trouble.hint, tries=tries, deaths=deaths, until=until
+    previous = task.set_aside
+    tries = previous.tries + 1 if previous is not None else 1
+    deaths = _deaths(previous) + 1 if failure.kind is MergeFailureKind.DIED else 0
+    if is_for_coder(failure.kind, deaths):
+        return fail_merge(state, task_id, with_detail(invocation, failure.message))
+    seconds = retry_delay(failure.kind, tries, state.config.restart_after_crash)
+    until = invocation.now + timedelta(seconds=seconds) if seconds else None
+    retry = MergeRetry(
+        kind=failure.kind, reason=failure.message, hint=failure.hint, tries=tries, deaths=deaths, until=until
     )
-    keeps = task.merging is not None and task.merging.tested is not None
-    return state.with_task(replace(task, merging=task.merging if keeps else None, set_aside=aside))
+    is_tested = task.merging is not None and task.merging.tested is not None
+    return state.with_task(replace(task, merging=task.merging if is_tested else None, set_aside=retry))
 
 
-def _deaths(before: MergeRetry | None) -> int:
-    """How many mergers in a row died until now; earlier versions counted them as tries."""
-    if before is None or before.kind != MergeFailureKind.DIED:
+def _deaths(previous: MergeRetry | None) -> int:
+    """Return how many mergers in a row have died. Earlier versions counted them in ``tries``."""
+    if previous is None or previous.kind != MergeFailureKind.DIED:
         return 0
-    return before.deaths or before.tries
+    return previous.deaths or previous.tries
 
 
-def with_detail(said: Invocation, detail: str) -> Invocation:
-    """The same caller and time, with other words."""
-    return Invocation(now=said.now, by=said.by, run=said.run, commit=said.commit, detail=detail)
+def with_detail(invocation: Invocation, detail: str) -> Invocation:
+    """Return a copy of the invocation with another detail."""
+    return Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=invocation.commit, detail=detail)
 
 
 @dataclass(frozen=True)
 class RefChange:
-    """A ref that changed while tests ran. ``built_on``: it now holds the candidate; ``rewound``: it lost commits;
-    ``symbolic``: it names another ref now."""
+    """A ref that changed while tests ran.
+
+    ``built_on``: it now contains the candidate. ``gone``: it was deleted. ``rewound``: it lost commits.
+    ``symbolic``: it is now a symbolic ref.
+    """
 
     name: str
     built_on: bool = False
@@ -214,10 +229,10 @@ class RefChange:
 
 
 def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
-    """The refs that tests moved, or may have moved, among those that changed while they ran.
+    """Return the refs that the tests moved, or may have moved, among those that changed while they ran.
 
-    Only the tests have the candidate checked out. Agents commit on their task branches and people on theirs meanwhile:
-    a branch that merely went on is theirs. Nobody else writes Liza's refs about the merge while the merge lock is held.
+    Only the tests have the candidate checked out. Meanwhile agents and people commit on their own branches, so a branch
+    that only gained commits is not reported. No other process writes Liza's merge refs while the merge lock is held.
     """
     return tuple(
         change.name
@@ -230,18 +245,18 @@ def refs_moved_by_tests(changes: Iterable[RefChange]) -> tuple[str, ...]:
 
 
 def is_sure(changes: Iterable[RefChange]) -> bool:
-    """Whether it was the tests that moved what ``moved_by_tests`` names, and cannot have been anybody else.
+    """Return whether only the tests can have moved the refs that ``refs_moved_by_tests`` returns.
 
-    A branch that was deleted or moved back has no such evidence: git notes no process, and a person may do it then.
+    There is no such evidence for a branch that was deleted or moved back: git records no process, and a person may have
+    done it at the same time.
     """
-    found = list(changes)
-    proved = [one for one in found if one.built_on or one.symbolic or one.name.startswith(_MERGE_REFS)]
-    return len(refs_moved_by_tests(proved)) == len(refs_moved_by_tests(found))
+    listed = list(changes)
+    proved = [change for change in listed if change.built_on or change.symbolic or change.name.startswith(_MERGE_REFS)]
+    return len(refs_moved_by_tests(proved)) == len(refs_moved_by_tests(listed))
 
 
 def is_branch_rewound(changes: Iterable[RefChange], branch: str) -> bool:
-    """Whether ``branch`` was deleted or moved back, by the tests or by somebody else: what was merged is not in it any
-    more."""
+    """Return whether ``branch`` was deleted or moved back by any process: it then lacks commits that were merged."""
     return any(change.name == branch and (change.gone or change.rewound) for change in changes)
 
 

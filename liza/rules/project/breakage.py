@@ -1,4 +1,4 @@
-"""How a source file is made to fail, for the proof that the tests test the checkout they run in. Pure."""
+"""Source text that fails, for the proof that the tests test the checkout that they run in. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TOOL = re.compile(
 
 
 def is_test(name: str) -> bool:
-    """Return whether a tracked file is a test, its data, or a file that only tools read: it stays as it is."""
+    """Return whether a tracked file is a test, test data, or a file that only tools read: it is not changed."""
     path = PurePosixPath(name)
     if any(part in _TEST_DIRECTORIES or part.startswith(".") for part in path.parts[:-1]) or path.name.startswith("."):
         return True
@@ -54,10 +54,10 @@ def is_test(name: str) -> bool:
 
 
 def broken_source(name: str, first_line: str, mentioned: str = "") -> str | None:
-    """Return the text that a tracked source is replaced with, or None where it is no source or none that is known.
+    """Return the failing text that replaces a tracked source; None if it is a test or not a source of a known kind.
 
-    ``first_line`` tells what a file without a known suffix is. ``mentioned`` is the text that starts the tests: a
-    script that it names is a part of the tests.
+    ``first_line`` decides the kind of a file without a known suffix. ``mentioned`` is the text that starts the tests; a
+    script named there is part of the tests and is not replaced.
     """
     if is_test(name):
         return None
@@ -70,7 +70,7 @@ def broken_source(name: str, first_line: str, mentioned: str = "") -> str | None
 
 
 def _program(first_line: str) -> str:
-    """``python3`` of ``#!/usr/bin/env -S python3 -u``."""
+    """Return ``python`` for ``#!/usr/bin/env -S python3.11 -u``: the program's name without its version."""
     words = first_line.removeprefix("#!").split()
     if words and PurePosixPath(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]

@@ -1,4 +1,4 @@
-"""Environment variables for tests, set-up and sessions: nothing in them may lead to the person's checkout. Pure."""
+"""Environment variables for tests, set-up and sessions, without references to the person's checkout. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REMOVED_VARIABLES = (
     "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
     "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "UV_PROJECT_ENVIRONMENT", "POETRY_ACTIVE", "PIPENV_ACTIVE",
 )  # fmt: skip
-"""Variables that select an environment or add to where modules are found: removed whatever their value is."""
+"""Variables that select an environment or extend the module search path. Removed whatever their value is."""
 SEARCH_PATHS = (
     "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH",
     "PERL5LIB", "RUBYLIB", "CLASSPATH", "GOPATH", "GOWORK", "CARGO_TARGET_DIR", "BUNDLE_GEMFILE",
@@ -18,7 +18,7 @@ SEARCH_PATHS = (
 """Variables from which only the entries below the checkout are removed."""
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SYSTEM = frozenset(("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"))
-"""Directories of the machine: they stay on PATH, also where a container names /usr/local as its environment."""
+"""System directories. They stay on PATH, even if a container declares /usr/local as its environment."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RemovedVariable:
 
 @dataclass(frozen=True)
 class CleanEnvironment:
-    """The variables that are left, and what was removed from them."""
+    """The remaining variables, and what was removed."""
 
     variables: dict[str, str]
     removed: tuple[RemovedVariable, ...] = ()
@@ -42,9 +42,9 @@ def active_environment(variables: Mapping[str, str]) -> str | None:
     """Return the directory of the activated environment, or None. Its ``bin`` directory is on PATH."""
     entries = {posixpath.normpath(entry) for entry in variables.get("PATH", "").split(":") if entry}
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        place = variables.get(name)
-        if place and place.startswith("/") and posixpath.normpath(f"{place}/bin") in entries:
-            return posixpath.normpath(place)
+        directory = variables.get(name)
+        if directory and directory.startswith("/") and posixpath.normpath(f"{directory}/bin") in entries:
+            return posixpath.normpath(directory)
     return None
 
 
@@ -98,7 +98,7 @@ def _wrong_programs(
         elif posixpath.normpath(entry) == keep or posixpath.normpath(entry) in _SYSTEM:
             continue
         elif _is_below(entry, root, resolve):
-            yield RemovedVariable("PATH", entry, "it lies in your checkout")
+            yield RemovedVariable("PATH", entry, "it is inside your checkout")
         elif posixpath.normpath(entry) == active:
             yield RemovedVariable("PATH", entry, "it belongs to the activated environment")
 
@@ -106,15 +106,15 @@ def _wrong_programs(
 def _entries_below(path: str, name: str, root: str, resolve: Callable[[str], str]) -> Iterator[RemovedVariable]:
     for entry in path.split(":"):
         if entry.startswith("/") and _is_below(entry, root, resolve):
-            yield RemovedVariable(name, entry, "it lies in your checkout")
+            yield RemovedVariable(name, entry, "it is inside your checkout")
 
 
 def _is_below(entry: str, root: str, resolve: Callable[[str], str]) -> bool:
-    """Whether a path is ``root`` or below it, as it is written or with its symbolic links followed."""
+    """Return whether a path is ``root`` or below it, as written or with its symbolic links resolved."""
     tops = {posixpath.normpath(root), resolve(root)}
     return any(
-        place == top or place.startswith(f"{top}/")
-        for place in (posixpath.normpath(entry), resolve(entry))
+        path == top or path.startswith(f"{top}/")
+        for path in (posixpath.normpath(entry), resolve(entry))
         for top in tops
     )
 
@@ -124,8 +124,8 @@ def _remove_entries(
 ) -> None:
     if not wrong:
         return
-    gone = {one.value for one in wrong}
-    entries = [entry for entry in left[name].split(":") if entry not in gone]
+    removed_values = {variable.value for variable in wrong}
+    entries = [entry for entry in left[name].split(":") if entry not in removed_values]
     if entries:
         left[name] = ":".join(entries)
     elif name == "PATH":

@@ -1,4 +1,4 @@
-"""How a project is set up and tested, by the files at its top. Pure over what an edge read of them."""
+"""Test and set-up commands of a project, detected from its top-level files. Pure: the caller reads the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
 
 @dataclass(frozen=True)
 class ProjectCommand:
-    """A command of the project, and the files that made us think so: when one changes, a set-up runs again."""
+    """A command of the project, and the files it was detected from. If one of them changes, the set-up runs again."""
 
     text: str
     source_files: tuple[str, ...] = ()
@@ -26,11 +26,10 @@ class ProjectCommand:
 
 @dataclass(frozen=True)
 class ProjectFiles:
-    """What lies in one directory of a project.
+    """Relevant files of one directory of a project.
 
-    ``files`` are the names of the files that matter, ``package`` and ``pyproject`` their content, ``makefile`` and
-    ``needs`` the text of the Makefile and of requirement files. ``submodules`` are their paths. ``ignored_venv`` says
-    whether git ignores ``.venv``.
+    ``files``: their names. ``package_json``, ``pyproject``: parsed content. ``makefile``, ``requirements``: text of the
+    Makefile and of the requirement files. ``submodules``: their paths. ``ignored_venv``: git ignores ``.venv``.
     """
 
     files: frozenset[str] = frozenset()
@@ -45,8 +44,11 @@ class ProjectFiles:
 
 @dataclass(frozen=True)
 class Project:
-    """``setup`` runs by itself in each worktree; ``own`` is the set-up that is proposed where none is needed so far:
-    an environment for each worktree, with ``own_test`` as the test command that goes with it."""
+    """Detected commands of a project.
+
+    ``setup`` is needed and runs in each worktree. ``worktree_setup`` creates an environment in each worktree; it is
+    only proposed, and ``worktree_test`` is the test command that uses that environment.
+    """
 
     test: ProjectCommand | None = None
     setup: ProjectCommand | None = None
@@ -55,10 +57,12 @@ class Project:
 
 
 def detect_project(facts: ProjectFiles, parts: Mapping[str, ProjectFiles] | None = None) -> Project:
-    """Return how a project is tested and set up. ``parts`` are its directories, where nothing at the top tells."""
+    """Return the commands of a project. ``parts`` are its directories; they count only if the top has no tests."""
     project = _detect_directory(facts)
     if project.test is None and parts:
-        project = _combine_parts(project, {place: _detect_directory(inside) for place, inside in sorted(parts.items())})
+        project = _combine_parts(
+            project, {directory: _detect_directory(files) for directory, files in sorted(parts.items())}
+        )
     if not facts.submodules:
         return project
     fetch = ProjectCommand(SUBMODULE_COMMAND, (".gitmodules", *facts.submodules))
@@ -75,7 +79,7 @@ def _detect_directory(facts: ProjectFiles) -> Project:
     else:
         project = Project()
     # A project in two languages needs what both need.
-    setups = [one.setup for one in (node, python) if one.setup is not None]
+    setups = [project.setup for project in (node, python) if project.setup is not None]
     setup = setups[0] if setups else None
     for more in setups[1:]:
         setup = _chain(setup, more)
@@ -84,9 +88,9 @@ def _detect_directory(facts: ProjectFiles) -> Project:
 
 
 def worktree_commands(project: Project, command: str) -> tuple[str, str] | None:
-    """Return the set-up of an environment in each worktree, and the test command that uses it; None if none is known.
+    """Return the set-up of an environment in each worktree and the test command that uses it; None if unknown.
 
-    ``command`` is the test command that is in use: where it is not the project's usual one, it is kept.
+    ``command`` is the current test command. It is kept if it is not the detected one.
     """
     if project.worktree_setup is None:
         return None
@@ -96,7 +100,7 @@ def worktree_commands(project: Project, command: str) -> tuple[str, str] | None:
 
 
 def use_venv(command: ProjectCommand | None) -> ProjectCommand | None:
-    """Return the command as it runs with the programs of ``.venv`` in its own directory."""
+    """Return the command changed so that it uses the programs of ``.venv`` in the working directory."""
     if command is None:
         return None
     match = re.fullmatch(r"(?:\S*/)?(python|pytest|tox|nox)[\d.]*( .*)?", command.text)
@@ -130,7 +134,7 @@ def _node(facts: ProjectFiles) -> Project:
         setup = ProjectCommand("npm install --no-package-lock", ("package.json",))
     scripts = facts.package_json.get("scripts")
     script = str(scripts.get("test", "")) if isinstance(scripts, Mapping) else ""
-    if not script or "no test specified" in script:  # what `npm init` writes is no test
+    if not script or "no test specified" in script:  # `npm init` writes a script without a test
         return Project(setup=setup)
     run = "bun run test" if tool == "bun" else f"{tool} test"
     return Project(ProjectCommand(run, ("package.json",)), setup)
@@ -148,20 +152,20 @@ def _python(facts: ProjectFiles) -> Project:
         or _mentions_pytest(facts.pyproject)
         or re.search(r"^\s*pytest\b|^\[(tool:)?pytest\]", facts.requirements, re.MULTILINE) is not None
     )
-    words, because = ("pytest -q", "pyproject.toml" if "pyproject.toml" in facts.files else "pytest")
+    words, source_files = ("pytest -q", "pyproject.toml" if "pyproject.toml" in facts.files else "pytest")
     if not with_pytest:
         if not facts.python_tests:
             return Project(setup=_locked_runner(facts)[1])
-        words, because = ("unittest discover -s tests -q", "tests/")
+        words, source_files = ("unittest discover -s tests -q", "tests/")
     runner, setup = _locked_runner(facts)
     if runner:
         words = words if with_pytest else f"python -m {words}"
-        return Project(ProjectCommand(f"{runner} {words}", (because,)), setup)
-    return Project(ProjectCommand(f"python3 -m {words}", (because,)), None, _venv_setup(facts, with_pytest))
+        return Project(ProjectCommand(f"{runner} {words}", (source_files,)), setup)
+    return Project(ProjectCommand(f"python3 -m {words}", (source_files,)), None, _venv_setup(facts, with_pytest))
 
 
 def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
-    """The tool that a lock file names, as the word that runs a command with it, and its set-up."""
+    """Return the command prefix and the set-up of the tool that a lock file belongs to; empty and None without one."""
     extra = _test_extra(facts)
     for lock, runner, setup in (
         ("uv.lock", "uv run", "uv sync" + (f" --extra {extra}" if extra else "")),
@@ -177,29 +181,29 @@ def _locked_runner(facts: ProjectFiles) -> tuple[str, ProjectCommand | None]:
 
 
 def _venv_setup(facts: ProjectFiles, with_pytest: bool) -> ProjectCommand | None:
-    """An environment in the worktree itself, with the project installed editable where it can be."""
+    """Return a set-up that creates ``.venv`` in the worktree and installs the project editable if possible."""
     required = [name for name in REQUIREMENT_FILES if name in facts.files]
     words = [word for name in required for word in ("-r", name)]
-    because = list(required)
+    source_files = list(required)
     installs = bool(facts.pyproject.get("build-system") or facts.pyproject.get("project"))
     if installs or "setup.py" in facts.files:
         extra = _test_extra(facts)
         words += ["-e", f"'.[{extra}]'" if extra else "."]
-        because += [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if name in facts.files]
+        source_files += [name for name in ("pyproject.toml", "setup.py", "setup.cfg") if name in facts.files]
     if with_pytest and not _test_extra(facts):
         words += _group_requirements(facts) or (
             [] if any("dev" in name or "test" in name for name in required) else ["pytest"]
         )
-    if not because and not with_pytest:
+    if not source_files and not with_pytest:
         return None
     ignore = "" if facts.ignored_venv else " && echo '*' > .venv/.gitignore"
     return ProjectCommand(
-        f"python3 -m venv .venv{ignore} && .venv/bin/pip install -q {' '.join(words)}", tuple(because)
+        f"python3 -m venv .venv{ignore} && .venv/bin/pip install -q {' '.join(words)}", tuple(source_files)
     )
 
 
 def _test_extra(facts: ProjectFiles) -> str:
-    """The extra of the project that has pytest in it, or one that is named after tests."""
+    """Return the project's extra that contains pytest, else one of _TEST_EXTRAS; empty without one."""
     project = facts.pyproject.get("project")
     extras = project.get("optional-dependencies") if isinstance(project, Mapping) else None
     if not isinstance(extras, Mapping):
@@ -210,17 +214,17 @@ def _test_extra(facts: ProjectFiles) -> str:
 
 
 def _group_requirements(facts: ProjectFiles) -> list[str]:
-    """The requirements of the dependency group that has pytest in it: not every pip can install a group by its name."""
+    """Return the requirements of the dependency group with pytest. Old versions of pip cannot install a group."""
     groups = facts.pyproject.get("dependency-groups")
     for needs in groups.values() if isinstance(groups, Mapping) else ():
         if _has_pytest(needs):
-            return [shlex.quote(one) for one in needs if isinstance(one, str)]
+            return [shlex.quote(requirement) for requirement in needs if isinstance(requirement, str)]
     return []
 
 
 def _has_pytest(needs: object) -> bool:
-    """Whether pytest is among the requirements of an extra or a group; one that is no list has none."""
-    return isinstance(needs, list) and any(str(one).startswith("pytest") for one in needs)
+    """Return whether pytest is among the requirements of an extra or a group; False if they are not a list."""
+    return isinstance(needs, list) and any(str(requirement).startswith("pytest") for requirement in needs)
 
 
 def _mentions_pytest(pyproject: Mapping[str, Any]) -> bool:
@@ -245,29 +249,29 @@ def _other_languages(facts: ProjectFiles) -> Iterator[Project]:
 
 
 def _combine_parts(top: Project, parts: Mapping[str, Project]) -> Project:
-    """One command for all parts that have tests, each run in its own directory."""
-    tested = {place: project for place, project in parts.items() if project.test is not None}
+    """Return one command for all parts that have tests. Each part runs in its own directory."""
+    tested = {directory: project for directory, project in parts.items() if project.test is not None}
     test = own_test = setup = own = None
-    for place, project in tested.items():
-        test = _chain(test, _run_inside(place, project.test))
-        own_test = _chain(own_test, _run_inside(place, project.worktree_test or project.test))
-        setup = _chain(setup, _run_inside(place, project.setup))
-        own = _chain(own, _run_inside(place, project.worktree_setup or project.setup))
+    for directory, project in tested.items():
+        test = _chain(test, _run_inside(directory, project.test))
+        own_test = _chain(own_test, _run_inside(directory, project.worktree_test or project.test))
+        setup = _chain(setup, _run_inside(directory, project.setup))
+        own = _chain(own, _run_inside(directory, project.worktree_setup or project.setup))
     has_own = any(project.worktree_test for project in tested.values())
     return Project(test, _chain(top.setup, setup), own if has_own else None, own_test if has_own else None)
 
 
-def _run_inside(place: str, command: ProjectCommand | None) -> ProjectCommand | None:
+def _run_inside(directory: str, command: ProjectCommand | None) -> ProjectCommand | None:
     if command is None:
         return None
-    because = tuple(f"{place}/{name}" for name in command.source_files)
-    return ProjectCommand(f"(cd {shlex.quote(place)} && {command.text})", because)
+    source_files = tuple(f"{directory}/{name}" for name in command.source_files)
+    return ProjectCommand(f"(cd {shlex.quote(directory)} && {command.text})", source_files)
 
 
 def missing_runner(command: str, code: int | None, tail: str) -> str | None:
-    """Return the program or module that was not there, where that is why a command ended; else None.
+    """Return the missing program or module if a command failed for that reason; else None.
 
-    Red tests are not that: they end with another code, or miss a module that the command does not name.
+    Failed tests have another exit status, or miss a module that the command does not name.
     """
     for module in re.findall(r"No module named '?([\w.]+)'?", tail):
         if re.search(rf"-m\s+{re.escape(module)}\b", command):
@@ -288,7 +292,7 @@ def missing_runner(command: str, code: int | None, tail: str) -> str | None:
 
 
 def missing_module(tail: str) -> str | None:
-    """Return a module that the tests import and that is not installed, if their output names one."""
-    found = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
-    match = re.search(found, tail)
+    """Return a module that the tests import and that is not installed, if their output names one; else None."""
+    pattern = r"(?:ModuleNotFoundError: No module named|Cannot find module|Cannot find package) '([^'./][^']*)'"
+    match = re.search(pattern, tail)
     return match[1] if match else None

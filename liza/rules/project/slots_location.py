@@ -1,6 +1,6 @@
-"""Where the worktrees of a crew lie: which directories are proposed, which are refused, and whose a directory is.
+"""Directory of a crew's worktree slots: proposals, objections, and the check to which crew a directory belongs.
 
-Pure: facts come in, a decision with its reason goes out. `liza/repo/slots/slots_directory.py` gathers the facts.
+Pure. `liza/repo/slots/slots_directory.py` gathers the facts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from liza.rules.paths import Paths
 MARK_FILE = ".liza-worktrees.json"
 """File in a slots directory that names its crew."""
 _PROPOSED = 9
-"""Names that are tried beside a repository, before the user's state directory is used."""
+"""Number of names that are tried beside a repository before the user's state directory is used."""
 
 
 @dataclass(frozen=True)
 class SlotsRecord:
-    """The record ``.liza/worktrees.json``: where the slots of this crew lie.
+    """The record ``.liza/worktrees.json``: the directory of this crew's slots.
 
-    ``root`` is where the repository was when the record was written. Another root today means that it was moved or
-    copied. ``made``: Liza made the directory, so a purge may remove it.
+    ``root`` is the path of the repository when the record was written; if it differs now, the repository was moved or
+    copied. ``created_by_liza``: Liza created the directory, so a purge may remove it.
     """
 
     root: Path
@@ -36,7 +36,7 @@ class SlotsRecord:
 
 @dataclass(frozen=True)
 class SlotsMark:
-    """The file ``MARK`` of a slots directory: the repository and the id of the crew that it belongs to."""
+    """The file MARK_FILE of a slots directory: the repository and the id of the crew that the directory belongs to."""
 
     root: Path
     id: str
@@ -44,10 +44,10 @@ class SlotsMark:
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """What was found at a directory, and around it.
+    """Facts about a possible slots directory.
 
-    ``above``: the directory, or the nearest one above it that exists. ``owned``, ``writable``: that one belongs to this
-    user, and takes new entries. ``empty``: nothing but a mark lies in it. ``checkout``: the git checkout it lies in.
+    ``nearest_existing``: the directory, or the nearest existing one above it. ``owned``, ``writable``: that one belongs
+    to this user and accepts new entries. ``empty``: it contains at most a mark. ``checkout``: git checkout around it.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class DirectoryFacts:
 
 
 def refuse_line_break(root: Path) -> None:
-    """Raises Refused for the path of a repository that holds a line break: git writes paths as lines of its records."""
+    """Raise Refused if the path of a repository contains a line break: git stores paths as lines of text."""
     if "\n" in str(root):
         typed = str(root).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
         better = shlex.quote(str(root).replace("\n", "-"))
@@ -69,8 +69,10 @@ def refuse_line_break(root: Path) -> None:
 
 
 def propose_directories(root: Path, state_home: Path) -> Iterator[Path]:
-    """Directories for the slots of a repository, the best first: beside it, else below the user's state directory.
-    Nothing is beside the root of the file system."""
+    """Yield possible slots directories, the best first: beside the repository, then below the user's state directory.
+
+    For the root of the file system there is only the latter.
+    """
     for number in range(1, _PROPOSED + 1) if root.name else ():
         yield root.with_name(f"{root.name}.worktrees" + (f"-{number}" if number > 1 else ""))
     digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:12]
@@ -78,24 +80,24 @@ def propose_directories(root: Path, state_home: Path) -> Iterator[Path]:
 
 
 def requested_directory(root: Path, directory: Path) -> Path:
-    """The place that a person named; ``.worktrees`` of the repository itself means the place inside it."""
+    """Return the directory that a person named; ``.worktrees`` of the repository means the slots directory in it."""
     paths = Paths(root)
     return paths.slots if directory == paths.worktrees else directory
 
 
 def directory_objection(root: Path, facts: DirectoryFacts) -> str | None:
-    """Why the slots of ``root`` cannot lie at a directory; None if they can."""
-    place = facts.path
-    if "\n" in str(place):
+    """Return why the slots of ``root`` cannot be in a directory; None if they can."""
+    path = facts.path
+    if "\n" in str(path):
         return "its path contains a line break"
-    if place != Paths(root).slots:
-        if place.is_relative_to(root):
-            return "it lies in the repository"
-        if root.is_relative_to(place):
-            return "the repository lies in it"
+    if path != Paths(root).slots:
+        if path.is_relative_to(root):
+            return "it is inside the repository"
+        if root.is_relative_to(path):
+            return "the repository is inside it"
         if facts.checkout is not None:
-            return f"it lies in the git checkout {facts.checkout}"
-    if facts.nearest_existing == place:
+            return f"it is inside the git checkout {facts.checkout}"
+    if facts.nearest_existing == path:
         if not facts.is_directory:
             return "it is not a directory"
         if facts.mark is not None and facts.mark.root != root:
@@ -109,28 +111,29 @@ def directory_objection(root: Path, facts: DirectoryFacts) -> str | None:
     return None
 
 
-def is_own_directory(placed: SlotsRecord, mark: SlotsMark | None, other: SlotsRecord | None, place: Path) -> bool:
-    """Whether a slots directory at ``place`` belongs to the crew of ``placed``, whose repository was moved or copied.
+def is_own_directory(record: SlotsRecord, mark: SlotsMark | None, other: SlotsRecord | None, path: Path) -> bool:
+    """Return whether the slots directory ``path`` belongs to the crew of ``record``.
 
-    ``other`` is the record found in the repository that ``mark`` names. A copied repository has the same id as its
-    original; the directory belongs to the one whose record names it and that is still where the mark says.
+    The repository of that crew was moved or copied. ``other`` is the record in the repository that ``mark`` names. A
+    copied repository has the same id as its original; the directory belongs to the one whose record names it and whose
+    path is the one in the mark.
     """
-    if mark is None or mark.id != placed.id:
+    if mark is None or mark.id != record.id:
         return False
-    return other is None or other.id != mark.id or other.root != mark.root or other.directory != place
+    return other is None or other.id != mark.id or other.root != mark.root or other.directory != path
 
 
 def foreign_reason(
-    placed: SlotsRecord | None, place: Path, directory: bool, mark: SlotsMark | None, own: bool
+    record: SlotsRecord | None, path: Path, directory: bool, mark: SlotsMark | None, own: bool
 ) -> str | None:
-    """Why what stands at ``place`` is not this crew's directory of slots; None if it is.
+    """Return why ``path`` is not this crew's slots directory; None if it is.
 
-    ``own``: worktrees of this repository lie in it, or nothing does. That shows whose it is where the mark is gone.
+    ``own``: it contains worktrees of this repository, or nothing. This decides if the mark is missing.
     """
     if not directory:
         return "it is not a directory"
-    if placed is None or placed.directory != place:
+    if record is None or record.directory != path:
         return None
     if mark is None:
-        return None if own else "no worktree of this crew is in it, and something else is"
-    return None if mark.id == placed.id else f"it belongs to the crew of {mark.root}"
+        return None if own else "it contains other files and no worktree of this crew"
+    return None if mark.id == record.id else f"it belongs to the crew of {mark.root}"

@@ -1,4 +1,4 @@
-"""Whether the tests test the checkout that they run in: the judgement of one run with failing sources. Pure."""
+"""Proof that the tests test the checkout that they run in: evaluation of a test run with failing sources. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from liza.rules.model import Config, TestProof
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
-"""Why nothing can be proved, and no command changes that."""
+"""Reason why there is no proof; no command changes that."""
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
 _DOCUMENTS = re.compile(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
@@ -32,14 +32,14 @@ class Proved:
 
 @dataclass(frozen=True)
 class NotProved:
-    """Nothing speaks against the tests, and nothing shows what they test."""
+    """There is no evidence against the tests, and none of what they test."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class TestsAnotherCheckout:
-    """The tests use files of another checkout, or of an installed copy. ``where`` names them, ``cure`` is a command."""
+    """The tests use files of another checkout or of an installed copy. ``where`` names them, ``hint`` is a command."""
 
     where: tuple[str, ...]
     hint: str
@@ -50,14 +50,13 @@ ProofOutcome = Proved | NotProved | TestsAnotherCheckout
 
 @dataclass(frozen=True)
 class ProofObservation:
-    """What was seen when the tests ran in a slot as it is, and then with sources that fail.
+    """Observations of two test runs in a slot: one with the sources as they are, one with sources that fail.
 
-    ``code`` is that of the second run, None at the time limit. ``broken`` are the sources that are made to fail.
-    ``checkout`` are those of them that the tests loaded from the person's checkout, ``copies`` the paths of
-    installed or other copies of them that they loaded, ``programs`` the interpreters that loaded them. ``namesakes``
-    are loaded files that have the name of a module of the project and are none of it. ``naming`` are tracked lines, or
-    the command, that contain the path of the person's checkout. ``unnoted`` says why loads may have come from there
-    though none was noted.
+    ``exit_status``: of the second run; None if it timed out. ``broken``: the sources that were made to fail.
+    ``checkout``: those that the tests loaded from the person's checkout. ``copies``: paths of installed or other copies
+    that they loaded. ``programs``: interpreters that loaded them. ``lines_with_path``: tracked lines, or the command,
+    that contain the path of the person's checkout. ``namesakes``: loaded files named like a module of the project that
+    do not belong to it. ``untraced``: why files may have been loaded from there without a trace.
     """
 
     exit_status: int | None
@@ -71,14 +70,14 @@ class ProofObservation:
 
 
 def installed_suffixes(sources: Iterable[str], tracked: Iterable[str]) -> frozenset[str]:
-    """Return how the files of the project's Python packages end where they are installed: ``invo/__init__.py``.
+    """Return the path suffixes of the project's Python packages when installed, such as ``invo/__init__.py``.
 
-    Packages lie at the top or in ``src``, of the repository or of a directory with a build file. A module that is no
-    part of a package is left out: its name alone says too little.
+    Packages are at the top or in ``src`` of the repository or of a directory with a build file. A module outside of a
+    package is left out: its name alone is not evidence.
     """
     files = [PurePosixPath(name) for name in tracked]
     projects = {PurePosixPath(), *(path.parent for path in files if path.name in BUILD_FILES)}
-    roots = {place for project in projects for place in (project, project / "src")}
+    roots = {directory for project in projects for directory in (project, project / "src")}
     tails = (
         path.relative_to(root)
         for path in map(PurePosixPath, sources)
@@ -89,10 +88,10 @@ def installed_suffixes(sources: Iterable[str], tracked: Iterable[str]) -> frozen
 
 
 def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
-    """Return what the two runs show. Only positive evidence says that another checkout is tested.
+    """Return what the two runs prove. Only positive evidence proves that another checkout is tested.
 
-    A source that was loaded from the person's checkout, or from a copy, is such evidence whatever the tests said: any
-    other part of the tests turns them red. A line that names the checkout is evidence only where they stayed green.
+    A source loaded from the person's checkout or from a copy is such evidence whatever the exit status is: another part
+    of the tests may have failed. A line that names the checkout is evidence only if the tests passed.
     """
     if not seen.broken:
         return NotProved(NO_SOURCE)
@@ -118,28 +117,28 @@ def judge_proof(seen: ProofObservation, root: str, cure: str) -> ProofOutcome:
 
 
 def contains_path(line: str, path: str) -> bool:
-    """Return whether a line names a path or what lies below it, and not just one that begins or ends alike."""
+    """Return whether a line contains a path or one below it, and not only a path with the same start or end."""
     before = r"(?:(?<![\w.~+-])|(?<=-[A-Za-z]))"
     return re.search(rf"{before}{re.escape(path)}(?![\w+~@%-]|\.\w)", line) is not None
 
 
 def is_untraced_command(text: str) -> bool:
-    """Return whether a command starts Python so that it notes no loads: isolated, or with an empty environment."""
+    """Return whether a command starts Python so that loads are not traced: isolated or with an empty environment."""
     return _UNTRACED.search(text) is not None
 
 
 def is_documentation(name: str) -> bool:
-    """Return whether a tracked file is a text for people: no test and no tool takes a path from it."""
+    """Return whether a tracked file is documentation: no test and no tool reads a path from it."""
     return _DOCUMENTS.fullmatch(name) is not None
 
 
 def distribution_names(files: Mapping[str, str]) -> frozenset[str]:
-    """Return the names, as indexes of packages write them, that build files (name → text) give their projects."""
+    """Return the normalized project names that build files (name → text) declare."""
     return frozenset(normalize_distribution(name) for path, text in files.items() for name in _named(path, text))
 
 
 def normalize_distribution(name: str) -> str:
-    """Return the name of a distribution as indexes write it: ``my-invo`` of ``My_Invo``."""
+    """Return the normalized name of a distribution: ``my-invo`` for ``My_Invo``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -151,13 +150,13 @@ def _named(path: str, text: str) -> Iterable[str]:
         if line.startswith("["):
             section = line.strip().strip("[]").strip()
         elif section in ("project", "tool.poetry", "metadata"):
-            found = _NAME.match(line.strip())
-            names += [found[1]] if found else []
+            match = _NAME.match(line.strip())
+            names += [match[1]] if match else []
     return names
 
 
 def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> TestProof:
-    """Return what the board keeps of an outcome."""
+    """Return an outcome as it is stored on the board."""
     match outcome:
         case Proved():
             return TestProof(outcome="proved", command=command, setup=setup or "")
@@ -170,9 +169,9 @@ def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> Tes
 
 
 def is_proof_due(config: Config) -> bool:
-    """Return whether the proof has to run: the test command or the set-up is not the one that it was run for.
+    """Return whether the proof has to run: the test command or the set-up has changed since the last one.
 
-    A person who wanted no proof is not asked again.
+    False if a person turned the proof off.
     """
     if not config.has_tests or config.proof.outcome == "skipped":
         return False
@@ -180,20 +179,20 @@ def is_proof_due(config: Config) -> bool:
 
 
 def tested_instead(config: Config) -> str | None:
-    """Return what the tests use instead of the checkout they run in, if that was shown: nothing is tested then."""
+    """Return what the tests use instead of their checkout, if that was proved; else None. Merges are then untested."""
     shown = config.proof.outcome == "elsewhere" and config.has_tests and _is_current(config)
     return (config.proof.why or "another checkout") if shown else None
 
 
 def unproved_reason(config: Config) -> str | None:
-    """Return why nobody knows that the tests test their own checkout; None where that is proved, or there are none."""
+    """Return why it is not proved that the tests test their own checkout; None if it is, or without tests."""
     if not config.has_tests or (config.proof.outcome == "proved" and _is_current(config)):
         return None
     if config.proof.outcome == "skipped":
-        return "no proof was wanted (--no-proof)"
+        return "the proof was turned off (--no-proof)"
     if not _is_current(config):
         return "the proof has not run for this command"
-    return config.proof.why or "no reason is noted"
+    return config.proof.why or "no reason is recorded"
 
 
 def _is_current(config: Config) -> bool:

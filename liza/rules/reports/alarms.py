@@ -1,4 +1,4 @@
-"""What a person, or a planner, must know of: each with one next command. Pure over the board and what edges saw."""
+"""Alarms for people and planners, each with one command to run next. Pure: the caller gathers the facts."""
 
 from __future__ import annotations
 
@@ -27,33 +27,34 @@ S = Status
 STALE_DRAFT = timedelta(minutes=30)
 STALE_SIGNAL = timedelta(minutes=30)
 WARN_BEFORE_LIMIT = 2
-"""How many tries or review rounds before the limit the warning comes."""
+"""Number of tries or review rounds before a limit at which the warning starts."""
 CYCLES_AFTER_FAILURE = 3
 BY_HAND_HINT = "; start it by hand once, and answer it or log in"
 MAX_HELD_UP = 3
-"""How many sessions of a task in a row may be held up before a person must know: no limit ends that by itself."""
+"""Number of held-up sessions of a task in a row that raises an alarm. They count for no limit that would stop them."""
 
 
 NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", "integration_failed"})
-"""Alarms that a person should know of and that wait for nobody: the work goes on."""
+"""Alarms that do not wait for a person: the work goes on."""
 
 
 _OWN_ALARMS = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
-"""What wakes a planner and is an alarm of its own, with the command for it."""
+"""Planning triggers that have their own alarm with its own command."""
 
 
 def needs_person(alarm: Alarm) -> bool:
-    """Whether something stands still until a person does what ``next`` says."""
+    """Return whether work is stopped until a person runs ``alarm.next``."""
     return alarm.kind not in NOTICES
 
 
 class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot be read off the board: evidence, signals with the time since which they stand, odd config keys.
+    """Facts that are not on the board.
 
-    ``left``: why the supervisors of agents left that were not asked to. ``alone``: agents that hold something for which
-    a supervisor had begun a session, and whose supervisor is gone. ``aside``: directories of slots that could not be
-    emptied and were replaced. ``lacks``: what each DRAFT lacks now. ``stuck``: why sessions of agents make no progress.
-    ``blind``: why a budget does not hold what it was meant to.
+    ``exits``: why supervisors of agents exited unexpectedly. ``unsupervised``: agents that hold work for which a
+    supervisor had started a session, and whose supervisor is gone. ``signals``: signals and since when they are set.
+    ``stuck_slots``: slot directories that could not be emptied and were replaced. ``missing_parts``: what each DRAFT
+    lacks. ``no_progress``: why sessions of agents make no progress. ``unpriced``: why a money limit does not count all
+    sessions.
     """
 
     evidence: Evidence = Evidence()
@@ -62,7 +63,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
     signals: Mapping[str, datetime | None] = {}
     unknown_config: tuple[str, ...] = ()
     unconfirmed: tuple[UnconfirmedSetting, ...] | None = ()
-    """What of the settings does not count; None where nobody ever confirmed any."""
+    """Settings on the board that are not in effect; None if no setting was ever confirmed."""
     repository: RepositoryDrift = RepositoryDrift()
     stuck_slots: tuple[str, ...] = ()
     missing_parts: Mapping[str, drafts.MissingParts] = {}
@@ -71,28 +72,28 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
-    """Everything that stands, the gravest first."""
-    found = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
-    found += [*_signals(seen, now), *_config(seen)]
-    found += [
+    """Return all current alarms, the most severe first."""
+    alarms = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
+    alarms += [*_signals(seen, now), *_config(seen)]
+    alarms += [
         *_supervisor_exits(state, seen),
         *_unsupervised(state, now, seen),
         *_stuck(seen),
         *merge_alarms.stuck_slot_alarms(seen.stuck_slots),
     ]
-    hopeless = find_unclaimable(state)
+    unclaimable = find_unclaimable(state)
     for task in state.tasks:
-        found += _of_task(state, task, now, seen)
-        if task.id in hopeless:
-            found.append(
+        alarms += _of_task(state, task, now, seen)
+        if task.id in unclaimable:
+            alarms.append(
                 Alarm(
                     "never_claimable",
                     task.id,
-                    f"{task.id} can never be claimed: it depends on {hopeless[task.id]}",
+                    f"{task.id} can never be claimed: it depends on {unclaimable[task.id]}",
                     f"liza task edit {task.id} --depends …",
                 )
             )
-    return (*found, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
+    return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 
 
 def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -110,26 +111,30 @@ def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
 
 
 def restart_hint(state: State, agent: str, by_hand: str) -> str:
-    """What to type once a supervisor has left. To start it again is of no use while its program waits for a person."""
+    """Return the commands to run after a supervisor exited.
+
+    ``by_hand`` comes first, because a program that waits for a person would stop the new supervisor too. If it is
+    empty, the first command shows the agent's log.
+    """
     return f"{by_hand or f'liza logs {agent}'}; {up_command_for(state, agent)}"
 
 
 def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     for agent in sorted(seen.unsupervised - seen.exits.keys()):
-        held = find_current_work(state, agent)
-        if held is not None and not _has_lapsed(state, held, now):
-            message = f"{agent} holds {_named(held)}, and its supervisor is gone: nobody brings that to an end"
+        work = find_current_work(state, agent)
+        if work is not None and not _has_lapsed(state, work, now):
+            message = f"{agent} holds {_named(work)}, and its supervisor is gone: no process continues that work"
             yield Alarm("supervisor_gone", agent, message, up_command_for(state, agent))
 
 
-def _has_lapsed(state: State, held: CurrentWork, now: datetime) -> bool:
-    """Whether the work is free to be taken over, which is another alarm."""
-    task = state.task(held.task) if held.task and held.kind == "work" else None
+def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
+    """Return whether the lease has expired. Another alarm covers that."""
+    task = state.task(work.task) if work.task and work.kind == "work" else None
     return task is not None and task.lease_expires is not None and task.lease_expires <= now
 
 
-def _named(held: CurrentWork) -> str:
-    return "the planning" if held.task is None else f"the review of {held.task}" if held.kind == "review" else held.task
+def _named(work: CurrentWork) -> str:
+    return "the planning" if work.task is None else f"the review of {work.task}" if work.kind == "review" else work.task
 
 
 def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -158,29 +163,31 @@ def _held_up(task: Task) -> Iterator[Alarm]:
 
 
 def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    """A draft that somebody asked for; those that wait for something are told together. A planner at work may still
-    mean to free it."""
+    """Yield an alarm for a requested draft. Incomplete drafts are reported together by ``_incomplete``.
+
+    No alarm for STALE_DRAFT while a planner is at work: it may still edit the draft.
+    """
     since = task.history[-1].time if task.history else task.created
     fresh = since is not None and now - since < STALE_DRAFT
     if drafts.is_incomplete(task) or (fresh and state.planning.run is not None):
         return
-    lack = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
-    lacks = f" and lacks: {'; '.join(lack.missing)}" if lack.missing else ""
+    parts = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
+    lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
     message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
-    yield Alarm("stale_draft", task.id, message, lack.next if lack.missing else f"liza task edit {task.id}")
+    yield Alarm("stale_draft", task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
 
 
 def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
-    for lack, ids in drafts.group_incomplete(state, seen.missing_parts).items():
+    for parts, ids in drafts.group_incomplete(state, seen.missing_parts).items():
         names = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-        one = len(ids) == 1
-        if not lack.missing:
-            told = f"{names} {'is a draft and lacks' if one else 'are drafts and lack'} nothing any more"
-        elif one:
-            told = f"{names} is a draft and waits for you: {'; '.join(lack.missing)}"
+        is_single = len(ids) == 1
+        if not parts.missing:
+            message = f"{names} {'is a draft and lacks' if is_single else 'are drafts and lack'} nothing any more"
+        elif is_single:
+            message = f"{names} is a draft and waits for you: {'; '.join(parts.missing)}"
         else:
-            told = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(lack.missing)}"
-        yield Alarm("incomplete_draft", ids[0], told, lack.next)
+            message = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(parts.missing)}"
+        yield Alarm("incomplete_draft", ids[0], message, parts.next)
 
 
 def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -222,7 +229,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         yield Alarm(
             "hypothesis_exhaustion",
             task.id,
-            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it wants another plan, not another try",
+            f"{task.id}: {' and '.join(task.failed_by)} failed at it; it needs another plan, not another try",
             f"liza task supersede {task.id} --file - --because …",
         )
         return
@@ -251,7 +258,7 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
     why = _short(merge_failures.first_line(merge_failures.last_failure(task)) or "see its history")
     message = f"{task.id} does not merge: {why}"
     for alarm in _coder_offline(state, task, now, seen):
-        yield replace(alarm, message=f"{message}; {task.assigned_to}, whose it is to mend, is offline")
+        yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is offline")
     yield Alarm("integration_failed", task.id, message, merge_failures.inspect_command(task))
 
 
@@ -260,7 +267,7 @@ def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) ->
         yield Alarm(
             f"orphaned_{task.status.lower()}",
             task.id,
-            f"{task.id} is {task.status}, and {task.assigned_to}, whose it is to mend, is offline",
+            f"{task.id} is {task.status}, and {task.assigned_to}, which has to fix it, is offline",
             up_command_for(state, task.assigned_to),
         )
 
@@ -289,7 +296,7 @@ def _near_limits(state: State, task: Task) -> Iterator[Alarm]:
 
 
 def _is_near(count: int, most: int) -> bool:
-    """The first of several is never near the last one."""
+    """Return whether ``count`` is near ``most``. The first try is never near the limit."""
     return most > WARN_BEFORE_LIMIT and count >= max(most - WARN_BEFORE_LIMIT, 2)
 
 
@@ -312,7 +319,7 @@ def _signals(seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     for name, since in seen.signals.items():
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
-            yield Alarm(f"stale_{name.lower()}", name, f"{name} stands for {minutes} minutes", "liza resume")
+            yield Alarm(f"stale_{name.lower()}", name, f"{name} has been set for {minutes} minutes", "liza resume")
 
 
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:
@@ -328,17 +335,17 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
         yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
     elif plan.run is None and plan.count >= planning.MAX_WAKES:
-        standing = planning.next_trigger(state)
-        found = planning.find_triggers(state)
-        if isinstance(standing, str) and found and found[0].name not in _OWN_ALARMS:
-            status = " --status INTEGRATION_FAILED" if found[0].name == "INTEGRATION_FAILED" else ""
-            yield Alarm("planning_stalled", "planning", standing, f"liza task list{status}")
-    for one in state.discovered:
-        if one.urgency == "immediate" and one.converted_to_task is None:
+        trigger = planning.next_trigger(state)
+        triggers = planning.find_triggers(state)
+        if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
+            status = " --status INTEGRATION_FAILED" if triggers[0].name == "INTEGRATION_FAILED" else ""
+            yield Alarm("planning_stalled", "planning", trigger, f"liza task list{status}")
+    for discovery in state.discovered:
+        if discovery.urgency == "immediate" and discovery.converted_to_task is None:
             yield Alarm(
                 "immediate_discovery",
-                one.id,
-                f"{one.id}, found by {one.by or 'nobody named'}, cannot wait: {_short(one.description)}",
+                discovery.id,
+                f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)}",
                 "liza task add --help",
             )
 

@@ -1,4 +1,4 @@
-"""What others than Liza and the person's own commands did to the repository and to the settings. Pure."""
+"""Alarms about changes to the repository and the settings made outside of Liza. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from liza.rules.settings import UnconfirmedSetting
 
 ACCEPT_COMMAND = "liza doctor --accept"
 ALL_SETTINGS = "settings"
-"""The word for every setting that a person confirms."""
+"""Name for all settings that need confirmation."""
 
 
 class SymbolicRef(msgspec.Struct, frozen=True):
-    """A symbolic ref where only Liza's plain ones belong: its name, what that means, and the command that mends it."""
+    """A symbolic ref among Liza's refs, which must be plain. ``way``: the command that repairs it."""
 
     ref: str
     message: str
@@ -27,9 +27,13 @@ class SymbolicRef(msgspec.Struct, frozen=True):
 
 
 class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to the repository outside of Liza: a line for each thing that names a program, or that stands
-    for another commit, and was not there at init; the symbolic refs; the checkouts that integration was moved without;
-    and how integration was moved, where it was, with the merged tasks that are not in it any more and the ways on."""
+    """Changes to the repository made outside of Liza.
+
+    ``planted``: one line for each configuration that names a program or replaces a commit and is newer than init.
+    ``symbolic``: symbolic refs. ``away``: checkouts that were missing when integration moved. ``moved``: how another
+    process moved integration. ``lost``: merged tasks that it does not contain any more. ``ways``: commands to continue.
+    ``trespasses``: refs that sessions moved.
+    """
 
     planted: tuple[str, ...] = ()
     symbolic: tuple[SymbolicRef, ...] = ()
@@ -43,14 +47,12 @@ class RepositoryDrift(msgspec.Struct, frozen=True, kw_only=True):
 def repository_alarms(
     state: State, seen: RepositoryDrift, unconfirmed: Iterable[UnconfirmedSetting] | None
 ) -> Iterator[Alarm]:
-    """An alarm for each of them, with the command that resolves it."""
+    """Yield an alarm for each change, with the command that resolves it."""
     yield from settings_alarms(unconfirmed)
     for line in seen.planted:
-        yield Alarm(
-            "planted_configuration", line, f"it came after init, and does not run in liza: {line}", "liza doctor"
-        )
-    for one in seen.symbolic:
-        yield Alarm("symbolic_ref", one.ref, one.message, one.way)
+        yield Alarm("planted_configuration", line, f"added after init; liza does not run it: {line}", "liza doctor")
+    for symbolic in seen.symbolic:
+        yield Alarm("symbolic_ref", symbolic.ref, symbolic.message, symbolic.way)
     yield from merge_alarms.absent_checkout_alarms(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
@@ -60,14 +62,14 @@ def repository_alarms(
 
 
 def to_keep(moved: SessionRefMove) -> str:
-    """What a session did to a ref, with the command that accepts it. A session may have chosen the name."""
+    """Return what a session did to a ref, with the command that accepts it. The name is quoted: a session chose it."""
     return f"{moved.message}. To keep it: {ACCEPT_COMMAND} {shlex.quote(moved.about)}"
 
 
 def settings_alarms(unconfirmed: Iterable[UnconfirmedSetting] | None) -> Iterator[Alarm]:
-    """The settings that do not count; None: nobody ever confirmed any."""
+    """Yield an alarm for each setting that is not in effect. None: no setting was ever confirmed."""
     if unconfirmed is None:
-        message = "no setting was ever confirmed by a person: whatever stands under config: counts"
+        message = "no setting was ever confirmed by a person: every value under config: is in effect"
         yield Alarm("unconfirmed_setting", ALL_SETTINGS, message, f"{ACCEPT_COMMAND} {ALL_SETTINGS}")
-    for one in unconfirmed or ():
-        yield Alarm("unconfirmed_setting", one.key, one.description, f"{ACCEPT_COMMAND} {one.key}")
+    for setting in unconfirmed or ():
+        yield Alarm("unconfirmed_setting", setting.key, setting.description, f"{ACCEPT_COMMAND} {setting.key}")

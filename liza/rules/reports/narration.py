@@ -1,4 +1,4 @@
-"""What happened between two boards, in sentences: whose doing it was, and what a person needs to read of it."""
+"""News: what happened between two revisions of the board, as sentences for people."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 
 LIZA = "liza"
-"""How what supervisors do for the whole crew is signed, whichever of them was free to do it."""
+"""Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
 _CREW_EVENTS = frozenset({"merge", "merge failed"})
 
 
 @dataclass(frozen=True)
 class NewsItem:
-    """One thing that happened. ``who`` is the agent, or the person, that did it; ``liza`` says that a supervisor did it
-    for the crew, and that it has nothing to do with its agent's role. ``merged`` is the task that is merged."""
+    """One event. ``who``: the agent or person that caused it. ``liza``: a supervisor did it for the whole crew, not for
+    its agent. ``merged``: the task that was merged.
+    """
 
     who: str
     text: str
@@ -25,19 +26,19 @@ class NewsItem:
 
 
 def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
-    """Everything that the histories of ``after`` have and those of ``before`` have not, in the order of time."""
-    known = {task.id: len(task.history) for task in before.tasks}
-    lines = [(event, task) for task in after.tasks for event in task.history[known.get(task.id, 0) :]]
-    found = [
+    """Return the news for all events in ``after`` that are not in ``before``, in order of time."""
+    old_lengths = {task.id: len(task.history) for task in before.tasks}
+    lines = [(event, task) for task in after.tasks for event in task.history[old_lengths.get(task.id, 0) :]]
+    news = [
         NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == "merge" else None)
         for event, task in sorted(lines, key=_when)
         if (text := _describe_event(event, task))
     ]
-    return (*_added(before, after), *found, *_ended(before, after))
+    return (*_added(before, after), *news, *_ended(before, after))
 
 
 def is_crew_event(event: Event) -> bool:
-    """Whether a supervisor did this for the crew: a merge that no person asked for."""
+    """Return whether a supervisor did this for the crew: a merge that no person requested."""
     return event.event in _CREW_EVENTS and not (event.agent or "").startswith("human:")
 
 
@@ -46,16 +47,16 @@ def _when(line: tuple[Event, Task]) -> tuple[object, str]:
 
 
 def _added(before: State, after: State) -> Iterator[NewsItem]:
-    """Tasks that came together are told together: `3 tasks: a, b (needs a), c`."""
-    known = {task.id for task in before.tasks}
-    by: dict[str, list[str]] = {}
+    """Yield one item for all new tasks of one author: `3 tasks: a, b (needs a), c`."""
+    old_ids = {task.id for task in before.tasks}
+    by_agent: dict[str, list[str]] = {}
     for task in after.tasks:
-        if task.id not in known and task.history and task.history[0].event == "add":
+        if task.id not in old_ids and task.history and task.history[0].event == "add":
             needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
             lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
-            by.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
-    for who, tasks in by.items():
+            by_agent.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
+    for who, tasks in by_agent.items():
         yield NewsItem(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
 
 
@@ -74,10 +75,10 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
 
 
 def _describe_event(event: Event, task: Task) -> str:
-    """A sentence for an event; the empty string for those that only machines need."""
-    tell = _SENTENCES.get(event.event)
-    said = tell(event, task) if tell else ""
-    return f"{task.id} {said}" if said else ""
+    """Return a sentence for an event; empty for events that people do not need."""
+    describe = _SENTENCES.get(event.event)
+    text = describe(event, task) if describe else ""
+    return f"{task.id} {text}" if text else ""
 
 
 def _short(text: str | None, width: int = 160) -> str:
@@ -92,13 +93,13 @@ def _blocked(event: Event, task: Task) -> str:
 
 
 def _over(event: Event, task: Task) -> str:
-    """A session that handed over has said its word: its end is no news."""
-    handed = any(one.event == "handoff" and one.run == event.run for one in task.history)
-    return "" if handed else f"session over without a word: {_short(event.detail)}"
+    """Return the text for the end of a session; empty after a handoff, which was reported already."""
+    handed_over = any(other.event == "handoff" and other.run == event.run for other in task.history)
+    return "" if handed_over else f"session ended without a closing command: {_short(event.detail)}"
 
 
 def _edited(event: Event, task: Task) -> str:
-    """Only of a DRAFT that is still incomplete: whoever edits it knows the rest."""
+    """Return the text for an edit that leaves a DRAFT incomplete; empty for other edits."""
     return f"stays a draft: {event.detail}" if event.detail else ""
 
 
@@ -119,7 +120,7 @@ _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
     "held up": lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
     "quota": lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
     "unanswered": lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
-    "unusable": lambda event, task: f"cannot go on before a person did something: {_short(event.detail)}",
+    "unusable": lambda event, task: f"cannot go on until a person acts: {_short(event.detail)}",
     "ended": _over,
     "block": _blocked,
     "claim review": lambda event, task: "under review",

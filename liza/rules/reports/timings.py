@@ -1,4 +1,4 @@
-"""How long things took, read off the board: the goal, each task, and what waited for a person."""
+"""Durations computed from the board: of the goal, of each task, and of waiting for a person."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Of a task: seconds from its first claim to its end or to now, seconds that it waited for a person, and claims."""
+    """Times of a task: seconds from its first claim to its end or now, seconds it waited for a person, claims."""
 
     seconds: int | None
     waiting: int
@@ -25,7 +25,7 @@ class TaskTimes:
 
 
 def task_times(task: Task, now: datetime) -> TaskTimes:
-    """The times of a task; ``seconds`` is None for one that nobody has taken yet."""
+    """Return the times of a task; ``seconds`` is None if it was never claimed."""
     claims = [event.time for event in task.history if event.event == _TRY]
     over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
@@ -33,7 +33,7 @@ def task_times(task: Task, now: datetime) -> TaskTimes:
 
 
 def goal_seconds(state: State, now: datetime) -> int | None:
-    """Seconds since the goal was set, until it was reached or now; None where the board does not say when."""
+    """Return the seconds from the creation of the goal to its end or now; None if the board has no start time."""
     began = state.goal.created or state.sprint.timeline.started
     if began is None:
         return None
@@ -43,23 +43,23 @@ def goal_seconds(state: State, now: datetime) -> int | None:
 
 
 def waiting_seconds(state: State, now: datetime) -> int:
-    """Seconds in which at least one task waited for a person."""
+    """Return the seconds in which at least one task waited for a person."""
     return _union_seconds(span for task in state.tasks for span in _waiting_spans(task, now))
 
 
 def _waiting_spans(task: Task, now: datetime) -> list[Span]:
-    found, since = [], _draft_since(task)
+    spans, since = [], _draft_since(task)
     for event in task.history:
         if event.event in _ASKS:
             since = since or event.time
         elif since is not None and (event.event in _ANSWERED or event.event == "ready"):
-            found.append((since, event.time))
+            spans.append((since, event.time))
             since = None
-    return [*found, *([(since, now)] if since is not None and _still_waits(task) else [])]
+    return [*spans, *([(since, now)] if since is not None and _still_waits(task) else [])]
 
 
 def _draft_since(task: Task) -> datetime | None:
-    """When a task was added that lacked something."""
+    """Return when the task was added if it was incomplete then; else None."""
     first: Event | None = task.history[0] if task.history else None
     return first.time if first is not None and first.event == "add" and first.detail is not None else None
 
@@ -69,7 +69,7 @@ def _still_waits(task: Task) -> bool:
 
 
 def _union_seconds(spans: Iterable[Span]) -> int:
-    """Seconds in the union of the spans."""
+    """Return the seconds in the union of the spans."""
     total, end = 0.0, None
     for start, stop in sorted(spans):
         begin = start if end is None else max(start, end)

@@ -1,5 +1,7 @@
-"""The command that starts a crew's supervisors again, with the programs that they ran: without those words the same
-agents would begin with the default one, which may be another, and cost money. Pure."""
+"""The command that starts a crew's supervisors again with the programs that they ran. Pure.
+
+Without these options the agents would run the default program, which may be another one and cost money.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,24 @@ _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--re
 
 
 def up_command_for(state: State, *agents: str) -> str:
-    """The command that starts the supervisors of these agents, and of those that `up` starts with them, each with the
-    program that it ran last, as far as the board knows it."""
+    """Return the command that starts the supervisors of these agents, and of those that `up` starts with them.
+
+    Each agent gets the program that it ran last, if the board has it.
+    """
     counts = dict.fromkeys(ROLES, 1)
     for agent in agents:
         role, number = _split_agent_id(agent)
         counts[role] = max(counts.get(role, 1), number)
     ran = {name: agent.program for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
     if len(set(ran.values())) > 1:
-        # Nobody knows which of them a role would run that nobody had, and the crew was one without it.
+        # The program of a role without an agent is unknown, and the crew ran without that role: start none.
         had = {_split_agent_id(agent)[0] for agent in (*ran, *agents)}
         counts = {role: count if role in had else 0 for role, count in counts.items()}
     return format_up_command(counts, _shorten_programs(ran))
 
 
 def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
-    """`liza up` for so many agents of each role. ``programs`` are by agent, by role, or, under ``""``, for all."""
+    """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all."""
     words = ["liza", "up"]
     for role, option in _OPTIONS.items():
         if counts.get(role, 1) != 1:
@@ -39,14 +43,14 @@ def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *,
 
 
 def _shorten_programs(ran: Mapping[str, str]) -> dict[str, str]:
-    """The same said once for all, or else once for a role, where that is true."""
+    """Return the programs with one entry for all agents if equal, else one for each role whose agents have the same."""
     if len(set(ran.values())) == 1:
         return {"": next(iter(ran.values()))}
-    said: dict[str, str] = {}
+    shortened: dict[str, str] = {}
     for role in ROLES:
         own = {name: program for name, program in ran.items() if _split_agent_id(name)[0] == role}
-        said |= {role: next(iter(own.values()))} if len(set(own.values())) == 1 else own
-    return said
+        shortened |= {role: next(iter(own.values()))} if len(set(own.values())) == 1 else own
+    return shortened
 
 
 def _is_among(agent: str, counts: Mapping[str, int]) -> bool:

@@ -1,4 +1,4 @@
-"""What a supervisor can do next: the loop carries out one of these at a time."""
+"""Actions of a supervisor. The supervisor loop carries out one at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from liza.rules.sessions.model_silence import ModelSilence
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do; look again after ``seconds`` at the latest (None: the poll interval)."""
+    """Do nothing; decide again after at most ``seconds`` (None: the poll interval)."""
 
     why: str
     seconds: float | None = None
@@ -18,7 +18,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Claim:
-    """Take this task in two phases."""
+    """Claim this task in two phases."""
 
     task: str
 
@@ -42,7 +42,7 @@ class StartSession:
 
 @dataclass(frozen=True)
 class Resume:
-    """Take the next run on the claim that is held."""
+    """Start the next run on the claim that the agent holds."""
 
     task: str
     run: str
@@ -50,10 +50,10 @@ class Resume:
 
 @dataclass(frozen=True)
 class StopSession:
-    """End the session: politely first, then firmly. ``why`` is kept beside it, so that an adopter knows.
+    """End the session: SIGTERM first, SIGKILL later. ``why`` is recorded, so that an adopting supervisor has it.
 
-    ``unusable``: its program waits for a person, and the next session would. ``model`` is the kind of failure where its
-    model gives no answer.
+    ``needs_person``: the program waits for a person, and so would the next session. ``failure_kind``: a kind of
+    ``model_silence`` if the model gives no answer; else empty.
     """
 
     run: str
@@ -64,21 +64,21 @@ class StopSession:
 
 @dataclass(frozen=True)
 class ConcludeSession:
-    """The session is over: tell the board what came of it."""
+    """Record the outcome of a session that is over on the board."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class RenewLease:
-    """Heartbeat: extend what the run holds."""
+    """Renew the lease of the run (heartbeat)."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class BlockTask:
-    """A limit of this supervisor's own task is reached."""
+    """Block the supervisor's own task, because a limit is reached."""
 
     task: str
     reason: str
@@ -86,21 +86,21 @@ class BlockTask:
 
 @dataclass(frozen=True)
 class Merge:
-    """Start a merger for the best approved task."""
+    """Start a merger for this task."""
 
     task: str
 
 
 @dataclass(frozen=True)
 class GiveBack:
-    """Leaving: give back what is held."""
+    """Give back the work that the agent holds."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class DeliverMessage:
-    """Do this for a message to the session."""
+    """Carry out the next delivery step for a message to the session."""
 
     run: str
     step: message_rules.DeliveryStep
@@ -108,14 +108,14 @@ class DeliverMessage:
 
 @dataclass(frozen=True)
 class Remind:
-    """Tell the session that waits at its terminal in which ways it can end."""
+    """Remind a session that waits at its terminal of the commands that close it."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class Warn:
-    """Tell the session, and the person, that it makes no progress, before it is ended for that."""
+    """Tell the session and the person that it makes no progress, before it is ended for that reason."""
 
     run: str
     why: str
@@ -123,7 +123,7 @@ class Warn:
 
 @dataclass(frozen=True)
 class ReportQuestion:
-    """Tell the person what the session's program asks at its terminal; None: that it asks no more."""
+    """Tell the person which question the program shows at its terminal; None: it shows none any more."""
 
     run: str
     question: str | None
@@ -131,7 +131,7 @@ class ReportQuestion:
 
 @dataclass(frozen=True)
 class NoteModelSilence:
-    """Keep, for ``status``, why the session gets no answer from its model; None: that it gets answers."""
+    """Record for ``liza status`` why the session gets no answer from its model; None: it gets answers again."""
 
     run: str
     silence: ModelSilence | None
@@ -139,7 +139,7 @@ class NoteModelSilence:
 
 @dataclass(frozen=True)
 class PauseCrew:
-    """Put PAUSE up for a person: no more may be spent."""
+    """Set the PAUSE signal, because the budget is used up; a person removes it."""
 
     why: str
 

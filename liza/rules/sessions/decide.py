@@ -1,7 +1,7 @@
-"""What a supervisor does next. Pure: the loop gathers a Situation, and carries out the one action that comes back.
+"""Choice of a supervisor's next action. Pure: the loop gathers a Situation and carries out the action it gets back.
 
-The decision looks at how things stand and never at which event woke the loop: an event that is lost, doubled or
-late changes nothing, and a supervisor that was killed and started again decides as if it had never been away.
+The decision depends only on the current situation, never on the event that woke the loop. A lost, duplicate or late
+event therefore changes nothing, and a restarted supervisor decides like one that was never killed.
 """
 
 from __future__ import annotations
@@ -44,23 +44,22 @@ from liza.rules.tasks.picking import Evidence, LimitReached, NoTask
 from liza.rules.transitions import has_done
 
 S = Status
-CRASH_WINDOW = 300.0
+CRASH_WINDOW = 300.0  # seconds
 MAX_CRASHES_IN_WINDOW = 3
-MAX_BACKOFF = 300.0
-START_POLL_SECONDS = (
-    1.0  # seconds between two looks at the terminal of a program that comes up: nothing tells of a question
-)
-RUNNING_POLL_SECONDS = 10.0  # and of one that is at work
+MAX_BACKOFF = 300.0  # seconds
+# A question on a terminal causes no event, so the terminal is polled.
+START_POLL_SECONDS = 1.0  # until the program is ready
+RUNNING_POLL_SECONDS = 10.0  # afterwards
 MAX_REMINDERS = 2
-IDLE_REASON = "it waits at its terminal and has said no last word"
-"""Why a session is ended that has nothing left to do, as one without a terminal ends by itself."""
+IDLE_REASON = "it is idle at its terminal and has run no closing command"
+"""Stop reason: idle at the prompt, no closing command. A program without a terminal exits by itself in this case."""
 EXIT_UNUSABLE = 5
-"""The exit code of a supervisor whose program nobody can use before a person did something."""
+"""Exit status of a supervisor whose program cannot work until a person acts, such as a login."""
 _NO_EVIDENCE = Evidence()
 
 
 class SessionState(StrEnum):
-    """How the session of a run stands."""
+    """State of the session of a run."""
 
     NEVER = "never started"
     LIVING = "living"
@@ -69,10 +68,10 @@ class SessionState(StrEnum):
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What can be seen of the agent's newest session that is not settled. Times are seconds of the steady clock.
+    """Observations of the agent's newest session that is not concluded. Times are seconds of the monotonic clock.
 
-    ``never`` says why it is not going to be ready; ``needs_person``: nor would the next one be. ``terminal``: it has
-    one. ``model`` is why its model gives no answer, ``told`` what of that the person was told: a kind and words.
+    ``never_ready``: why it will never be ready. ``needs_person``: nor will the next session be, until a person acts.
+    ``silence``: why its model gives no answer; ``reported_silence``: the kind and text that the person was told.
     """
 
     run: str
@@ -84,30 +83,32 @@ class SessionFacts:
     silence: ModelSilence | None = None
     reported_silence: tuple[str, str] | None = None
     idle: float = 0.0
-    """How long its program has waited at its terminal, since it began to or was reminded."""
+    """Time that the program has been idle at its terminal, since it became idle or was reminded."""
     reminders: int = 0
     question: str | None = None
-    """What its screen asks a person, ``asked`` what the person was told of that."""
+    """Question that its screen shows to a person."""
     reported_question: str | None = None
+    """Question that the person was told of."""
     stuck: Stuck | None = None
-    """Why it makes no progress; ``warned`` whether it was told so."""
+    """Why it makes no progress."""
     warned: bool = False
+    """Whether the session was told that it makes no progress."""
     since_start: float = 0.0
     since_activity: float = 0.0
     since_closing_command: float | None = None
     is_turn_over: bool = False
-    """Whether its turn at a terminal is over since its last word: nothing more comes, and it does not end by itself."""
+    """Whether its turn at a terminal ended after its closing command: it does no more work, but does not exit."""
     since_heartbeat: float = 0.0
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything a supervisor knows when it decides.
+    """All facts that a decision depends on.
 
-    ``offered`` is a task whose tested candidate waited for a person's files, and those are out of the way now.
-    ``unusable`` says why no session of this agent's program can work before a person did something, ``overspent`` why
-    no more may be spent, ``seconds_left`` how long the living session may go on until then, ``mail`` what is to be done
-    for a message.
+    ``resumable_merge``: a task whose tested candidate waited for a person's files, which no longer block it.
+    ``unusable_reason``: why no session of this agent's program can work until a person acts. ``over_budget``: why no
+    more may be spent. ``seconds_left``: how long the living session may run until the budget is used up.
+    ``message_step``: the next delivery step of a message. ``since_clock_gap``: seconds since the machine slept.
     """
 
     agent: str
@@ -131,15 +132,16 @@ class Situation:
 
 
 def decide(at: Situation) -> Action:
-    """The next action of the supervisor of ``at.agent``: ABORT before leaving before the session before new work.
+    """Return the next action of the supervisor of ``at.agent``.
 
-    A wait ends when the pause of a merge that was set aside is over: no event tells of that.
+    Order: ABORT, leaving, the session, new work. A wait ends at the latest when the retry of a failed merge is due,
+    because that causes no event.
     """
     action = _decide(at)
-    due = merge_rules.seconds_to_next_try(at.state, at.now) if isinstance(action, Wait) else None
-    if due is None or not isinstance(action, Wait):
+    next_try = merge_rules.seconds_to_next_try(at.state, at.now) if isinstance(action, Wait) else None
+    if next_try is None or not isinstance(action, Wait):
         return action
-    return Wait(action.why, due if action.seconds is None else min(action.seconds, due))
+    return Wait(action.why, next_try if action.seconds is None else min(action.seconds, next_try))
 
 
 def _decide(at: Situation) -> Action:
@@ -148,24 +150,27 @@ def _decide(at: Situation) -> Action:
         return ConcludeSession(at.session.run)
     if at.session is not None and at.session.state is SessionState.LIVING:
         return _decide_living(at, at.session, leaving)
-    held = find_current_work(at.state, at.agent)
+    work = find_current_work(at.state, at.agent)
     if leaving:
-        return GiveBack(held.run) if held and not _is_given_back(at, held) else Exit(0, "stopped")
+        return GiveBack(work.run) if work and not _is_given_back(at, work) else Exit(0, "stopped")
     hopeless = Exit(EXIT_UNUSABLE, at.unusable_reason) if at.unusable_reason else _crash_loop(at)
     if hopeless:
-        return GiveBack(held.run) if held and not _is_given_back(at, held) else hopeless
+        return GiveBack(work.run) if work and not _is_given_back(at, work) else hopeless
     if at.over_budget and not _wait_for_signal(at):
         return PauseCrew(at.over_budget)
     if at.job is not None:
         return Wait(at.job)
-    if held is not None:
-        return _continue_work(at, held)
+    if work is not None:
+        return _continue_work(at, work)
     return _look_for_work(at)
 
 
 @dataclass(frozen=True)
 class CurrentWork:
-    """What an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
+    """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None).
+
+    ``kind`` is ``work``, ``review`` or ``planning``.
+    """
 
     run: str
     task: str | None
@@ -173,7 +178,7 @@ class CurrentWork:
 
 
 def find_current_work(state: State, agent: str) -> CurrentWork | None:
-    """What ``agent`` holds on the board; None when nothing."""
+    """Return the work that ``agent`` holds on the board; None if it holds none."""
     for task in state.tasks:
         if task.status is S.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
             return CurrentWork(task.run, task.id, "work")
@@ -184,46 +189,46 @@ def find_current_work(state: State, agent: str) -> CurrentWork | None:
     return None
 
 
-def _is_given_back(at: Situation, held: CurrentWork) -> bool:
-    """Whether all was said about what is held: a coder's task stays its own after it was stopped."""
-    task = at.state.task(held.task) if held.task and held.kind == "work" else None
-    return task is not None and has_done(task, "stop", held.run)
+def _is_given_back(at: Situation, work: CurrentWork) -> bool:
+    """Return whether the work was already given back. A stopped task still belongs to its coder."""
+    task = at.state.task(work.task) if work.task and work.kind == "work" else None
+    return task is not None and has_done(task, "stop", work.run)
 
 
 def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     if leaving:
         return StopSession(session.run, "stop")
-    held = find_current_work(at.state, at.agent)
-    if held is None or held.run != session.run:
+    work = find_current_work(at.state, at.agent)
+    if work is None or work.run != session.run:
         if session.since_closing_command is None:
             return StopSession(session.run, "fenced")
         left = at.state.config.grace - session.since_closing_command
         if left <= 0 or session.is_turn_over:
             return StopSession(session.run, "over")
-        # Nothing tells of a prompt that is back.
+        # The return of the prompt causes no event, so poll.
         left = min(left, START_POLL_SECONDS) if session.has_terminal else left
-        return Wait(f"{session.run} has said its last word", left)
+        return Wait(f"{session.run} has run its closing command", left)
     hopeless = _stop_hopeless(at, session)
     if hopeless is not None:
         return hopeless
     if session.since_activity > at.state.config.hung_after and session.question is not None:
-        return StopSession(session.run, f"nobody answered: the program shows {session.question}", True)
+        return StopSession(session.run, f"no person answered: the program shows {session.question}", True)
     if session.since_activity > at.state.config.hung_after:
-        return StopSession(session.run, f"hung: nothing moved for {session.since_activity:.0f} s")
+        return StopSession(session.run, f"hung: no activity for {session.since_activity:.0f} s")
     beat = at.state.config.heartbeat_interval
     if session.since_heartbeat >= beat:
         return RenewLease(session.run)
     if session.question != session.reported_question:
         return ReportQuestion(session.run, session.question)
-    tell = _silence_to_report(at, session)
-    if tell is not None:
-        return tell
+    report = _silence_to_report(at, session)
+    if report is not None:
+        return report
     if (
         session.question is None
         and at.message_step is not None
         and not isinstance(at.message_step, message_rules.TryLater)
     ):
-        # While a question stands nothing can be typed, and a try would be used up.
+        # While the screen shows a question nothing can be typed, and a try would be wasted.
         return DeliverMessage(session.run, at.message_step)
     merge = None if at.job is not None or _wait_for_signal(at) else _merge(at)
     if merge is not None:
@@ -241,7 +246,7 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
 
 
 def _silence_to_report(at: Situation, session: SessionFacts) -> NoteModelSilence | None:
-    """What is to be told about the model, where that is not what was told already."""
+    """Return the action that reports a change of the model's silence; None if the person was told already."""
     model = session.silence
     shown = model if model is not None and model_silence.is_reported(model, at.state.config.answer_timeout) else None
     now = None if shown is None else (shown.kind, shown.message)
@@ -249,7 +254,7 @@ def _silence_to_report(at: Situation, session: SessionFacts) -> NoteModelSilence
 
 
 def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
-    """Seconds until something has to be done about a model that does not answer."""
+    """Return the seconds until a silent model has to be reported or its session ended."""
     if session.silence is None:
         return []
     timeout = at.state.config.answer_timeout
@@ -260,7 +265,7 @@ def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
 
 
 def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
-    """What ends a session from which nothing can come any more."""
+    """Return the action for a session that should not go on: stop, remind, warn or pause; None if it should."""
     if session.never_ready is not None:
         return StopSession(session.run, session.never_ready, session.needs_person)
     if not session.ready and session.since_start > at.ready_timeout:
@@ -293,36 +298,36 @@ def _crash_loop(at: Situation) -> Action | None:
     return None
 
 
-def _continue_work(at: Situation, held: CurrentWork) -> Action:
+def _continue_work(at: Situation, work: CurrentWork) -> Action:
     halted = _wait_for_signal(at)
     if halted:
         return halted
     if at.rest_seconds > 0:
-        left = _lease_left(at, held)
+        left = _lease_left(at, work)
         half = at.state.config.lease_duration / 2
         if left is not None and left < half:
-            return RenewLease(held.run)
+            return RenewLease(work.run)
         return Wait(
             "resting before the next session",
             at.rest_seconds if left is None else min(at.rest_seconds, left - half + 0.01),
         )
-    if at.session is not None and at.session.run == held.run and not _is_given_back(at, held):
-        return StartSession(held.run)
-    if held.kind != "work":
-        return GiveBack(held.run)
-    assert held.task is not None
-    task = at.state.task(held.task)
+    if at.session is not None and at.session.run == work.run and not _is_given_back(at, work):
+        return StartSession(work.run)
+    if work.kind != "work":
+        return GiveBack(work.run)
+    assert work.task is not None
+    task = at.state.task(work.task)
     assert task is not None
     limit = picking.limit_reached(at.state, task)
     if limit and not is_last_end_blameless(task):
-        return BlockTask(held.task, limit)
-    return Resume(held.task, held.run)
+        return BlockTask(work.task, limit)
+    return Resume(work.task, work.run)
 
 
-def _lease_left(at: Situation, held: CurrentWork) -> float | None:
-    """Seconds for which a claim is still leased; None for what was given back, and for reviews and planning."""
-    task = at.state.task(held.task) if held.task and held.kind == "work" else None
-    if task is None or task.lease_expires is None or _is_given_back(at, held):
+def _lease_left(at: Situation, work: CurrentWork) -> float | None:
+    """Return the seconds until the lease of a claim expires; None for given-back work, reviews and planning."""
+    task = at.state.task(work.task) if work.task and work.kind == "work" else None
+    if task is None or task.lease_expires is None or _is_given_back(at, work):
         return None
     return (task.lease_expires - at.now).total_seconds()
 
@@ -330,7 +335,7 @@ def _lease_left(at: Situation, held: CurrentWork) -> float | None:
 def _wait_for_signal(at: Situation) -> Wait | None:
     for name in ("CHECKPOINT", "PAUSE"):
         if name in at.signals:
-            return Wait(f"{name} stands; liza resume takes it away")
+            return Wait(f"{name} is set; liza resume removes it")
     return None
 
 
@@ -354,10 +359,10 @@ def _look_for_work(at: Situation) -> Action:
 
 
 def _merge(at: Situation) -> Merge | None:
-    """A merger is a child, so the supervisor of an agent at work can start one as well as an idle one."""
-    ripe = merge_rules.next_to_merge(at.state, at.now)
-    if ripe is not None and at.merge_lock_free:
-        return Merge(ripe.id)
+    """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
+    task = merge_rules.next_to_merge(at.state, at.now)
+    if task is not None and at.merge_lock_free:
+        return Merge(task.id)
     return None if at.resumable_merge is None else Merge(at.resumable_merge)
 
 
@@ -370,12 +375,12 @@ def _find_coding_work(at: Situation) -> Action:
     if pick.task.status is S.CLAIMED and at.since_clock_gap is not None:
         held_back = at.state.config.lease_duration - at.since_clock_gap
         if held_back > 0:
-            return Wait("the machine slept: nothing is taken over for one lease", held_back)
+            return Wait("the machine slept: no expired claim is taken over for one lease duration", held_back)
     return Claim(pick.task.id)
 
 
 def _seconds_to_lapse(at: Situation) -> float | None:
-    """When the next lease of another coder runs out, in seconds; None when none is standing."""
+    """Return the seconds until the next lease of a coder expires, at least 0.5; None without a lease."""
     ends = [
         (task.lease_expires - at.now).total_seconds() + 1.0
         for task in at.state.tasks
@@ -384,6 +389,6 @@ def _seconds_to_lapse(at: Situation) -> float | None:
     return max(min(ends), 0.5) if ends else None
 
 
-def backoff(in_vain: int, first: float, longest: float = MAX_BACKOFF) -> float:
-    """Seconds to rest after so many sessions in a row that came to nothing: doubling from ``first`` to ``longest``."""
-    return float(min(first * 2.0 ** min(max(in_vain - 1, 0), 60), longest))
+def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) -> float:
+    """Return the seconds to rest after that many failed sessions in a row: doubled from ``first`` up to ``longest``."""
+    return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))

@@ -1,7 +1,8 @@
-"""Whether a session that calls tools gets anywhere. Pure: a fold over its tool calls, and a verdict.
+"""Detection of sessions that make no progress. Pure: a fold over tool calls, and a check against the limits.
 
-Two signs of a loop. One call gives one result again and again while nothing new is called: `pytest` after each edit is
-none of that, because each edit is a new call. And many calls over a long time leave the worktree as it was.
+Two signs of a loop. First: one call gives the same result many times and no new call is made between them (`pytest`
+after each edit does not count, because each edit is a new call). Second: many calls over a long time do not change the
+worktree.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from dataclasses import dataclass, replace
 from liza.rules.model import LoopLimits
 
 NO_PROGRESS_PREFIX = "no progress: "
-"""How the reason of a session begins that was ended for a loop."""
+"""Start of the stop reason of a session that was ended because of a loop."""
 MAX_REMEMBERED_CALLS = 32
-"""How many different calls are remembered: the longest cycle that is recognised."""
+"""Number of different calls that are remembered. A longer cycle is not recognised."""
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One finished tool call: digests of what was called and of its result; ``words`` name it for a person.
+    """One finished tool call: digests of the call and of its result, and a ``description`` for people.
 
-    ``at`` is in seconds of the steady clock.
+    ``at`` is in seconds of the monotonic clock.
     """
 
     call: str
@@ -31,8 +32,11 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the calls of a session came to so far. ``counts`` holds how often each known pair came again since the last
-    new one; ``unchanged`` counts calls since ``since``, when the worktree last changed."""
+    """Summary of a session's calls so far.
+
+    ``counts``: repetitions of each pair of ``seen_pairs`` since the last new pair. ``calls_since_change``: calls since
+    ``changed_at``, when the worktree last changed.
+    """
 
     calls: int = 0
     seen_pairs: tuple[tuple[str, str], ...] = ()
@@ -44,18 +48,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A session that makes no progress. ``final``: it had its warning, and is to be ended."""
+    """A session that makes no progress. ``final``: it has reached twice the limit and must be ended."""
 
     reason: str
     final: bool
 
 
 def add_call(progress: Progress, call: ToolCall, pause: float) -> Progress:
-    """The progress with one more call in it."""
+    """Return the progress with one call added. A repetition more than ``pause`` seconds after the last call is polling
+    and is not counted.
+    """
     pair = (call.call, call.result)
     waited = progress.last_call is not None and call.at - progress.last_call.at > pause
     since = call.at if progress.changed_at is None else progress.changed_at
-    found = replace(
+    updated = replace(
         progress,
         calls=progress.calls + 1,
         last_call=call,
@@ -63,40 +69,40 @@ def add_call(progress: Progress, call: ToolCall, pause: float) -> Progress:
         changed_at=since,
     )
     if pair not in progress.seen_pairs:
-        return replace(found, seen_pairs=(*progress.seen_pairs, pair)[-MAX_REMEMBERED_CALLS:], counts=())
+        return replace(updated, seen_pairs=(*progress.seen_pairs, pair)[-MAX_REMEMBERED_CALLS:], counts=())
     if waited:
-        return found
-    place = progress.seen_pairs.index(pair)
+        return updated
+    index = progress.seen_pairs.index(pair)
     counts = list(progress.counts or (0,) * len(progress.seen_pairs))
-    counts[place] += 1
-    return replace(found, counts=tuple(counts))
+    counts[index] += 1
+    return replace(updated, counts=tuple(counts))
 
 
 def record_worktree_change(progress: Progress, at: float) -> Progress:
-    """The progress when the worktree has changed."""
+    """Return the progress after a change of the worktree at time ``at``."""
     return replace(progress, calls_since_change=0, changed_at=at)
 
 
 def forget_untimed_calls(progress: Progress) -> Progress:
-    """The progress without what cannot be timed, because it happened before anybody looked."""
+    """Return the progress without the counts of calls whose time is unknown: they precede this supervisor."""
     return replace(progress, counts=(), calls_since_change=0, changed_at=None)
 
 
 def check_progress(limits: LoopLimits, progress: Progress, at: float) -> Stuck | None:
-    """Whether the session makes no progress; None while it does."""
+    """Return why the session makes no progress; None while it makes progress."""
     if progress.last_call is None:
         return None
-    # Two: the pair that made itself known, and its first return, are two sights of it.
+    # Add 1: the first occurrence of the pair is not in ``counts``.
     same = max(progress.counts, default=0) + 1
     if 0 < limits.same_calls <= same:
-        words = (
+        reason = (
             f"{NO_PROGRESS_PREFIX}the same call with the same result {same} times ({progress.last_call.description})"
         )
-        return Stuck(words, same >= 2 * limits.same_calls)
+        return Stuck(reason, same >= 2 * limits.same_calls)
     seconds = 0.0 if progress.changed_at is None else at - progress.changed_at
     if 0 < limits.unchanged_calls <= progress.calls_since_change and seconds >= limits.unchanged_seconds:
         calls = f"{progress.calls_since_change} tool calls in {seconds / 60:.0f} min"
-        words = f"{NO_PROGRESS_PREFIX}{calls} without a change in the worktree"
+        reason = f"{NO_PROGRESS_PREFIX}{calls} without a change in the worktree"
         final = progress.calls_since_change >= 2 * limits.unchanged_calls and seconds >= 2 * limits.unchanged_seconds
-        return Stuck(words, final)
+        return Stuck(reason, final)
     return None

@@ -1,7 +1,7 @@
-"""What to do next about a message that an agent has not acknowledged. Pure.
+"""Next delivery step for a message that an agent has not acknowledged. Pure.
 
-A message waits in the agent's inbox until somebody sees that it was read: the program's own hook took it, the agent
-said `liza ready`, or its answer shows it. Typing is one way to carry it, and never the last one.
+A message stays in the agent's inbox until there is evidence that it was read: a hook of the program took it, the agent
+ran `liza ready`, or its output has the acknowledgment. If typing it fails, it is written into the brief.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import StrEnum
 from liza.rules.model import AwareDatetime, Delivery, FrozenStruct
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
-OFFERED = 20.0  # seconds for which a message that a hook took is left to it: as long as a program waits for a hook
+OFFERED = 20.0  # seconds for which a message that a hook took is not typed; programs wait that long for a hook
 
 
 class MessageStage(StrEnum):
-    """How far a message came that nobody acknowledged."""
+    """Delivery stage of a message: waiting, written into the brief, or reported to the person as not delivered."""
 
     QUEUED = "queued"
     FILED = "filed"
@@ -26,8 +26,11 @@ class MessageStage(StrEnum):
 
 
 class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that an agent is to know. ``attempts`` are tries to carry it into a session, ``tried`` the last one's
-    time, ``carried`` whether that one was seen to arrive."""
+    """A message for an agent.
+
+    ``attempts`` counts the delivery tries, ``tried`` is the time of the last one, ``carried`` whether it was seen to
+    arrive.
+    """
 
     id: str
     priority: str
@@ -40,55 +43,60 @@ class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     carried: bool = False
     run: str | None = None
     typing: bool = False
-    """Whether it was put into the terminal of ``run``: no hook of that run brings it a second time."""
+    """Whether it was typed into the terminal of ``run``. Hooks of that run then do not deliver it again."""
     offered: AwareDatetime | None = None
-    """When a hook took it to bring it; for a moment it is not typed, for the hook may not have said so yet."""
+    """When a hook took it. It is not typed for OFFERED seconds, because the hook may report the delivery late."""
     acknowledged: AwareDatetime | None = None
     by: str | None = None
 
     @property
     def is_started(self) -> bool:
-        """Whether anything was done to bring it."""
+        """Whether its delivery has begun."""
         return self.attempts > 0 or self.stage is not MessageStage.QUEUED
 
 
 @dataclass(frozen=True)
 class DeliveryChannels:
-    """How the agent's session can be reached now. ``fetches``: its hooks take messages at the edges of a turn.
-    ``types``: it has a terminal, where something may be typed once the program waits for it."""
+    """Ways to reach the agent's session now.
+
+    ``has_hooks``: its hooks take messages at the start and end of a turn. ``has_terminal``: text can be typed once the
+    program waits for input.
+    """
 
     run: str
     has_hooks: bool = False
     has_terminal: bool = False
     in_turn: bool = False
-    """Whether a turn is under way, at whose edges its hooks take messages."""
+    """Whether a turn is under way."""
 
 
 @dataclass(frozen=True)
 class TypeMessage:
-    """Wait for a moment to type it into the session's terminal, and see that it went in. None within the time for one
-    counts as a try."""
+    """Wait until the program accepts input, type the message and check that it arrived.
+
+    If the program accepts no input within ``readiness_timeout``, that counts as a try.
+    """
 
     message: Message
 
 
 @dataclass(frozen=True)
 class PutInBrief:
-    """Write it into the brief, where the next look finds it."""
+    """Write the message into the brief."""
 
     message: Message
 
 
 @dataclass(frozen=True)
 class TellPerson:
-    """Nothing came of all this: tell the person."""
+    """Tell the person that the message was not acknowledged."""
 
     message: Message
 
 
 @dataclass(frozen=True)
 class TryLater:
-    """Nothing to do before ``seconds`` have passed; None: before something happens."""
+    """Do nothing for ``seconds``; None: until the next event."""
 
     why: str
     seconds: float | None = None
@@ -98,45 +106,47 @@ DeliveryStep = TypeMessage | PutInBrief | TellPerson | TryLater
 
 
 def sort_unacknowledged(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Those not acknowledged, the most urgent first, the oldest first among equals."""
-    waiting = [one for one in messages if one.acknowledged is None]
-    return tuple(sorted(waiting, key=lambda one: (PRIORITIES.index(one.priority), one.created, one.id)))
+    """Return the unacknowledged messages, by priority and then age."""
+    waiting = [message for message in messages if message.acknowledged is None]
+    return tuple(sorted(waiting, key=lambda message: (PRIORITIES.index(message.priority), message.created, message.id)))
 
 
 def next_step(
-    messages: Sequence[Message], reach: DeliveryChannels | None, now: datetime, how: Delivery
+    messages: Sequence[Message], channels: DeliveryChannels | None, now: datetime, delivery: Delivery
 ) -> DeliveryStep:
-    """What to do for the first message that needs something; one that waits does not hold up those behind it, but the
-    terminal is given to one at a time."""
+    """Return the step for the first message that needs one. None ``channels``: no session runs.
+
+    A waiting message does not delay those behind it, except at a terminal: only one message is typed at a time.
+    """
     waits: list[TryLater] = []
     for message in sort_unacknowledged(messages):
         if message.stage is MessageStage.TOLD:
             continue
-        if reach is None:
+        if channels is None:
             return TryLater("no session runs: it goes into the next brief")
-        step = _step(message, reach, now, how)
+        step = _step(message, channels, now, delivery)
         if not isinstance(step, TryLater):
             return step
         waits.append(step)
-        if reach.has_terminal and message.stage is MessageStage.QUEUED:
+        if channels.has_terminal and message.stage is MessageStage.QUEUED:
             break
     return min(waits, key=_delay_of, default=TryLater("nothing waits"))
 
 
 def left_to_hook(message: Message, now: datetime) -> float:
-    """Seconds for which a hook that took it may still bring it; what is typed meanwhile would be read twice."""
+    """Return the seconds in which a hook may still deliver the message. Typing it now would deliver it twice."""
     return 0.0 if message.offered is None else OFFERED - abs((now - message.offered).total_seconds())
 
 
-def format_typed(message: Message, how: Delivery, liza: str = "liza") -> str:
-    """The message as it is typed: who says it, and how to show that it was read, in front, for by its end a text on a
-    screen is told from others. What Liza itself says is whole as it is.
+def format_typed(message: Message, delivery: Delivery, liza: str = "liza") -> str:
+    """Return the text to type: sender and request for acknowledgment, then the message.
 
+    The message comes last because its end identifies it on the screen. A message of Liza itself is typed unchanged.
     ``liza`` is the command as a shell of the session finds it.
     """
     if message.sender == "liza":
         return message.text
-    asks = f" (to show that you read it, say: {liza} ready)" if how.require_acknowledgment else ""
+    asks = f" (to show that you read it, say: {liza} ready)" if delivery.require_acknowledgment else ""
     return f"MESSAGE from {message.sender}{asks}: {message.text}"
 
 
@@ -144,36 +154,40 @@ def _delay_of(wait: TryLater) -> float:
     return float("inf") if wait.seconds is None else wait.seconds
 
 
-def _step(message: Message, reach: DeliveryChannels, now: datetime, how: Delivery) -> DeliveryStep:
+def _step(message: Message, channels: DeliveryChannels, now: datetime, delivery: Delivery) -> DeliveryStep:
     if message.stage is MessageStage.FILED:
-        left = _seconds_left(message, now, how.retry_backoffs[-1] if how.retry_backoffs else how.acknowledgment_timeout)
+        left = _seconds_left(
+            message, now, delivery.retry_backoffs[-1] if delivery.retry_backoffs else delivery.acknowledgment_timeout
+        )
         if left > 0:
-            return TryLater("it stands in the brief", left)
-        return TellPerson(message) if how.send_notification_on_failure else TryLater("it stands in the brief")
-    rest = _seconds_left(message, now, _retry_delay(message, how))
+            return TryLater("it is in the brief", left)
+        return TellPerson(message) if delivery.send_notification_on_failure else TryLater("it is in the brief")
+    rest = _seconds_left(message, now, _retry_delay(message, delivery))
     if rest > 0:
-        return TryLater("waits for an answer" if message.carried else "tried in vain, and tries again", rest)
-    if message.attempts >= how.file_fallback_after_attempts or message.carried:
-        # What was seen to be taken is not typed once more: it would be read twice.
+        return TryLater(
+            "waits for an answer" if message.carried else "the last try failed; waits for the next one", rest
+        )
+    if message.attempts >= delivery.file_fallback_after_attempts or message.carried:
+        # A message that was seen to arrive is not typed again: it would be read twice.
         return PutInBrief(message)
-    if reach.has_terminal and reach.has_hooks and reach.in_turn:
-        # A hook brings it whole, and to a program that is at work.
-        left = how.readiness_timeout - _seconds_since_try(message, now)
+    if channels.has_terminal and channels.has_hooks and channels.in_turn:
+        # Prefer the hook: it delivers the whole text, also while the program is working.
+        left = delivery.readiness_timeout - _seconds_since_try(message, now)
         if left > 0 and not message.attempts:
             return TryLater("its hook takes it while the turn lasts", left)
-    if reach.has_terminal:
+    if channels.has_terminal:
         left = left_to_hook(message, now)
         return TypeMessage(message) if left <= 0 else TryLater("a hook has just taken it", left)
-    return TryLater("its hook takes it at the end of the turn") if reach.has_hooks else PutInBrief(message)
+    return TryLater("its hook takes it at the end of the turn") if channels.has_hooks else PutInBrief(message)
 
 
-def _retry_delay(message: Message, how: Delivery) -> float:
-    """Seconds from the last try to the next: longer after each, and long enough for an answer to one that arrived."""
+def _retry_delay(message: Message, delivery: Delivery) -> float:
+    """Return the pause between tries in seconds; at least ``acknowledgment_timeout`` if the last one arrived."""
     if message.attempts == 0:
         return 0.0
-    offs = how.retry_backoffs or (0.0,)
+    offs = delivery.retry_backoffs or (0.0,)
     pause = offs[min(message.attempts, len(offs)) - 1]
-    return max(pause, how.acknowledgment_timeout) if message.carried else pause
+    return max(pause, delivery.acknowledgment_timeout) if message.carried else pause
 
 
 def _seconds_left(message: Message, now: datetime, seconds: float) -> float:
@@ -183,5 +197,5 @@ def _seconds_left(message: Message, now: datetime, seconds: float) -> float:
 
 
 def _seconds_since_try(message: Message, now: datetime) -> float:
-    """Seconds since the last try, or since it came; a clock that was set back must not hold it up for ever."""
+    """Return the seconds since the last try or the creation. abs(): a clock set back must not delay it for ever."""
     return abs((now - (message.tried or message.created)).total_seconds())

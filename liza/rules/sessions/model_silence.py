@@ -1,4 +1,4 @@
-"""A model that does not answer: when its session is ended, and what a person reads of it."""
+"""A model that does not answer: when its session is ended, and the text for people."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 
 LOGIN, QUOTA, SERVER, BROKEN, SILENT = "login", "quota", "server", "broken", "silent"
 LOGIN_PATIENCE = 5.0
-"""Seconds for a program to renew a login that was refused, or to end by itself."""
-MAX_REFUSALS = 3
+"""Seconds in which a program may renew a refused login or exit by itself."""
+MAX_REFUSALS = 3  # refused logins in a row after which a session is ended at once
 MAX_RETRIES = 10
-"""Failed requests in a row after which a session is ended: some programs repeat them without end."""
+"""Failed requests in a row after which a session is ended: some programs retry for ever."""
 SILENCE_REPORTED = 60.0
-"""Seconds without an answer after which ``status`` says so; earlier where less than five times that is allowed."""
+"""Seconds without an answer after which ``status`` reports it; at most a fifth of ``config.answer_timeout``."""
 ALERT_AFTER_SESSIONS = 3
-"""Sessions in a row that came to nothing because of the model, after which a person is told."""
-MAX_QUOTA_REST = 3600.0
+"""Sessions in a row that failed because of the model, after which a person is told."""
+MAX_QUOTA_REST = 3600.0  # seconds
 QUOTA_FACTOR = 12.0
-"""The first pause after a limit of use whose end nobody told, in units of ``config.restart_after_crash``."""
+"""First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
 
 _SENTENCES = {
     LOGIN: "the model refuses the program's login: {words}",
@@ -29,9 +29,10 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class ModelSilence:
-    """Why a living session gets no answer from its model, and for how many seconds.
+    """Why a running session gets no answer from its model, and for how many seconds.
 
-    ``until`` is when the program tries again by itself, where it said so; ``times`` how many requests in a row failed.
+    ``retry_at``: when the program retries by itself, if it says so. ``retried``: the program retries by itself.
+    ``failed_requests``: failed requests in a row.
     """
 
     kind: str
@@ -43,12 +44,12 @@ class ModelSilence:
 
 
 def describe_failure(kind: str, words: str) -> str:
-    """Return the reason as a sentence; a kind that is not known is an error of the model's server."""
+    """Return the reason as a sentence. An unknown kind counts as an error of the model's server."""
     return _SENTENCES.get(kind, _SENTENCES[SERVER]).format(words=words)
 
 
 def describe_silence(seconds: float) -> str:
-    """Return the reason why a session was ended that got no answer at all."""
+    """Return the stop reason of a session that got no answer."""
     return f"no answer from its model for {seconds:.0f} s"
 
 
@@ -58,7 +59,7 @@ def describe_reason(model: ModelSilence) -> str:
 
 
 def seconds_to_end(model: ModelSilence, timeout: float) -> float:
-    """Return the seconds until the session is ended unless its model answers; 0 or less: now."""
+    """Return the seconds until the session is ended if its model does not answer; 0 or less: now."""
     if model.kind == LOGIN:
         return 0.0 if model.failed_requests >= MAX_REFUSALS else LOGIN_PATIENCE - model.seconds
     if model.kind != SILENT and model.failed_requests >= MAX_RETRIES:
@@ -67,7 +68,7 @@ def seconds_to_end(model: ModelSilence, timeout: float) -> float:
 
 
 def is_reported(model: ModelSilence, timeout: float) -> bool:
-    """Return whether a person is told: at once what was said, silence only once it is unusual."""
+    """Return whether a person is told: errors at once, silence after ``report_delay``."""
     return model.kind != SILENT or model.seconds >= report_delay(timeout)
 
 
@@ -77,18 +78,19 @@ def report_delay(timeout: float) -> float:
 
 
 def is_quota_wait_too_long(model: ModelSilence, now: datetime, timeout: float) -> bool:
-    """Return whether the program itself waits for a limit of use for longer than a session may go without an answer."""
+    """Return whether the program waits for the end of a usage limit for longer than ``timeout`` seconds."""
     return model.kind == QUOTA and model.retry_at is not None and model.retry_at - now > timedelta(seconds=timeout)
 
 
 def describe_status(model: ModelSilence, left: float, program: str) -> str:
-    """Return what ``status`` says while it lasts: the reason, who tries again, and when the session is ended."""
+    """Return the text in ``status``: the reason, what retries, and when the session is ended in ``left`` seconds."""
     end = f"ended in {_span(left)}" if left >= 1 else "being ended"
     if model.kind == SILENT:
         return f"no answer from its model for {_span(model.seconds)}; without one the session is {end}"
     if model.kind == LOGIN or not model.retried:
         return f"{describe_failure(model.kind, model.message)}; the session is {end}"
-    return f"{describe_failure(model.kind, model.message)}; {program} tries again, and without an answer the session is {end}"
+    failure = describe_failure(model.kind, model.message)
+    return f"{failure}; {program} tries again, and without an answer the session is {end}"
 
 
 def _span(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Which directories of runs are kept as they are, and which are archived. Pure."""
+"""Which run directories are archived. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from liza.rules.model import FINAL_STATUSES, State
 
 UNARCHIVED_RUNS = 20
-"""Directories of an agent's newest runs that stay as they are."""
+"""Number of an agent's newest run directories that are not archived."""
 
 
 def runs_in_use(state: State) -> frozenset[str]:
-    """The runs that the board names as at work, or as the last ones of tasks that are not over."""
+    """Return the runs that are at work, and the last runs of tasks that are not final."""
     return frozenset(run for run in _named(state) if run is not None)
 
 
@@ -25,5 +25,5 @@ def _named(state: State) -> Iterator[str | None]:
 
 
 def runs_to_archive(runs: Sequence[str], used: frozenset[str], newest: int = UNARCHIVED_RUNS) -> tuple[str, ...]:
-    """Of an agent's runs, oldest first, those that are neither among the newest nor in use."""
+    """Return those of an agent's runs (oldest first) that are neither in use nor among the ``newest`` ones."""
     return tuple(run for run in runs[: max(0, len(runs) - newest)] if run not in used)

@@ -1,10 +1,10 @@
-"""What planners and people make of tasks: add, edit, unblock, supersede, drop."""
+"""Verbs of planners and people on tasks: add, edit, unblock, supersede, drop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_said
+from dataclasses import replace as replace_dataclass
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "
 
 @dataclass(frozen=True)
 class TaskFields:
-    """A task as somebody asks for it; None means "not said"."""
+    """Fields of a task in a request. None: not given."""
 
     id: str
     description: str | None = None
@@ -37,46 +37,51 @@ class TaskFields:
     draft: bool = False
 
     def given_fields(self) -> dict[str, object]:
-        """The fields that were said, as the board names them."""
+        """Return the fields that were given, by their names on the board."""
         names = ("description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """Who asks, when, and which of the specs that were named are really there."""
+    """Caller and time of a request, and those of the named specs that exist."""
 
     invocation: Invocation
     specs: frozenset[str] = field(default_factory=frozenset)
 
 
 def find_missing(state: State, task: Task, specs: frozenset[str]) -> tuple[str, ...]:
-    """What stands in the way of anyone taking a task; empty when it is complete."""
-    found = [f"{name} is missing ({option})" for name, option in _NEEDED.items() if not getattr(task, name).strip()]
+    """Return what a task lacks before an agent can claim it; empty if it is complete."""
+    missing = [f"{name} is missing ({option})" for name, option in _NEEDED.items() if not getattr(task, name).strip()]
     if task.spec_ref.strip() and task.spec_ref not in specs:
-        there = "there" if task.spec_ref.startswith(LIZA_SPECS) else f"committed on {state.config.integration_branch}"
-        found.append(f"spec {task.spec_ref} is not {there}")
-    return tuple(found)
+        expected = (
+            "there" if task.spec_ref.startswith(LIZA_SPECS) else f"committed on {state.config.integration_branch}"
+        )
+        missing.append(f"spec {task.spec_ref} is not {expected}")
+    return tuple(missing)
 
 
-def add(state: State, wanted: Sequence[TaskFields], asked: RequestContext) -> State:
-    """All of ``wanted``, or none: UNCLAIMED where complete, DRAFT where not or so asked. Raises Refused, Usage."""
+def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> State:
+    """Add all of ``wanted``, or none. A task is UNCLAIMED if complete, else, or if requested, DRAFT.
+
+    Raises Refused, UsageError.
+    """
     tasks = list(state.tasks)
-    known = {task.id for task in tasks}
-    for one in wanted:
-        _refuse_numbers(one)
-        if one.id in known:
-            raise Refused(f"there is a task {one.id} already", f"liza task show {one.id}")
-        known.add(one.id)
-        tasks.append(_new(state, one, asked))
+    ids = {task.id for task in tasks}
+    for fields in wanted:
+        _refuse_numbers(fields)
+        if fields.id in ids:
+            raise Refused(f"there is a task {fields.id} already", f"liza task show {fields.id}")
+        ids.add(fields.id)
+        tasks.append(_new(state, fields, context))
     grown = _reopen_goal(replace(state, tasks=tuple(tasks)))
-    for one in wanted:
-        _refuse_bad_dependencies(grown, one.id, one.depends_on or ())
+    for fields in wanted:
+        _refuse_bad_dependencies(grown, fields.id, fields.depends_on or ())
     return grown
 
 
 def _refuse_numbers(wanted: TaskFields) -> None:
-    """Raises Usage for an id or a number that no task can have."""
+    """Raise UsageError if the id, the priority (1 to 9) or max_iterations (1 to MAX_TRIES) is invalid."""
     checked_id(wanted.id)
     for name, number, most in (("priority", wanted.priority, 9), ("max-iterations", wanted.max_iterations, MAX_TRIES)):
         if number is not None and not 1 <= number <= most:
@@ -84,7 +89,7 @@ def _refuse_numbers(wanted: TaskFields) -> None:
 
 
 def _reopen_goal(state: State) -> State:
-    """More to do: a goal that was complete is under way again."""
+    """Return the board with a completed goal and its sprint set to IN_PROGRESS again."""
     if state.goal.status != "COMPLETED":
         return state
     return replace(
@@ -92,37 +97,37 @@ def _reopen_goal(state: State) -> State:
     )
 
 
-def _new(state: State, wanted: TaskFields, asked: RequestContext) -> Task:
-    said = asked.invocation
-    task = Task(id=wanted.id, status=S.DRAFT, created=said.now, **wanted.given_fields())  # type: ignore[arg-type]
-    missing = find_missing(state, task, asked.specs)
+def _new(state: State, wanted: TaskFields, context: RequestContext) -> Task:
+    invocation = context.invocation
+    task = Task(id=wanted.id, status=S.DRAFT, created=invocation.now, **wanted.given_fields())  # type: ignore[arg-type]
+    missing = find_missing(state, task, context.specs)
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
-    # What is missing is noted only where it is why the task is a draft: see rules/tasks/drafts.py.
+    # Missing parts are recorded only if they are the reason why the task is a draft: see drafts.is_incomplete.
     detail = None if wanted.draft else "; ".join(missing) or None
-    added = Event(time=said.now, event="add", agent=said.by, run=said.run, detail=detail)
+    added = Event(time=invocation.now, event="add", agent=invocation.by, run=invocation.run, detail=detail)
     return replace(task, history=(added,))
 
 
-def edit(state: State, wanted: TaskFields, asked: RequestContext) -> State:
-    """Change what was said of a task nobody holds; a DRAFT that is complete becomes UNCLAIMED. Raises Refused."""
+def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
+    """Change the fields of a task that is not claimed. A complete DRAFT becomes UNCLAIMED. Raises Refused."""
     _refuse_numbers(wanted)
     task = get_task(state, wanted.id)
     if task.status not in EDITABLE_STATUSES:
         raise Refused(
-            f"{task.id} is {task.status}: its text is fixed once somebody took it",
+            f"{task.id} is {task.status}: it can be edited only before it is claimed",
             f"liza task supersede {task.id} --file - --because WHY",
         )
     changes = {name: value for name, value in wanted.given_fields().items() if getattr(task, name) != value}
     changed = replace(task, **changes)
-    missing = find_missing(state, changed, asked.specs)
+    missing = find_missing(state, changed, context.specs)
     if missing and task.status is S.UNCLAIMED and changes:
         raise Refused(f"{task.id} would not be complete: {missing[0]}", f"liza task show {task.id}")
-    ripe = task.status is S.DRAFT and not missing and not wanted.draft
-    if not changes and not ripe:
+    is_ready = task.status is S.DRAFT and not missing and not wanted.draft
+    if not changes and not is_ready:
         return state
-    said = replace_said(asked.invocation, detail=None if wanted.draft else "; ".join(missing) or None)
-    edited = state.with_task(apply_verb(changed, "ready" if ripe else "edit", said))
+    invocation = replace_dataclass(context.invocation, detail=None if wanted.draft else "; ".join(missing) or None)
+    edited = state.with_task(apply_verb(changed, "ready" if is_ready else "edit", invocation))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited
 
@@ -136,30 +141,38 @@ def _refuse_bad_dependencies(state: State, task_id: str, depends_on: Iterable[st
         raise Refused(f"{task_id} would wait for itself: {' → '.join(loop)}", f"liza task show {task_id}")
 
 
-def unblock(state: State, task_id: str, answers: Sequence[str], said: Invocation) -> State:
-    """Answer a BLOCKED task's questions; the next try knows them. Raises Refused, Usage."""
+def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invocation) -> State:
+    """Answer the questions of a BLOCKED task; the next try gets the answers. Raises Refused, UsageError."""
     task = get_task(state, task_id)
     if task.status is not S.BLOCKED:
-        raise Refused(f"{task_id} is {task.status}: it asks nothing", f"liza task show {task_id}")
+        raise Refused(
+            f"{task_id} is {task.status}: it asks nothing (only a BLOCKED task can be unblocked)",
+            f"liza task show {task_id}",
+        )
     if len(task.failed_by) > 1:
         raise Refused(
-            f"{', '.join(task.failed_by)} failed {task_id}: it wants another plan, not another try",
+            f"{', '.join(task.failed_by)} failed {task_id}: it needs another plan, not another try",
             f"liza task supersede {task_id} --file - --because 'the root cause'",
         )
-    if not answers or not all(one.strip() for one in answers):
+    if not answers or not all(answer.strip() for answer in answers):
         raise UsageError(
             f"{task_id} asks: {' / '.join(task.blocked_questions)}", f'liza task unblock {task_id} --answer "…"'
         )
     questions = task.blocked_questions or (task.blocked_reason or "",)
-    given = tuple(
-        Answer(question=questions[min(number, len(questions) - 1)], answer=answer, by=said.by, timestamp=said.now)
+    new_answers = tuple(
+        Answer(
+            question=questions[min(number, len(questions) - 1)],
+            answer=answer,
+            by=invocation.by,
+            timestamp=invocation.now,
+        )
         for number, answer in enumerate(answers)
     )
     freed = apply_verb(
         task,
         "unblock",
-        said,
-        answers=task.answers + given,
+        invocation,
+        answers=task.answers + new_answers,
         attempted=(*task.attempted, task.blocked_reason or "blocked"),
         blocked_reason=None,
         blocked_questions=(),
@@ -174,32 +187,35 @@ def unblock(state: State, task_id: str, answers: Sequence[str], said: Invocation
 
 
 def supersede(
-    state: State, task_id: str, by: Sequence[TaskFields], existing: Sequence[str], asked: RequestContext
+    state: State, task_id: str, by: Sequence[TaskFields], existing: Sequence[str], context: RequestContext
 ) -> State:
-    """Other tasks take the place of this one; ``asked.said.detail`` is the root cause. Raises Refused, Usage."""
+    """Replace this task with other tasks. ``context.invocation.detail`` is the root cause.
+
+    Raises Refused, UsageError.
+    """
     task = _get_stoppable_task(state, task_id)
-    if not (asked.invocation.detail or "").strip():
+    if not (context.invocation.detail or "").strip():
         raise UsageError(
             "superseding needs the root cause", f"liza task supersede {task_id} --by OTHER --because 'why'"
         )
     for other in existing:
         get_task(state, other)
-    successors = (*existing, *(one.id for one in by))
+    successors = (*existing, *(fields.id for fields in by))
     if not successors or task_id in successors:
         raise UsageError(
             f"{task_id} needs other tasks that take its place",
             f"liza task supersede {task_id} --by OTHER --because 'why'",
         )
-    state = add(state, by, asked)
-    gone = apply_verb(
+    state = add(state, by, context)
+    superseded = apply_verb(
         task,
         "supersede",
-        asked.invocation,
+        context.invocation,
         superseded_by=successors,
-        rescope_reason=asked.invocation.detail,
+        rescope_reason=context.invocation.detail,
         **_CLEARED_CLAIM,
     )
-    state = state.with_task(gone)
+    state = state.with_task(superseded)
     for other in successors:
         state = state.with_task(replace(get_task(state, other), supersedes=task_id))
     loop = find_cycle(state, task_id)
@@ -208,22 +224,22 @@ def supersede(
     return state
 
 
-def drop(state: State, task_id: str, said: Invocation, dependants: str | None) -> State:
-    """Not wanted any more. ``dependants``: ``cascade`` drops them too, ``unlink`` lets them go on. Raises Refused."""
+def drop(state: State, task_id: str, invocation: Invocation, dependants: str | None) -> State:
+    """Drop a task. ``dependants``: ``cascade`` drops them too, ``unlink`` removes the dependency. Raises Refused."""
     task = get_task(state, task_id)
     if task.status is S.ABANDONED:
         return state
     task = _get_stoppable_task(state, task_id)
-    leaning = [other for other in state.tasks if task_id in other.depends_on and other.status not in FINAL_STATUSES]
-    if leaning and dependants is None:
-        names = ", ".join(other.id for other in leaning)
+    dependents = [other for other in state.tasks if task_id in other.depends_on and other.status not in FINAL_STATUSES]
+    if dependents and dependants is None:
+        names = ", ".join(other.id for other in dependents)
         raise Refused(f"{names} depends on {task_id}", f"liza task drop {task_id} WHY --cascade (or --unlink)")
-    state = state.with_task(apply_verb(task, "drop", said, **_CLEARED_CLAIM))
-    for other in leaning:
+    state = state.with_task(apply_verb(task, "drop", invocation, **_CLEARED_CLAIM))
+    for other in dependents:
         if dependants == "cascade":
-            state = drop(state, other.id, said, dependants)
+            state = drop(state, other.id, invocation, dependants)
         else:
-            rest = tuple(one for one in other.depends_on if one != task_id)
+            rest = tuple(dependency for dependency in other.depends_on if dependency != task_id)
             state = state.with_task(replace(get_task(state, other.id), depends_on=rest))
     return state
 

@@ -1,4 +1,8 @@
-"""Taking a task and giving it up: reserve, confirm, undo, resume, stop, release."""
+"""Claims of tasks: reserve, confirm, undo, resume, stop, release, and the lease.
+
+A claim has two phases. ``reserve`` writes a reservation with a new run (the fencing token); the caller then creates the
+worktree, which may fail or take long; ``confirm`` makes the task CLAIMED.
+"""
 
 from __future__ import annotations
 
@@ -17,90 +21,93 @@ from liza.rules.transitions import Invocation, apply_verb, has_done
 
 STOP = "stop"
 HELD_UP = "held up"
-"""What a task's history says of a session that the board, its lock or the disk kept from its end."""
+"""Event in the history: the board, its lock or the disk kept a session from finishing."""
 QUOTA = "quota"
-"""And of one that a limit of use kept from its model."""
+"""Event in the history: a usage limit of the model ended a session."""
 UNUSABLE = "unusable"
-"""And of one whose program nobody can use before a person did something."""
+"""Event in the history: the program of a session cannot work until a person acts, such as a login."""
 UNANSWERED = "unanswered"
-"""And of one whose model gave no answer that could be used: nothing for too long, errors only, or half an answer."""
+"""Event in the history: the model gave no usable answer (none for too long, only errors, or half an answer)."""
 _BLAMELESS_ENDS = (STOP, HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
 _SESSION_ENDS = ("claim", "crash", "ended", "handoff", "reject", *_BLAMELESS_ENDS)
 UNCOUNTED_ENDS = (HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
-"""Ends that count neither as a crash nor as a session that moved nothing."""
+"""Ends that count neither as a crash nor as a session without progress."""
 
 
 @dataclass(frozen=True)
 class Claimant:
-    """Who takes: the agent, and the process that does it for the agent."""
+    """The agent that claims, and the process that does it on its behalf."""
 
     agent: str
     process: ProcessIdentity
 
 
 def get_task(state: State, task_id: str) -> Task:
-    """The task of that id. Raises UnknownId, naming some that there are."""
+    """Return the task with that id. Raises UnknownId, which names up to 8 existing ids."""
     task = state.task(task_id)
     if task is None:
         checked_id(task_id)
         ids = [task.id for task in state.tasks]
-        known = f"(there are: {', '.join(ids[:8]) or 'none'})" + did_you_mean(task_id, ids)
-        raise UnknownId(f"there is no task {task_id!r} on the board {known}", "liza task list")
+        existing = f"(there are: {', '.join(ids[:8]) or 'none'})" + did_you_mean(task_id, ids)
+        raise UnknownId(f"there is no task {task_id!r} on the board {existing}", "liza task list")
     return task
 
 
 def get_owned_task(state: State, task_id: str, run: str) -> Task:
-    """The task if ``run`` holds it now: the fence. Raises NotYours."""
+    """Return the task if ``run`` owns it (fencing check). Raises NotOwner."""
     task = get_task(state, task_id)
     if task.status is not Status.CLAIMED or task.run != run:
-        found = f"it is {task.status}" + (f" under {task.run}" if task.run else "")
+        actual = f"it is {task.status}" + (f" under {task.run}" if task.run else "")
         raise NotOwner(
-            f"You no longer own this task: {run} asks for {task_id}, and {found}. Stop at once",
+            f"You no longer own this task: {run} asks for {task_id}, and {actual}. Stop at once",
             f"liza task show {task_id}",
         )
     return task
 
 
 def ensure_agent(state: State, agent: str) -> State:
-    """The board with ``agent`` on it, unchanged where it is already."""
+    """Return the board with ``agent`` on it; unchanged if it is there already."""
     if agent in state.agents:
         return state
     return state.with_agent(agent, Agent(role=role_of(agent), status="OFFLINE"))
 
 
 def allocate_run(state: State, agent: str) -> tuple[State, str]:
-    """Count the agent's runs up by one; the new run's name."""
-    known = ensure_agent(state, agent).agents[agent]
-    run = run_id(agent, known.runs + 1)
-    return state.with_agent(agent, replace(known, runs=known.runs + 1)), run
+    """Increment the agent's run counter; return the board and the id of the new run."""
+    record = ensure_agent(state, agent).agents[agent]
+    run = run_id(agent, record.runs + 1)
+    return state.with_agent(agent, replace(record, runs=record.runs + 1)), run
 
 
 def lease_expiry(state: State, now: datetime) -> datetime:
-    """Until when a lease taken at ``now`` runs."""
+    """Return when a lease taken at ``now`` expires."""
     return now + timedelta(seconds=state.config.lease_duration)
 
 
 def reserve(
-    state: State, task_id: str, taker: Claimant, slot: str, now: datetime, evidence: Evidence
+    state: State, task_id: str, claimant: Claimant, slot: str, now: datetime, evidence: Evidence
 ) -> tuple[State, str]:
-    """Phase one: the board names who is making the worktree; a lapsed owner is fenced off here. Raises Refused."""
+    """Phase one of a claim: record the process that creates the worktree. Raises Refused.
+
+    From here on every verb of an owner with an expired lease is refused, because the task has a new run.
+    """
     task = get_task(state, task_id)
-    why = claim_obstacle(state, task, taker.agent, now, evidence)
+    why = claim_obstacle(state, task, claimant.agent, now, evidence)
     if why:
-        raise Refused(f"{taker.agent} cannot claim {task_id}: {why}", f"liza task show {task_id}")
-    busy = occupation(state, taker.agent)
+        raise Refused(f"{claimant.agent} cannot claim {task_id}: {why}", f"liza task show {task_id}")
+    busy = occupation(state, claimant.agent)
     if busy:
-        raise Refused(f"{taker.agent} is busy with {busy}", f"liza agents {taker.agent}")
-    state, run = allocate_run(state, taker.agent)
-    state = _count_tries(state, taker.agent, 1)
+        raise Refused(f"{claimant.agent} is busy with {busy}", f"liza agents {claimant.agent}")
+    state, run = allocate_run(state, claimant.agent)
+    state = _count_tries(state, claimant.agent, 1)
     reservation = Reservation(
-        agent=taker.agent,
+        agent=claimant.agent,
         run=run,
         slot=slot,
-        host=taker.process.host,
-        boot=taker.process.boot,
-        pid=taker.process.pid,
-        start=taker.process.start,
+        host=claimant.process.host,
+        boot=claimant.process.boot,
+        pid=claimant.process.pid,
+        start=claimant.process.start,
         expires=lease_expiry(state, now),
         previous_run=task.run,
     )
@@ -109,31 +116,35 @@ def reserve(
 
 
 def get_reservation(task: Task, run: str) -> Reservation:
-    """The reservation of ``task`` if it still bears ``run``. Raises Refused."""
-    held = task.reservation
-    if held is None or held.run != run:
-        raise Refused(f"the reservation of {task.id} no longer bears {run}", f"liza task show {task.id}")
-    return held
+    """Return the reservation of ``task`` if ``run`` still holds it. Raises Refused."""
+    reservation = task.reservation
+    if reservation is None or reservation.run != run:
+        raise Refused(f"{run} no longer holds the reservation of {task.id}", f"liza task show {task.id}")
+    return reservation
 
 
 def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evidence: Evidence) -> State:
-    """Phase two: the reservation still bears ``run`` and every condition holds, so it is CLAIMED. Raises Refused."""
+    """Phase two of a claim: make the task CLAIMED. Raises Refused.
+
+    The reservation must still belong to ``run``, and every condition of a claim is checked again: the board may have
+    changed since phase one.
+    """
     task = get_task(state, task_id)
     if has_done(task, "claim", run):
         return state
-    held = get_reservation(task, run)
+    reservation = get_reservation(task, run)
     open_task = _unreserved(task)
-    why = claim_obstacle(state, open_task, held.agent, now, evidence)
+    why = claim_obstacle(state, open_task, reservation.agent, now, evidence)
     if why:
-        raise Refused(f"{held.agent} cannot claim {task_id} any more: {why}", f"liza task show {task_id}")
-    said = Invocation(now=now, by=held.agent, run=run, commit=base)
+        raise Refused(f"{reservation.agent} cannot claim {task_id} any more: {why}", f"liza task show {task_id}")
+    invocation = Invocation(now=now, by=reservation.agent, run=run, commit=base)
     claimed = apply_verb(
         open_task,
         "claim",
-        said,
-        assigned_to=held.agent,
+        invocation,
+        assigned_to=reservation.agent,
         run=run,
-        worktree=held.slot,
+        worktree=reservation.slot,
         base_commit=task.base_commit or base,
         lease_expires=lease_expiry(state, now),
         iteration=task.iteration + 1,
@@ -144,7 +155,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
 
 
 def undo_reservation(state: State, task_id: str, run: str) -> State:
-    """Take back what bears ``run``: the reservation, and the fence that it put before a lapsed owner."""
+    """Remove the reservation of ``run`` and restore the run of the previous owner; unchanged without a reservation."""
     task = state.task(task_id)
     if task is None or task.reservation is None or task.reservation.run != run:
         return state
@@ -152,31 +163,30 @@ def undo_reservation(state: State, task_id: str, run: str) -> State:
 
 
 def _unreserved(task: Task) -> Task:
-    held = task.reservation
-    if held is None:
+    reservation = task.reservation
+    if reservation is None:
         return task
-    return replace(task, reservation=None, run=held.previous_run if task.run == held.run else task.run)
+    return replace(task, reservation=None, run=reservation.previous_run if task.run == reservation.run else task.run)
 
 
 def is_last_end_blameless(task: Task) -> bool:
-    """Whether the last session was stopped on purpose or held up: the next one goes on with the same try."""
+    """Return whether the last session ended without its fault. The next session then continues the same try."""
     return bool(task.history) and task.history[-1].event in _BLAMELESS_ENDS
 
 
 def is_continuation(task: Task) -> bool:
-    """Whether the session that begins now goes on with what the last one was kept from by nobody's fault."""
-    ends = [one.event for one in task.history if one.event in _SESSION_ENDS]
+    """Return whether the next session continues the conversation of the last one, which ended without its fault."""
+    ends = [event.event for event in task.history if event.event in _SESSION_ENDS]
     if ends[-2:] == [UNANSWERED, UNANSWERED]:
-        # Some servers fail on one conversation, such as one that has become too long for them.
+        # Some servers fail for one conversation, for example if it is too long. Start a new one after two failures.
         return False
     return bool(ends) and ends[-1] in _BLAMELESS_ENDS
 
 
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:
-    """The next session on the same claim takes the next run. It counts as a try, unless the last one's end was nobody's
-    fault.
+    """Start the next run on the same claim. It counts as a try unless the last session ended without its fault.
 
-    Raises NotYours.
+    Raises NotOwner.
     """
     task = get_owned_task(state, task_id, run)
     agent = agent_of(run)
@@ -195,13 +205,13 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
 
 
 def _count_tries(state: State, agent: str, tries: int) -> State:
-    """Count tries of an agent as they begin; with the run, so that a reservation that dies leaves both counted."""
-    known = state.agents[agent]
-    return state.with_agent(agent, replace(known, iterations_total=known.iterations_total + tries))
+    """Add to the agent's tries. Done together with the run counter, so a reservation that dies is counted in both."""
+    record = state.agents[agent]
+    return state.with_agent(agent, replace(record, iterations_total=record.iterations_total + tries))
 
 
 def stop(state: State, task_id: str, run: str, now: datetime) -> State:
-    """A session stopped on purpose: the lease ends, the worktree stays, the same coder goes on. Raises NotYours."""
+    """Stop a session on purpose: the lease ends, the worktree and the coder stay. Raises NotOwner."""
     task = get_task(state, task_id)
     if has_done(task, STOP, run):
         return state
@@ -213,7 +223,10 @@ def stop(state: State, task_id: str, run: str, now: datetime) -> State:
 
 
 def fence(state: State, task_id: str, now: datetime) -> State:
-    """A person is about to take the task away: from here on every verb of its run is refused. Raises Refused."""
+    """Remove the run of a CLAIMED task before a person releases it: every verb of that run is refused from here on.
+
+    Raises Refused.
+    """
     task = get_task(state, task_id)
     if task.status is not Status.CLAIMED:
         raise Refused(f"{task_id} is {task.status}: only a CLAIMED task can be released", f"liza task show {task_id}")
@@ -221,7 +234,7 @@ def fence(state: State, task_id: str, now: datetime) -> State:
 
 
 def release(state: State, task_id: str, now: datetime, by: str) -> State:
-    """Back to UNCLAIMED, once the session is over and the work is saved. The branch and the counters stay."""
+    """Make the task UNCLAIMED. Call it when the session is over and the work is saved. Branch and counters stay."""
     task = get_task(state, task_id)
     if task.status is Status.UNCLAIMED:
         return state
@@ -238,11 +251,11 @@ def release(state: State, task_id: str, now: datetime, by: str) -> State:
 
 
 def renew_lease(state: State, run: str, now: datetime) -> State:
-    """Extend whatever lease ``run`` holds, and the agent's own. Raises NotYours where it holds none."""
+    """Renew the lease that ``run`` holds, and the agent's heartbeat and lease. Raises NotOwner if it holds none."""
     agent = agent_of(run)
-    known = ensure_agent(state, agent).agents[agent]
+    record = ensure_agent(state, agent).agents[agent]
     until = lease_expiry(state, now)
-    renewed = state.with_agent(agent, replace(known, heartbeat=now, lease_expires=until))
+    renewed = state.with_agent(agent, replace(record, heartbeat=now, lease_expires=until))
     for task in state.tasks:
         if task.run == run and task.status is Status.CLAIMED:
             return renewed.with_task(replace(task, lease_expires=max(until, task.lease_expires or until)))

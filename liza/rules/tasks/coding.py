@@ -1,4 +1,4 @@
-"""What a coder says of its task: submit, block, hand off; and what its supervisor says when a session ended."""
+"""Verbs of a coder (submit, block, handoff) and the record that its supervisor writes at the end of a session."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ _NEEDED_DETAILS = {
 
 @dataclass(frozen=True)
 class SubmittedWork:
-    """What the worktree looks like when a coder submits; ``branch`` is None where HEAD is on none.
+    """State of the worktree when a coder submits.
 
-    ``related``: whether HEAD has a merge base with integration.
+    ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files.
+    ``hidden``: files ignored by git that hold text of the agent beside the brief. ``related``: HEAD has a merge base
+    with integration.
     """
 
     head: str
@@ -59,11 +61,11 @@ class SubmittedWork:
 
 
 def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datetime) -> State:
-    """The coder's work is ready: committed, clean, ahead of its base. Raises Refused, NotYours."""
+    """Submit the work for review. It must be committed, clean and ahead of its base. Raises Refused, NotOwner."""
     task = get_task(state, task_id)
-    said = Invocation(now=now, by=agent_of(run), run=run, commit=work.head)
+    invocation = Invocation(now=now, by=agent_of(run), run=run, commit=work.head)
     if task.status is S.READY_FOR_REVIEW and task.run == run:
-        return _submit_again(state, task, said, work)
+        return _submit_again(state, task, invocation, work)
     if has_done(task, "submit", run):
         return state
     task = get_owned_task(state, task_id, run)
@@ -71,7 +73,7 @@ def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datet
     submitted = apply_verb(
         task,
         "submit",
-        said,
+        invocation,
         review_commit=work.head,
         lease_expires=None,
         rejection_reason=None,
@@ -82,7 +84,7 @@ def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datet
     return state.with_task(submitted)
 
 
-def _submit_again(state: State, task: Task, said: Invocation, work: SubmittedWork) -> State:
+def _submit_again(state: State, task: Task, invocation: Invocation, work: SubmittedWork) -> State:
     if work.head == task.review_commit:
         return state
     if task.reviewing_by is not None:
@@ -90,7 +92,7 @@ def _submit_again(state: State, task: Task, said: Invocation, work: SubmittedWor
             f"{task.reviewing_by} is reviewing {task.id} at {task.review_commit}", f"liza task show {task.id}"
         )
     _refuse_unfinished(task, work)
-    return state.with_task(apply_verb(task, "submit again", said, review_commit=work.head))
+    return state.with_task(apply_verb(task, "submit again", invocation, review_commit=work.head))
 
 
 def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
@@ -101,7 +103,7 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         )
     if work.hidden:
         raise Refused(
-            f"{work.hidden[0]} is hidden from git and holds text of yours beside the brief",
+            f"git ignores {work.hidden[0]}, and it holds text of yours beside the brief",
             f"git add -f {work.hidden[0]}",
         )
     if work.dirty:
@@ -119,17 +121,21 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         )
     if task.status is S.CLAIMED and work.head == task.review_commit:
         raise Refused(
-            f"HEAD {work.head[:12]} is the very commit that came back",
-            'git commit the change that mends it, or: liza block "why" --ask "…"',
+            f"HEAD {work.head[:12]} is the commit that was rejected; a new commit is needed",
+            'git commit, or: liza block "why" --ask "…"',
         )
 
 
 def block(state: State, task_id: str, run: str, reason: str, questions: tuple[str, ...], now: datetime) -> State:
-    """The coder cannot go on, and asks what a person can answer. Raises Usage, NotYours."""
+    """Block the task with questions that a person can answer. Raises UsageError, NotOwner."""
     task = get_task(state, task_id)
     if has_done(task, "block", run):
         return state
-    if not reason.strip() or not 1 <= len(questions) <= MAX_QUESTIONS or not all(one.strip() for one in questions):
+    if (
+        not reason.strip()
+        or not 1 <= len(questions) <= MAX_QUESTIONS
+        or not all(question.strip() for question in questions)
+    ):
         raise UsageError(
             f"a block needs a reason and 1 to {MAX_QUESTIONS} questions; {len(questions)} were given",
             'liza block "why" --ask "a question that a person can answer"',
@@ -141,23 +147,23 @@ def block(state: State, task_id: str, run: str, reason: str, questions: tuple[st
 
 
 def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) -> State:
-    """A limit is reached, or nothing moves: its coder goes into failed_by. Raises Refused."""
+    """Block the task because a limit is reached or no progress is made. Adds its coder to failed_by. Raises Refused."""
     task = get_task(state, task_id)
     if task.status is S.BLOCKED:
         return state
     if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
-        raise Refused(f"{task_id} is {task.status}, which nothing blocks", f"liza task show {task_id}")
+        raise Refused(f"{task_id} is {task.status}: it cannot be blocked", f"liza task show {task_id}")
     coder = task.assigned_to or "nobody"
     failed = task.failed_by if coder in task.failed_by else (*task.failed_by, coder)
-    said = Invocation(now=now, by=coder, run=task.run, detail=reason)
-    return state.with_task(replace(_blocked(task, reason, (SUPERVISORS_QUESTION,), said), failed_by=failed))
+    invocation = Invocation(now=now, by=coder, run=task.run, detail=reason)
+    return state.with_task(replace(_blocked(task, reason, (SUPERVISORS_QUESTION,), invocation), failed_by=failed))
 
 
-def _blocked(task: Task, reason: str, questions: tuple[str, ...], said: Invocation) -> Task:
+def _blocked(task: Task, reason: str, questions: tuple[str, ...], invocation: Invocation) -> Task:
     return apply_verb(
         task,
         "block",
-        said,
+        invocation,
         blocked_reason=reason,
         blocked_questions=questions,
         lease_expires=None,
@@ -166,7 +172,7 @@ def _blocked(task: Task, reason: str, questions: tuple[str, ...], said: Invocati
 
 
 def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) -> State:
-    """Out of room: what is done, and the first thing to do, for the next session. Raises Usage, NotYours."""
+    """Hand the task to a new session, with what is done and the next step. Raises UsageError, NotOwner."""
     task = get_task(state, task_id)
     if has_done(task, "handoff", run):
         return state
@@ -175,16 +181,16 @@ def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) 
         raise UsageError(
             "a hand-off needs a summary and the next step", 'liza handoff "what is done" --next "the first thing to do"'
         )
-    said = Invocation(now=now, by=agent_of(run), run=run)
-    handed = apply_verb(task, "handoff", said, handoff_pending=True)
+    invocation = Invocation(now=now, by=agent_of(run), run=run)
+    handed = apply_verb(task, "handoff", invocation, handoff_pending=True)
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
 
 
 def is_end_postponed(kind: str, word: str | None, on_purpose: bool) -> bool:
-    """Whether the end of a session is the fault of what kept one of its verbs from being carried out.
+    """Return whether a failure to carry out one of its verbs explains the end of a session.
 
-    ``kind`` is what came of it otherwise (crashed, finished, handed off, stopped), ``word`` its closing word: one that
-    says that all is well counts, and so does an end that somebody brought about ``on_purpose``.
+    ``kind`` is the outcome otherwise (crashed, finished, handed off, stopped), ``word`` the session's closing command.
+    A closing command of a session that did not crash excludes this, and so does an end ``on_purpose``.
     """
     if on_purpose:
         return False
@@ -194,29 +200,30 @@ def is_end_postponed(kind: str, word: str | None, on_purpose: bool) -> bool:
 def record_session_end(
     state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime
 ) -> State:
-    """A session of this run ended (``crash``, ``ended``, ``held up``, ``quota``, ``unusable`` or ``unanswered``) and
-    the task is still its own: count it, or block; an end that was not the session's fault is only told.
+    """Record that a session of this run ended while the run still owns the task.
 
-    ``moved`` says whether a commit, or any verb, came of it.
+    ``event`` is ``crash``, ``ended``, ``held up``, ``quota``, ``unusable`` or ``unanswered``. ``moved``: the session
+    made a commit or ran a verb. The task is blocked after MAX_CRASHES crashes since the last unblock, or after
+    MAX_IDLE_SESSIONS sessions in a row without progress. Events of UNCOUNTED_ENDS are only recorded.
     """
     task = state.task(task_id)
     if task is None or task.run != run or task.status is not S.CLAIMED or has_done(task, event, run):
         return state
-    remarked = add_event(task, event, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:500]))
+    noted = add_event(task, event, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:500]))
     if event == "crash":
-        crashes = _count_since_unblocked(remarked, "crash")
+        crashes = _count_since_unblocked(noted, "crash")
         if crashes >= MAX_CRASHES:
             return block_by_supervisor(
-                state.with_task(remarked), task_id, f"{crashes} sessions crashed; the last: {detail}", now
+                state.with_task(noted), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
-        return state.with_task(remarked)
+        return state.with_task(noted)
     if event in UNCOUNTED_ENDS:
-        return state.with_task(remarked)
+        return state.with_task(noted)
     idle = 0 if moved else task.idle_sessions + 1
-    counted = state.with_task(replace(remarked, idle_sessions=idle))
+    counted = state.with_task(replace(noted, idle_sessions=idle))
     if idle >= MAX_IDLE_SESSIONS:
         return block_by_supervisor(
-            counted, task_id, f"{idle} sessions in a row ended and moved nothing; the last: {detail}", now
+            counted, task_id, f"{idle} sessions in a row ended without progress; the last: {detail}", now
         )
     return counted
 
@@ -231,10 +238,10 @@ def _count_since_unblocked(task: Task, event: str) -> int:
 
 
 def report_anomaly(state: State, anomaly: Anomaly) -> State:
-    """Something that others must know. Raises Usage for an unknown kind or a detail that the kind needs."""
+    """Add an anomaly report. Raises UsageError if the kind is unknown or a detail that it needs is missing."""
     if anomaly.type not in ANOMALY_TYPES:
         raise UsageError(
-            f"{anomaly.type!r} is no kind of report; the kinds are: {', '.join(ANOMALY_TYPES)}", "liza report --help"
+            f"{anomaly.type!r} is not a kind of report; the kinds are: {', '.join(ANOMALY_TYPES)}", "liza report --help"
         )
     missing = [name for name in _NEEDED_DETAILS.get(anomaly.type, ()) if name not in anomaly.details]
     if missing:
@@ -246,5 +253,5 @@ def report_anomaly(state: State, anomaly: Anomaly) -> State:
 
 
 def check_owner(state: State, task_id: str, run: str) -> Task:
-    """The identity check of a coder's session. Raises NotYours."""
+    """Return the task if ``run`` owns it. Raises NotOwner."""
     return get_owned_task(state, task_id, run)

@@ -1,4 +1,4 @@
-"""Putting back a task whose status somebody wrote onto the board that no verb led to. Pure."""
+"""Restore a task whose status on the board was not set by a verb. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RESTORE_EVENT = "restore"
 
 
 def restore_command(task_id: str) -> str:
-    """The command that puts a task back."""
+    """Return the command that restores a task."""
     return f"liza restore --task {task_id}"
 
 
 def forgery_reason(state: State, task: Task) -> str | None:
-    """Why nothing in the task's history led to its status; None where all is well."""
+    """Return why the task's history does not explain its status; None if it does."""
     last = transitions.find_unexplained_step(task)
     if last is not None:
         return f"nothing in its history led there: the last step was {last!r}"
@@ -31,31 +31,31 @@ def forgery_reason(state: State, task: Task) -> str | None:
 
 
 def get_restorable_task(state: State, task_id: str) -> Task | None:
-    """The task on an earlier board, if it can be put back from there."""
+    """Return the task from an earlier board if it can be restored from there; else None."""
     task = state.task(task_id)
     return task if task is not None and task.reservation is None and forgery_reason(state, task) is None else None
 
 
 def restore_task(state: State, earlier: Task, revision: int, by: str, now: datetime) -> State:
-    """The board with the task as it was in an earlier revision; what went on since on its own is kept.
+    """Return the board with the task as it was in an earlier revision; all other entries stay as they are now.
 
-    Its coder goes on with it. Where the coder has other work by now, the task is free for anybody, and so is a review
-    where its reviewer has. Raises Refused.
+    Its coder and its reviewer keep it. If the coder has other work by now, the task is released; if the reviewer has,
+    the review is free. Raises Refused.
     """
     task = claims.get_task(state, earlier.id)
     if forgery_reason(state, task) is None:
         raise Refused(f"{task.id} is {task.status}, and its history says how it got there", f"liza task show {task.id}")
-    said = Invocation(
+    invocation = Invocation(
         now=now, by=by, detail=f"{task.status} was written onto the board; as in revision {revision} again"
     )
-    rest = replace(state, tasks=_without(state, task.id))
-    if earlier.reviewing_by is not None and picking.occupation(rest, earlier.reviewing_by) is not None:
+    others = replace(state, tasks=_without(state, task.id))
+    if earlier.reviewing_by is not None and picking.occupation(others, earlier.reviewing_by) is not None:
         earlier = replace(earlier, **REVIEW_OVER)
-    back = state.with_task(transitions.add_event(replace(earlier, merging=None), RESTORE_EVENT, said))
+    restored = state.with_task(transitions.add_event(replace(earlier, merging=None), RESTORE_EVENT, invocation))
     if earlier.status is not Status.CLAIMED or earlier.assigned_to is None:
-        return back
-    elsewhere = picking.occupation(rest, earlier.assigned_to)
-    return back if elsewhere is None else claims.release(back, task.id, now, by)
+        return restored
+    other_work = picking.occupation(others, earlier.assigned_to)
+    return restored if other_work is None else claims.release(restored, task.id, now, by)
 
 
 def _without(state: State, task_id: str) -> tuple[Task, ...]:

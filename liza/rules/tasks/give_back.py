@@ -1,4 +1,4 @@
-"""What an agent holds and has no session for is given back."""
+"""Give back the work that an agent holds without a session."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from liza.rules.tasks.reviews import release_review
 
 
 def give_back_work(state: State, agent: str, now: datetime) -> State:
-    """Give back what ``agent`` holds: work is stopped and stays its coder's, a review or planning is free again.
+    """Give back what ``agent`` holds. A claim is stopped and stays with its coder; a review or planning is free again.
 
-    Unchanged where it holds nothing.
+    Unchanged if it holds nothing.
     """
-    held = find_current_work(state, agent)
-    if held is None:
+    work = find_current_work(state, agent)
+    if work is None:
         return state
-    if held.kind == "planning":
-        return end_planning(state, held.run)
-    if held.task is None:
+    if work.kind == "planning":
+        return end_planning(state, work.run)
+    if work.task is None:
         return state
-    if held.kind == "review":
-        return release_review(state, held.task, held.run, now)
-    return claims.stop(state, held.task, held.run, now)
+    if work.kind == "review":
+        return release_review(state, work.task, work.run, now)
+    return claims.stop(state, work.task, work.run, now)

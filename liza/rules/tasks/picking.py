@@ -1,4 +1,4 @@
-"""Which task an agent takes next, and, when none, the one true reason."""
+"""Choice of the next task for an agent, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the edges saw before a decision: nothing here can be read off the board.
+    """Facts that the caller gathered outside of the board.
 
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
-    that hold a review or the planning with a lapsed lease, of an agent that is offline, in a session that is over.
+    that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
     """
 
     offline: frozenset[str] = frozenset()
@@ -30,14 +30,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Pick:
-    """Take this task."""
+    """The task to claim."""
 
     task: Task
 
 
 @dataclass(frozen=True)
 class LimitReached:
-    """This task came back, is the agent's to mend or may be taken by it, and has reached a limit: it is blocked."""
+    """A returned task that the agent could take, but that has reached a limit. It must be blocked."""
 
     task: Task
     reason: str
@@ -45,13 +45,13 @@ class LimitReached:
 
 @dataclass(frozen=True)
 class NoTask:
-    """No task; ``why`` is the reason that `liza status` shows."""
+    """No task. ``why`` is the reason that `liza status` shows."""
 
     why: str
 
 
 def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pick | LimitReached | NoTask:
-    """The next task for a coder: its own rejected, failed and handed-over work first, then priority, age, id."""
+    """Return the next task for a coder: its own returned tasks first, then by priority, age and id."""
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
@@ -72,7 +72,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
 
 
 def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
-    """The next task for a reviewer: longest waiting first within a priority."""
+    """Return the next task for a reviewer: by priority, then the longest waiting first."""
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
@@ -87,24 +87,24 @@ def pick_review(state: State, agent: str, evidence: Evidence) -> Pick | NoTask:
 
 
 def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
-    """Why ``agent`` may not claim ``task`` now; None when it may. "Claimable" is written here and nowhere else."""
+    """Return why ``agent`` may not claim ``task`` now; None if it may. Only this function defines "claimable"."""
     if role_of(agent) != "coder":
-        return f"{agent} is no coder"
+        return f"{agent} is not a coder"
     if task.status not in CLAIMABLE_STATUSES:
         return f"it is {task.status}"
     if task.reservation is not None:
         return f"{task.reservation.agent} is taking it as {task.reservation.run}"
     if task.status is S.CLAIMED:
-        held = _lease_obstacle(task, agent, now, evidence)
-        if held:
-            return held
+        lease = _lease_obstacle(task, agent, now, evidence)
+        if lease:
+            return lease
     unmet = unmet_dependencies(state, task)
     if unmet:
         return f"it waits for {', '.join(unmet)}"
     if agent in task.failed_by:
         return f"{agent} has failed it before"
     if task.status in _RETURNED_STATUSES and _belongs_to_another(state, task, agent, now, evidence):
-        return f"it is {task.assigned_to}'s to mend"
+        return f"{task.assigned_to} is to fix it first"
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
@@ -112,9 +112,9 @@ def claim_obstacle(state: State, task: Task, agent: str, now: datetime, evidence
 
 
 def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
-    """Why ``agent`` may not review ``task`` now; None when it may."""
+    """Return why ``agent`` may not review ``task`` now; None if it may."""
     if role_of(agent) != "code-reviewer":
-        return f"{agent} is no code-reviewer"
+        return f"{agent} is not a code-reviewer"
     if task.status is not S.READY_FOR_REVIEW:
         return f"it is {task.status}"
     if task.reviewing_by is not None and task.review_run not in evidence.abandoned:
@@ -127,13 +127,13 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
 
 
 def authors(task: Task) -> frozenset[str]:
-    """Everyone who has ever held the task: none of them may judge it."""
+    """Return all agents that have ever claimed the task. None of them may review it."""
     claimed = {event.agent for event in task.history if event.event == "claim" and event.agent}
     return frozenset(claimed | ({task.assigned_to} if task.assigned_to else set()))
 
 
 def occupation(state: State, agent: str) -> str | None:
-    """What ``agent`` is busy with: a claim, a review, a reservation, planning; None when it is free."""
+    """Return what ``agent`` is busy with (a claim, a review, a reservation, planning); None if it is free."""
     for task in state.tasks:
         if task.status is S.CLAIMED and task.assigned_to == agent:
             return task.id
@@ -147,7 +147,7 @@ def occupation(state: State, agent: str) -> str | None:
 
 
 def unmet_dependencies(state: State, task: Task) -> tuple[str, ...]:
-    """The ids of dependencies that are neither MERGED nor SUPERSEDED by tasks that are all met."""
+    """Return the dependencies that are not met. One is met if it is MERGED, or SUPERSEDED by tasks that are all met."""
     return tuple(wanted for wanted in task.depends_on if not _is_met(state, wanted, frozenset()))
 
 
@@ -156,12 +156,14 @@ def _is_met(state: State, task_id: str, seen: frozenset[str]) -> bool:
     if task is None or task_id in seen:
         return False
     if task.status is S.SUPERSEDED:
-        return bool(task.superseded_by) and all(_is_met(state, one, seen | {task_id}) for one in task.superseded_by)
+        return bool(task.superseded_by) and all(
+            _is_met(state, successor, seen | {task_id}) for successor in task.superseded_by
+        )
     return task.status is S.MERGED
 
 
 def limit_reached(state: State, task: Task) -> str | None:
-    """The limit that a further try would break; None when there is room."""
+    """Return the limit that another try would exceed, as text; None if another try is allowed."""
     most = task.max_iterations or state.config.max_coder_iterations
     if task.iteration >= most:
         if task.iteration > most:
@@ -171,14 +173,14 @@ def limit_reached(state: State, task: Task) -> str | None:
 
 
 def _why_it_came_back(task: Task) -> str:
-    """What the last rejection, or the last failure of a merge, said; nothing where neither did."""
+    """Return the reason of the last rejection or failed merge as the end of a message; empty without a reason."""
     rejected = task.status is S.REJECTED
     why = first_line(task.rejection_reason if rejected else last_failure(task))
     return f"; it {'was rejected' if rejected else 'does not merge'}: {why}" if why else ""
 
 
 def free_slot(state: State, task: Task) -> str:
-    """The task's own slot; else one that no task and no reservation names; else a new number."""
+    """Return the task's own slot; otherwise the first of s1, s2, … that no task and no reservation uses."""
     if task.worktree:
         return task.worktree
     used = {task.worktree for task in state.tasks} | {task.reservation.slot for task in state.tasks if task.reservation}
@@ -187,13 +189,13 @@ def free_slot(state: State, task: Task) -> str:
 
 def _lease_obstacle(task: Task, agent: str, now: datetime, evidence: Evidence) -> str | None:
     if task.assigned_to == agent:
-        return "it is claimed by this very agent"
+        return "this agent has already claimed it"
     if task.lease_expires is not None and task.lease_expires > now:
         return f"{task.assigned_to} holds its lease until {task.lease_expires:%H:%M:%SZ}"
     if task.assigned_to not in evidence.offline:
-        return f"its lease has lapsed, and the supervisor of {task.assigned_to} still runs"
+        return f"its lease has expired, but the supervisor of {task.assigned_to} still runs"
     if task.run not in evidence.dead:
-        return f"its lease has lapsed, and the session {task.run} is not proved dead"
+        return f"its lease has expired, but the session {task.run} is not proved dead"
     return None
 
 
@@ -201,7 +203,7 @@ def _belongs_to_another(state: State, task: Task, agent: str, now: datetime, evi
     if task.assigned_to in (None, agent) or task.assigned_to in task.failed_by:
         return False
     since = now - _last_event(task)
-    # An event in the future was written by a clock that was set back since, and says nothing about how long ago it was.
+    # If the clock was set back, the event is in the future. Its age is then unknown and counts as long enough.
     waited = not timedelta(0) <= since < timedelta(seconds=state.config.lease_duration)
     return not waited and task.assigned_to not in evidence.offline
 

@@ -1,4 +1,4 @@
-"""What wakes a planner, and its claim of the wake-up."""
+"""Triggers that wake a planner, and the planner's claim of a wake-up."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WAKE_REASONS = {
     "IMMEDIATE_DISCOVERY": "something was found that cannot wait",
     "HYPOTHESIS_EXHAUSTION": "two coders failed at a task",
     "BLOCKED_TASKS": "a task asks something",
-    "INTEGRATION_FAILED": "a merge that nobody may mend any more",
+    "INTEGRATION_FAILED": "a merge failed that no coder may fix any more",
     "SPRINT_COMPLETE": "every task is settled",
 }
-"""What wakes a planner, in words."""
+"""Trigger name → text for people."""
 MAX_FAILED_CODERS = 2
 _NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """A reason to plan: the same name, ids and facts have the same fingerprint."""
+    """A reason to plan. Triggers with equal name, ids and facts have the same fingerprint."""
 
     name: str
     ids: tuple[str, ...]
@@ -42,35 +42,41 @@ class Trigger:
 
 
 def find_triggers(state: State) -> tuple[Trigger, ...]:
-    """Every reason to plan that stands, the most urgent first."""
+    """Return all current reasons to plan, the most urgent first."""
     if state.goal.status != "IN_PROGRESS":
         return ()
     if not state.tasks:
         return (Trigger("INITIAL_PLANNING", (), state.goal.description),)
-    found: list[Trigger] = []
-    urgent = [one for one in state.discovered if one.urgency == "immediate" and one.converted_to_task is None]
+    triggers: list[Trigger] = []
+    urgent = [
+        discovery
+        for discovery in state.discovered
+        if discovery.urgency == "immediate" and discovery.converted_to_task is None
+    ]
     exhausted = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) >= MAX_FAILED_CODERS]
     blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < MAX_FAILED_CODERS]
     if urgent:
-        found.append(Trigger("IMMEDIATE_DISCOVERY", tuple(one.id for one in urgent), urgent[0].description))
+        triggers.append(
+            Trigger("IMMEDIATE_DISCOVERY", tuple(discovery.id for discovery in urgent), urgent[0].description)
+        )
     if exhausted:
         facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in exhausted)
-        found.append(Trigger("HYPOTHESIS_EXHAUSTION", tuple(task.id for task in exhausted), facts))
+        triggers.append(Trigger("HYPOTHESIS_EXHAUSTION", tuple(task.id for task in exhausted), facts))
     if blocked:
         facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in blocked)
-        found.append(Trigger("BLOCKED_TASKS", tuple(task.id for task in blocked), facts))
-    found += _unmergeable(state) + _sprint_complete(state)
-    return tuple(found)
+        triggers.append(Trigger("BLOCKED_TASKS", tuple(task.id for task in blocked), facts))
+    triggers += _unmergeable(state) + _sprint_complete(state)
+    return tuple(triggers)
 
 
 def _unmergeable(state: State) -> list[Trigger]:
-    """Integration failures that no coder may mend any more."""
+    """Return a trigger for failed merges that no coder may fix any more."""
     stuck = [
         task for task in state.tasks if task.status is S.INTEGRATION_FAILED and len(task.failed_by) >= MAX_FAILED_CODERS
     ]
     if not stuck:
         return []
-    return [Trigger("INTEGRATION_FAILED", tuple(task.id for task in stuck), "nobody may mend them any more")]
+    return [Trigger("INTEGRATION_FAILED", tuple(task.id for task in stuck), "no coder may fix them any more")]
 
 
 def _sprint_complete(state: State) -> list[Trigger]:
@@ -81,21 +87,25 @@ def _sprint_complete(state: State) -> list[Trigger]:
 
 
 def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
-    """The trigger that a planner should be woken for now, or the reason why none is."""
-    standing = find_triggers(state)
-    if not standing:
+    """Return the trigger to wake a planner for now, or the reason (text) why there is none.
+
+    After MAX_WAKES wake-ups for the same trigger that changed nothing, the trigger waits for a person.
+    """
+    triggers = find_triggers(state)
+    if not triggers:
         return "nothing to plan"
-    first = standing[0]
+    first = triggers[0]
     if state.planning.run is not None and state.planning.run not in evidence.abandoned:
         return f"{state.planning.run} is planning {state.planning.trigger}"
     if state.planning.fingerprint == first.fingerprint and state.planning.count >= MAX_WAKES:
         about = f" ({', '.join(first.ids)})" if first.ids else ""
-        return f"{WAKE_REASONS[first.name]}{about}, and {MAX_WAKES} planning sessions changed nothing: it waits for a person"
+        reason = f"{WAKE_REASONS[first.name]}{about}"
+        return f"{reason}, and {MAX_WAKES} planning sessions changed nothing: it waits for a person"
     return first
 
 
 def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence = _NO_EVIDENCE) -> tuple[State, str]:
-    """``agent`` takes the wake-up that stands; its run. Raises Refused."""
+    """Claim the current wake-up for ``agent``; return the board and the new run. Raises Refused."""
     trigger = next_trigger(state, evidence)
     if isinstance(trigger, str):
         raise Refused(f"{agent} has nothing to plan: {trigger}", "liza status")
@@ -103,21 +113,21 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
     if busy:
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
     state, run = allocate_run(state, agent)
-    known = state.planning
+    previous = state.planning
     planning = replace(
-        known,
+        previous,
         run=run,
         trigger=trigger.name,
         ids=trigger.ids,
         fingerprint=trigger.fingerprint,
-        count=known.count + 1 if known.fingerprint == trigger.fingerprint else 1,
+        count=previous.count + 1 if previous.fingerprint == trigger.fingerprint else 1,
         lease_expires=lease_expiry(state, now),
     )
     return replace(state, planning=planning), run
 
 
 def end_planning(state: State, run: str) -> State:
-    """The planner's session is over, with or without its word; unchanged where it is not this run's."""
+    """End the planning session of ``run``, with or without a decision; unchanged if ``run`` does not hold it."""
     if state.planning.run != run:
         return state
     over = replace(state.planning, run=None, trigger=None, ids=(), lease_expires=None)
@@ -125,17 +135,16 @@ def end_planning(state: State, run: str) -> State:
 
 
 def undo_planning_claim(state: State, run: str) -> State:
-    """The planner's session could not reach the board: as if it had not been woken. Unchanged where it is not this
-    run's."""
-    known = state.planning
-    if known.run != run:
+    """Undo a wake-up whose session could not reach the board; unchanged if ``run`` does not hold it."""
+    previous = state.planning
+    if previous.run != run:
         return state
-    count = max(known.count - 1, 0)
-    return replace(state, planning=replace(known, run=None, trigger=None, ids=(), lease_expires=None, count=count))
+    count = max(previous.count - 1, 0)
+    return replace(state, planning=replace(previous, run=None, trigger=None, ids=(), lease_expires=None, count=count))
 
 
 def _close_goal(state: State, trigger: str | None) -> State:
-    """A planner that was asked whether the sprint is complete, and added nothing, has said yes."""
+    """Complete goal and sprint if a planner was woken for SPRINT_COMPLETE and added no task."""
     if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL_STATUSES for task in state.tasks):
         return state
     return replace(
@@ -144,15 +153,16 @@ def _close_goal(state: State, trigger: str | None) -> State:
 
 
 def is_crew_done(state: State, has_planner: bool) -> bool:
-    """Whether a crew has nothing more to do: the goal is not in progress, or there is no planner and all tasks are
-    final."""
+    """Return whether a crew has nothing more to do: the goal is not in progress, or all tasks are final and there is
+    no planner.
+    """
     if state.goal.status != "IN_PROGRESS":
         return True
     return not has_planner and bool(state.tasks) and all(task.status in FINAL_STATUSES for task in state.tasks)
 
 
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
-    """The open tasks, where none of them can go on with supervisors of these roles only; nothing where one can."""
+    """Return the open tasks if none of them can progress with supervisors of ``roles`` only; empty if one can."""
     unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
     plans = "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger))
     if plans or any(_NEEDS.get(task.status, "planner") in roles - {"planner"} for task in unfinished):
@@ -166,17 +176,17 @@ _NEEDS = {
     **dict.fromkeys((S.UNCLAIMED, S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED), "coder"),
     S.READY_FOR_REVIEW: "code-reviewer",
 }
-"""Whose supervisor a task waits for; every supervisor merges."""
+"""Role whose supervisor a task waits for. Every supervisor merges."""
 
 
 def require_planner(state: State, run: str) -> None:
-    """The fence for a planner's verbs. Raises NotYours."""
+    """Check that ``run`` is the planning run (fencing check). Raises NotOwner."""
     if state.planning.run != run:
         raise NotOwner(
-            f"{run} is not the planning run; {state.planning.run or 'nobody'} is. Stop at once", "liza status"
+            f"{run} is not the planning run, which is {state.planning.run or 'none'}. Stop at once", "liza status"
         )
 
 
 def current_planner(state: State) -> str | None:
-    """Who plans now."""
+    """Return the agent that plans now, or None."""
     return agent_of(state.planning.run) if state.planning.run else None

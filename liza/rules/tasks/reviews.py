@@ -20,7 +20,7 @@ REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires":
 
 
 def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence: Evidence) -> tuple[State, str]:
-    """``agent`` takes the review; its run. Raises Refused."""
+    """Claim the review for ``agent``; return the board and the new run. Raises Refused."""
     task = get_task(state, task_id)
     why = review_obstacle(task, agent, evidence)
     if why:
@@ -29,48 +29,53 @@ def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence
     if busy:
         raise Refused(f"{agent} is busy with {busy}", f"liza agents {agent}")
     state, run = allocate_run(state, agent)
-    said = Invocation(now=now, by=agent, run=run, commit=task.review_commit)
-    taken = apply_verb(
-        task, "claim review", said, reviewing_by=agent, review_run=run, review_lease_expires=lease_expiry(state, now)
+    invocation = Invocation(now=now, by=agent, run=run, commit=task.review_commit)
+    claimed = apply_verb(
+        task,
+        "claim review",
+        invocation,
+        reviewing_by=agent,
+        review_run=run,
+        review_lease_expires=lease_expiry(state, now),
     )
-    return state.with_task(taken), run
+    return state.with_task(claimed), run
 
 
 def get_reviewed_task(state: State, task_id: str, run: str) -> Task:
-    """The task if ``run`` reviews it now: the fence. Raises NotYours."""
+    """Return the task if ``run`` is reviewing it (fencing check). Raises NotOwner."""
     task = get_task(state, task_id)
     if task.status is not S.READY_FOR_REVIEW or task.review_run != run:
-        found = f"it is {task.status}" + (f", reviewed by {task.review_run}" if task.review_run else "")
+        actual = f"it is {task.status}" + (f", reviewed by {task.review_run}" if task.review_run else "")
         raise NotOwner(
-            f"You no longer own this review: {run} asks for {task_id}, and {found}. Stop at once",
+            f"You no longer own this review: {run} asks for {task_id}, and {actual}. Stop at once",
             f"liza task show {task_id}",
         )
     return task
 
 
 def release_review(state: State, task_id: str, run: str, now: datetime, reason: str = "stopped") -> State:
-    """Give the review back, nobody's fault; any reviewer may take it again. Unchanged where it is not this run's."""
+    """Give the review back without a penalty; any reviewer may claim it. No change if ``run`` does not hold it."""
     task = state.task(task_id)
     if task is None or task.review_run != run:
         return state
-    said = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
-    return state.with_task(apply_verb(task, "release review", said, **REVIEW_OVER))
+    invocation = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
+    return state.with_task(apply_verb(task, "release review", invocation, **REVIEW_OVER))
 
 
 def end_review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
-    """A review session ended and said nothing; the second time the task is BLOCKED."""
+    """Record that a review session ended without a verdict; after MAX_REVIEWS_WITHOUT_VERDICT the task is BLOCKED."""
     task = state.task(task_id)
     if task is None or task.review_run != run:
         return state
-    said = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
+    invocation = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
     count = task.reviews_without_verdict + 1
     if count < MAX_REVIEWS_WITHOUT_VERDICT:
-        given_back = apply_verb(task, "release review", said, reviews_without_verdict=count, **REVIEW_OVER)
+        given_back = apply_verb(task, "release review", invocation, reviews_without_verdict=count, **REVIEW_OVER)
         return state.with_task(given_back)
     given_up = apply_verb(
         task,
         "give up review",
-        said,
+        invocation,
         reviews_without_verdict=count,
         blocked_reason=f"{count} reviews ended without a verdict; the last: {reason}",
         blocked_questions=("Who should review this, and how?",),
@@ -80,16 +85,19 @@ def end_review_without_verdict(state: State, task_id: str, run: str, now: dateti
 
 
 def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
-    """The verdict that lets a supervisor merge. ``by`` is a run, or ``human:<name>``. Raises Refused, NotYours."""
+    """Approve the commit for merging. ``by``: a run or ``human:<name>``. Raises Refused, NotOwner."""
     task = _get_task_for_verdict(state, task_id, by, "approve", commit)
     if task is None:
         return state
-    said = _verdict_invocation(by, now, commit, reason)
-    return state.with_task(apply_verb(task, "approve", said, approved_by=said.by, **REVIEW_OVER))
+    invocation = _verdict_invocation(by, now, commit, reason)
+    return state.with_task(apply_verb(task, "approve", invocation, approved_by=invocation.by, **REVIEW_OVER))
 
 
 def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
-    """The verdict that sends the task back, or, at the limit, blocks it. Raises Refused, NotYours, Usage."""
+    """Reject the commit: the task goes back to its coder or, after max_review_cycles rejections, is BLOCKED.
+
+    Raises Refused, NotOwner, UsageError.
+    """
     task = _get_task_for_verdict(state, task_id, by, "reject", commit)
     if task is None:
         return state
@@ -97,42 +105,46 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
         raise UsageError(
             "a rejection needs its reason", 'liza verdict reject "1. file:line what is wrong, how you saw it"'
         )
-    said = _verdict_invocation(by, now, commit, reason)
+    invocation = _verdict_invocation(by, now, commit, reason)
     cycles = {
         "review_cycles_current": task.review_cycles_current + 1,
         "review_cycles_total": task.review_cycles_total + 1,
         "rejection_reason": reason,
     }
     if task.review_cycles_current + 1 < state.config.max_review_cycles:
-        return state.with_task(apply_verb(task, "reject", said, **cycles, **REVIEW_OVER))
-    return _deadlock(state, task, said, {**cycles, **REVIEW_OVER})
+        return state.with_task(apply_verb(task, "reject", invocation, **cycles, **REVIEW_OVER))
+    return _deadlock(state, task, invocation, {**cycles, **REVIEW_OVER})
 
 
-def _deadlock(state: State, task: Task, said: Invocation, changes: dict[str, object]) -> State:
+def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[str, object]) -> State:
     rounds = state.config.max_review_cycles
     coder = task.assigned_to or "nobody"
     blocked = apply_verb(
         task,
         "deadlock",
-        said,
-        blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {said.detail}",
+        invocation,
+        blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {invocation.detail}",
         blocked_questions=("Is the reviewer right? What would settle it?",),
         failed_by=task.failed_by if coder in task.failed_by else (*task.failed_by, coder),
         **changes,
     )
     anomaly = Anomaly(
-        timestamp=said.now, task=task.id, reporter=said.by, type="review_deadlock", details={"rounds": rounds}
+        timestamp=invocation.now,
+        task=task.id,
+        reporter=invocation.by,
+        type="review_deadlock",
+        details={"rounds": rounds},
     )
     return replace(state.with_task(blocked), anomalies=(*state.anomalies, anomaly))
 
 
 def _verdict_invocation(by: str, now: datetime, commit: str, reason: str) -> Invocation:
-    who, run = (by, None) if by.startswith(HUMAN_PREFIX) else (agent_of(by), by)
-    return Invocation(now=now, by=who, run=run, commit=commit, detail=reason)
+    name, run = (by, None) if by.startswith(HUMAN_PREFIX) else (agent_of(by), by)
+    return Invocation(now=now, by=name, run=run, commit=commit, detail=reason)
 
 
 def _get_task_for_verdict(state: State, task_id: str, by: str, verb: str, commit: str) -> Task | None:
-    """The task that a verdict is about; None when this very verdict was given before."""
+    """Return the task that a verdict is about; None if ``by`` has already given this verdict."""
     task = get_task(state, task_id)
     if by.startswith(HUMAN_PREFIX):
         if task.status is not S.READY_FOR_REVIEW:
@@ -141,7 +153,9 @@ def _get_task_for_verdict(state: State, task_id: str, by: str, verb: str, commit
         if has_done(task, verb, by) or (verb == "reject" and has_done(task, "deadlock", by)):
             return None
         if agent_of(by) in authors(task):
-            raise Refused(f"{agent_of(by)} wrote {task_id}: nobody judges their own work", f"liza task show {task_id}")
+            raise Refused(
+                f"{agent_of(by)} wrote {task_id}: an agent cannot review its own work", f"liza task show {task_id}"
+            )
         task = get_reviewed_task(state, task_id, by)
     if commit != task.review_commit:
         raise Refused(

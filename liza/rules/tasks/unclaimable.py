@@ -1,4 +1,4 @@
-"""Tasks that nobody can ever claim."""
+"""Tasks that can never be claimed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ S = Status
 
 
 def find_unclaimable(state: State) -> dict[str, str]:
-    """Open tasks that wait for what can never be: each with the dependency that is lost."""
+    """Return the open tasks whose dependencies can never be met: id → text with the dependency and its state."""
     lost = {task.id for task in state.tasks if task.status is S.ABANDONED}
-    found: dict[str, str] = {}
-    known = {task.id for task in state.tasks}
+    reasons: dict[str, str] = {}
+    ids = {task.id for task in state.tasks}
     while True:
         before = len(lost)
         for task in state.tasks:
             if task.id in lost:
                 continue
             if task.status is S.SUPERSEDED:
-                hopeless = not task.superseded_by or any(one in lost for one in task.superseded_by)
-                lost |= {task.id} if hopeless else set()
+                is_lost = not task.superseded_by or any(other in lost for other in task.superseded_by)
+                lost |= {task.id} if is_lost else set()
             elif task.status is not S.MERGED:
-                gone = next((one for one in task.depends_on if one in lost or one not in known), None)
-                if gone is not None:
+                cause = next((other for other in task.depends_on if other in lost or other not in ids), None)
+                if cause is not None:
                     lost.add(task.id)
-                    found[task.id] = f"{gone}, {_how_lost(state, gone)}"
+                    reasons[task.id] = f"{cause}, {_how_lost(state, cause)}"
         if len(lost) == before:
-            return found
+            return reasons
 
 
 def _how_lost(state: State, task_id: str) -> str:
