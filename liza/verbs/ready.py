@@ -11,7 +11,7 @@ from liza.programs.messages import inbox
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.paths import role_of
-from liza.rules.tasks import claims, coding, planning, reviews
+from liza.rules.tasks import claims, planning, reviews
 
 
 def ready(crew: Crew) -> Result:
@@ -50,7 +50,7 @@ def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:
         return
     task_id = require_task(caller)
     if role == "coder":
-        task = coding.check_owner(state, task_id, caller.run)
+        task = claims.get_owned_task(state, task_id, caller.run)
         if (
             task.lease_expires is not None
             and task.lease_expires < crew.clock.now()

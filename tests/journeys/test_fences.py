@@ -148,7 +148,7 @@ def test_the_commit_that_was_rejected_is_not_submitted_again(crew: Crew) -> None
     crew.liza("submit", cwd=there)
     crew.liza("verdict", "reject", "rounding is untested", "--task", "task-1")
     crew.liza("claim", "task-1", "--agent", "coder-1")
-    assert "is the commit that was rejected" in crew.liza("submit", code=1, cwd=there)
+    assert "is the commit that was sent back" in crew.liza("submit", code=1, cwd=there)
     commit(crew, "task-1", "second")
     crew.liza("submit", cwd=there)
     assert crew.task("task-1").review_commit == crew.git("rev-parse", "HEAD", cwd=there)

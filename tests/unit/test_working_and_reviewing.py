@@ -94,7 +94,7 @@ def test_the_rejected_commit_itself_cannot_be_submitted_again() -> None:
     state, _, review = under_review(board(task()))
     state = reviews.reject(state, "task-1", review, HEAD, NOW, "rounding is untested")
     state, run = claimed(state)
-    with pytest.raises(Refused, match="is the commit that was rejected"):
+    with pytest.raises(Refused, match="is the commit that was sent back"):
         coding.submit(state, "task-1", run, GOOD, NOW)
     assert (
         coding.submit(state, "task-1", run, SubmittedWork(head=OTHER, ahead=True, branch="task/task-1"), NOW)

@@ -98,7 +98,7 @@ def find_session_moves(
                 moves.append(_pushed(ref, pushes))
         elif session_entries and ref in tips:
             moves += _of_branch(
-                ref, log, session_entries, (remembered_tips or {}).get(ref), Standing(tips, contains, checkouts)
+                ref, log, session_entries, (remembered_tips or {}).get(ref), CurrentRefs(tips, contains, checkouts)
             )
     return tuple(moves)
 
@@ -114,7 +114,7 @@ def remembered(before: Mapping[str, str], logs: Mapping[str, Sequence[ReflogEntr
     return dict([*gone.items(), *now.items()][-MOST_BRANCHES:])
 
 
-class Standing(msgspec.Struct, frozen=True):
+class CurrentRefs(msgspec.Struct, frozen=True):
     """Current refs and checkouts: the arguments of ``find_session_moves``."""
 
     tips: Mapping[str, str]
@@ -128,7 +128,7 @@ def _is_own(log: Sequence[ReflogEntry]) -> bool:
 
 
 def _of_branch(
-    ref: str, log: Sequence[ReflogEntry], session_entries: Sequence[ReflogEntry], was: str | None, now: Standing
+    ref: str, log: Sequence[ReflogEntry], session_entries: Sequence[ReflogEntry], was: str | None, now: CurrentRefs
 ) -> Iterator[SessionRefMove]:
     """Yield the move of a branch that sessions renamed, moved, or deleted and created again.
 

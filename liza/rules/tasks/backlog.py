@@ -233,7 +233,10 @@ def drop(state: State, task_id: str, invocation: Invocation, dependants: str | N
     dependents = [other for other in state.tasks if task_id in other.depends_on and other.status not in FINAL_STATUSES]
     if dependents and dependants is None:
         names = ", ".join(other.id for other in dependents)
-        raise Refused(f"{names} depends on {task_id}", f"liza task drop {task_id} WHY --cascade (or --unlink)")
+        raise Refused(
+            f"{names} depends on {task_id}: drop that too (--cascade) or remove the dependency (--unlink)",
+            f"liza task drop {task_id} WHY --cascade",
+        )
     state = state.with_task(apply_verb(task, "drop", invocation, **_CLEARED_CLAIM))
     for other in dependents:
         if dependants == "cascade":

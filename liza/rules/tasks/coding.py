@@ -98,8 +98,9 @@ def _submit_again(state: State, task: Task, invocation: Invocation, work: Submit
 def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
     if work.branch != branch_of(task.id):
         raise Refused(
-            f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}",
-            f"git switch {branch_of(task.id)}, bring your commits there, then: liza submit",
+            f"HEAD is on {work.branch or 'no branch'}; the work of {task.id} belongs on {branch_of(task.id)}: bring "
+            "your commits there and submit again",
+            f"git switch {branch_of(task.id)}",
         )
     if work.hidden:
         raise Refused(
@@ -121,7 +122,7 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
         )
     if task.status is S.CLAIMED and work.head == task.review_commit:
         raise Refused(
-            f"HEAD {work.head[:12]} is the commit that was rejected; a new commit is needed",
+            f"HEAD {work.head[:12]} is the commit that was sent back; a new commit is needed",
             'git commit, or: liza block "why" --ask "…"',
         )
 
@@ -250,8 +251,3 @@ def report_anomaly(state: State, anomaly: Anomaly) -> State:
             f"liza report {anomaly.type} TEXT " + " ".join(f"--detail {name}=…" for name in missing),
         )
     return replace(state, anomalies=(*state.anomalies, anomaly))
-
-
-def check_owner(state: State, task_id: str, run: str) -> Task:
-    """Return the task if ``run`` owns it. Raises NotOwner."""
-    return get_owned_task(state, task_id, run)
