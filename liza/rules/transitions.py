@@ -84,7 +84,7 @@ _BY_VERB = {(transition.verb, source): transition for transition in TRANSITIONS 
 _LEGAL_CHANGES = frozenset((source, transition.target) for transition in TRANSITIONS for source in transition.sources)
 _INITIAL_STATUSES = frozenset({S.DRAFT, S.UNCLAIMED})
 _TARGETS = {
-    transition.verb: {one.target for one in TRANSITIONS if one.verb == transition.verb} for transition in TRANSITIONS
+    transition.verb: {row.target for row in TRANSITIONS if row.verb == transition.verb} for transition in TRANSITIONS
 }
 
 

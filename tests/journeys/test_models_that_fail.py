@@ -85,7 +85,7 @@ def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew
     )
     supervisor = crew.agent("coder-1", program)
     crew.wait(lambda state: "quota" in crew.heard("task-1"), "the limit")
-    told = "and it keeps task-1: a limit of use is reached"
+    told = "and it keeps task-1: a usage limit is reached"
     crew.wait(lambda _: told in why(crew, "coder-1"), "what it waits for in status")
     task = crew.wait_status("task-1", "READY_FOR_REVIEW")
     assert task.iteration == 1

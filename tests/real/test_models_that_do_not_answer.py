@@ -30,7 +30,7 @@ TIMEOUT = 60
 LONGER_THAN_A_START = 75
 """The same for a model that is silent: what most programs may take to start is over before."""
 LOGIN = r"the model refuses the program's login: \S"
-QUOTA = r"a limit of use is reached: \S"
+QUOTA = r"a usage limit is reached: \S"
 BROKEN = r"its model answers with errors: \S|its model's answers break off: \S"
 SILENT = r"no answer from its model for \d+"
 

@@ -104,7 +104,7 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
         ),
         (
             {"silence": ModelSilence("quota", 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
-            ("a limit of use is reached: 429", False, "quota"),
+            ("a usage limit is reached: 429", False, "quota"),
         ),
     ],
 )

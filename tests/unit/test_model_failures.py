@@ -143,7 +143,7 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
         (
             ModelSilence("quota", 3.0, "429", retried=True),
             297.0,
-            "a limit of use is reached: 429; x tries again, and without an answer the session is ended in 5 min",
+            "a usage limit is reached: 429; x tries again, and without an answer the session is ended in 5 min",
         ),
         (
             ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10),

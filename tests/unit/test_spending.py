@@ -238,7 +238,7 @@ SERVER, REFUSED, LIMIT = ModelFailure("server", "500"), ModelFailure("login", "4
     ("code", "word", "moved", "stopped", "said", "wanted"),
     [
         (0, None, False, None, REFUSED, outcomes.ModelRefused("the model refuses the program's login: 401")),
-        (1, None, False, None, LIMIT, outcomes.UsageLimited("a limit of use is reached: 429", NOW)),
+        (1, None, False, None, LIMIT, outcomes.UsageLimited("a usage limit is reached: 429", NOW)),
         (0, None, False, None, SERVER, outcomes.NoModelAnswer("its model answers with errors: 500")),
         (1, None, True, None, BROKEN, outcomes.NoModelAnswer("its model's answers break off: cut")),
         (0, None, True, None, BROKEN, outcomes.Completed(idle=False)),
@@ -251,7 +251,7 @@ SERVER, REFUSED, LIMIT = ModelFailure("server", "500"), ModelFailure("login", "4
             False,
             "no answer from its model for 300 s",
             LIMIT,
-            outcomes.UsageLimited("a limit of use is reached: 429", NOW),
+            outcomes.UsageLimited("a usage limit is reached: 429", NOW),
         ),
         (143, None, False, "hung", None, outcomes.Halted("hung")),
         (143, None, False, IDLE_REASON, LIMIT, outcomes.Completed(idle=True)),

@@ -28,7 +28,7 @@ STALE_DRAFT = timedelta(minutes=30)
 STALE_SIGNAL = timedelta(minutes=30)
 WARN_BEFORE_LIMIT = 2
 """Number of tries or review rounds before a limit at which the warning starts."""
-CYCLES_AFTER_FAILURE = 3
+CYCLES_AFTER_FAILURE = 3  # rejections in total of a task that a coder failed, before a warning
 BY_HAND_HINT = "; start it by hand once, and answer it or log in"
 MAX_HELD_UP = 3
 """Number of held-up sessions of a task in a row that raises an alarm. They count for no limit that would stop them."""

@@ -45,12 +45,12 @@ from liza.rules.transitions import has_done
 
 S = Status
 CRASH_WINDOW = 300.0  # seconds
-MAX_CRASHES_IN_WINDOW = 3
+MAX_CRASHES_IN_WINDOW = 3  # crashed sessions of a supervisor within CRASH_WINDOW, before it exits
 MAX_BACKOFF = 300.0  # seconds
 # A question on a terminal causes no event, so the terminal is polled.
 START_POLL_SECONDS = 1.0  # until the program is ready
 RUNNING_POLL_SECONDS = 10.0  # afterwards
-MAX_REMINDERS = 2
+MAX_REMINDERS = 2  # reminders to an idle session, before it is ended
 IDLE_REASON = "it is idle at its terminal and has run no closing command"
 """Stop reason: idle at the prompt, no closing command. A program without a terminal exits by itself in this case."""
 EXIT_UNUSABLE = 5

@@ -21,7 +21,7 @@ QUOTA_FACTOR = 12.0
 
 _SENTENCES = {
     LOGIN: "the model refuses the program's login: {words}",
-    QUOTA: "a limit of use is reached: {words}",
+    QUOTA: "a usage limit is reached: {words}",
     SERVER: "its model answers with errors: {words}",
     BROKEN: "its model's answers break off: {words}",
 }

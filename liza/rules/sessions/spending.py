@@ -37,7 +37,7 @@ class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 INITIAL_CONTEXT_TOKENS = 8_000
 """Tokens of a program's first request without the prompt: its own instructions and tools."""
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4  # for estimates only
 
 
 def estimate_usage(calls: int, size: int) -> TokenUsage:

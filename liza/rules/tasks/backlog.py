@@ -16,7 +16,7 @@ from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
 
 S = Status
-MAX_TRIES = 1000
+MAX_TRIES = 1000  # largest max_iterations that a task can have
 EDITABLE_STATUSES = frozenset({S.DRAFT, S.UNCLAIMED})
 LIZA_SPECS = ".liza/specs/"
 _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "spec_ref": "--spec"}

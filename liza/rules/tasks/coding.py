@@ -15,8 +15,8 @@ from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 
 S = Status
 MAX_QUESTIONS = 3
-MAX_CRASHES = 5
-MAX_IDLE_SESSIONS = 2
+MAX_CRASHES = 5  # crashed sessions of a task since its last unblock, before it is BLOCKED
+MAX_IDLE_SESSIONS = 2  # sessions in a row without progress, before the task is BLOCKED
 SUPERVISORS_QUESTION = "What should the next try do differently?"
 
 ANOMALY_TYPES = (

@@ -14,7 +14,7 @@ from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import Evidence, occupation
 
 S = Status
-MAX_WAKES = 2
+MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
 WAKE_REASONS = {
     "INITIAL_PLANNING": "there are no tasks yet",
     "IMMEDIATE_DISCOVERY": "something was found that cannot wait",
@@ -24,7 +24,7 @@ WAKE_REASONS = {
     "SPRINT_COMPLETE": "every task is settled",
 }
 """Trigger name → text for people."""
-MAX_FAILED_CODERS = 2
+MAX_FAILED_CODERS = 2  # coders that failed at a task, before it needs another plan
 _NO_EVIDENCE = Evidence()
 
 

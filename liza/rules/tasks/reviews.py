@@ -14,7 +14,7 @@ from liza.rules.tasks.picking import Evidence, authors, occupation, review_obsta
 from liza.rules.transitions import Invocation, apply_verb, has_done
 
 S = Status
-MAX_REVIEWS_WITHOUT_VERDICT = 2
+MAX_REVIEWS_WITHOUT_VERDICT = 2  # reviews without a verdict, before the task is BLOCKED
 HUMAN_PREFIX = "human:"
 REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
