@@ -69,7 +69,7 @@ def test_what_was_never_said_is_none_even_where_there_is_no_directory(tmp_path: 
         run.read_block(),
         run.read_brief_location(),
     ) == (None,) * 6
-    assert (run.output_tail(), run.last_output_time(), run.is_ready(), run.ready_time()) == ("", None, False, None)
+    assert (run.output_tail(), run.last_output_time(), run.is_ready()) == ("", None, False)
     assert list_runs(Paths(tmp_path), "coder-1") == ()
 
 
@@ -88,7 +88,6 @@ def test_the_first_sentinel_stays(tmp_path: Path) -> None:
     assert run.mark_ready(NOW, "liza ready")
     assert not run.mark_ready(NOW + timedelta(seconds=9), "verb")
     assert run.read_sentinel() == Sentinel(time=NOW, evidence="liza ready")
-    assert run.ready_time() == NOW
 
 
 def _mark(root: Path, number: int, wins: multiprocessing.Queue[bool]) -> None:
@@ -113,7 +112,7 @@ def test_the_last_word_counts_and_only_three_words_are_known(tmp_path: Path) -> 
     for word in ("0", "1", "42"):
         run.set_closing_code(word)
         assert run.closing_code() == word
-    with pytest.raises(UsageError, match="not a closing word"):
+    with pytest.raises(UsageError, match="not a closing code"):
         run.set_closing_code("7")
     assert run.closing_code() == "42"
 

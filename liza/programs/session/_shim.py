@@ -1,15 +1,16 @@
-"""The parent of a program: outlives the supervisor, and leaves the program's beginning and end behind in files.
+"""The parent of a program: outlives the supervisor, and records the program's start and end in files.
 
 Run in a session of its own as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with the launch as JSON on its stdin: argv,
-cwd, env, and the path of what the program is to read. Or in the pane of a terminal, as ``_shim.py RUNDIR SOCKET``: then
-launch and lock come through that socket, and the program has the terminal.
-It imports the standard library only, and nothing of Liza: it may live longer than the installation that started it.
+cwd, env, and the path of the program's input. In the pane of a terminal, run as ``_shim.py RUNDIR SOCKET``: then launch
+and lock are received from that socket, and the program uses the terminal.
 
-- ``session.json``  host, boot, pid and start time of shim and child; there before the program's first instruction
-- ``exit.json``     code or signal, or the error that kept it from starting; there after all that it started is gone
-- ``output.log``    what the program said
-- ``output.times``  when it had which size, in seconds since the epoch and bytes
-- LOCKFD            a lock held until the shim is gone, so that a run directory never holds two sessions
+It imports the standard library only, and nothing of Liza: it may outlive the installation that started it.
+
+- ``session.json``  host, boot, pid and start time of shim and child; written before the program's first instruction
+- ``exit.json``     code or signal, or the start error; written after everything that it started is gone
+- ``output.log``    the program's output
+- ``output.times``  the sizes of output.log: seconds since the epoch, and bytes
+- LOCKFD            a lock held until the shim exits, so that a run directory never has two sessions
 """
 # pathlib would double the time that this takes to start.
 # ruff: noqa: PTH104, PTH123, PTH208
@@ -29,35 +30,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import socket
 
-TERM_GRACE = 2.0  # seconds between TERM and KILL for what the program left running
-KILL_LIMIT = 5.0  # seconds after KILL before the end is reported all the same
-MAX_LOG_SIZE, KEPT_LOG_SIZE = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and that are left of it then
-CHECK_INTERVAL, SHORT_CHECK_INTERVAL, FAST_GROWTH = (
-    1.0,
-    0.05,
-    4 << 20,
-)  # seconds between looks at it; bytes in one that make the next come soon
+TERM_GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that the program left running
+KILL_LIMIT = 5.0  # seconds after SIGKILL until the end is recorded even if processes survive
+MAX_LOG_SIZE, KEPT_LOG_SIZE = 64 << 20, 4 << 20  # bytes of output.log at which it is cut, and bytes kept then
+CHECK_INTERVAL, SHORT_CHECK_INTERVAL = 1.0, 0.05  # seconds between checks of its size; the second after FAST_GROWTH
+FAST_GROWTH = 4 << 20  # bytes in one interval
 SUBREAPER, DEATH_SIGNAL = 36, 1
 REPORTS_OFF = b"\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
-"""Switches off what a terminal reports by itself, focus and mouse; the screen stays."""
+"""Escape sequences that switch off focus and mouse reports of a terminal; its contents stay."""
 TERMINAL_STOP_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGQUIT, *TERMINAL_STOP_SIGNALS)
 
 
 def main(run_dir: str, by: str) -> None:
-    """Be the parent of one program. ``by`` is the descriptor of the lock, or the socket that it comes through."""
+    """Run as the parent of one program. ``by`` is the descriptor of the lock, or the socket that passes it."""
     if not by.isdigit():
         return run_in_pane(run_dir, by)
     os.set_inheritable(int(by), False)
     launch = json.load(sys.stdin)
     if os.fork():
-        os._exit(0)  # The starter's child ends here: the shim is nobody's zombie.
+        os._exit(0)  # The starter's child ends here, so that init reaps the shim and it is never a zombie.
     os.chdir(run_dir)
     return supervise_program(launch, os.dup(1))
 
 
 def run_in_pane(run_dir: str, address: str) -> None:
-    """The same with a terminal, whose session this process leads. No fork: the pane lives as long as this."""
+    """Run as the parent of one program in a terminal, as its session leader. No fork: the pane exits with this
+    process."""
     os.chdir(run_dir)
     starter = connect_to_starter(address)
     launch, lock = receive_launch(starter)
@@ -67,44 +66,44 @@ def run_in_pane(run_dir: str, address: str) -> None:
 
 
 def connect_to_starter(address: str) -> socket.socket:
-    """The line to the starter, which listens at ``address``. Raises OSError where it is gone."""
+    """Connect to the starter, which listens at ``address``. Raises OSError if it is gone."""
     import socket
 
-    line = socket.socket(socket.AF_UNIX)
-    line.connect(address)
-    return line
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    return connection
 
 
-def receive_launch(line: socket.socket) -> tuple[dict[str, Any], int]:
-    """The launch, and the lock of the run. Raises where the starter died in the middle of it."""
+def receive_launch(connection: socket.socket) -> tuple[dict[str, Any], int]:
+    """Receive the launch, and the lock of the run. Raises an error if the starter died while sending."""
     import socket
 
-    said, handles, _, _ = socket.recv_fds(line, 1 << 16, 1)
-    while part := line.recv(1 << 16):
-        said += part
-    return json.loads(said), handles[0]
+    data, handles, _, _ = socket.recv_fds(connection, 1 << 16, 1)
+    while chunk := connection.recv(1 << 16):
+        data += chunk
+    return json.loads(data), handles[0]
 
 
 def supervise_program(launch: dict[str, Any], report: int, terminal: int | None = None) -> None:
-    """From before the program's first instruction until nothing of it is left."""
+    """Start the program, wait for its end, and kill what it left running."""
     ignore_signals()
     redirect_to_null(0, 1, 2)
     prctl(SUBREAPER, 1)
-    child, go, failed = fork_program(launch, terminal)
-    os.umask(0o077)  # Its own from here on; the program keeps the person's.
+    child, release, error_pipe = fork_program(launch, terminal)
+    os.umask(0o077)  # For the shim's own files; the program has been forked with the person's umask.
     forward_signals(child, (signal.SIGTERM,) if terminal is None else (signal.SIGTERM, signal.SIGHUP))
     write(
         "session.json", {"shim": identify_process(os.getpid()), "child": identify_process(child), "time": format_now()}
     )
-    os.write(go, b"go")
-    os.close(go)
-    error = read_all(failed)
-    with contextlib.suppress(OSError):  # The starter may be dead already; the files say the same.
+    os.write(release, b"go")
+    os.close(release)
+    error = read_all(error_pipe)
+    with contextlib.suppress(OSError):  # The starter may be dead already; the files record the same.
         os.write(report, error or b"started")
     os.close(report)
     watch_output()
     status = wait_for_child(child, terminal)
-    # Before it is swept: the server may go as well, meanwhile.
+    # Before kill_orphans: the tmux server may exit meanwhile.
     unplugged = terminal is not None and is_hung_up(terminal)
     if terminal is not None and not unplugged:
         switch_off_reports(terminal)
@@ -114,45 +113,48 @@ def supervise_program(launch: dict[str, Any], report: int, terminal: int | None 
 
 
 def ignore_signals() -> None:
-    """Neither a closed terminal nor a broken pipe nor Ctrl+C ends the shim."""
+    """Ignore signals from a closed terminal, a broken pipe or Ctrl+C."""
     for name in IGNORED_SIGNALS:
         signal.signal(name, signal.SIG_IGN)
 
 
 def redirect_to_null(*handles: int) -> None:
-    """Let these descriptors lead nowhere."""
+    """Redirect these descriptors to /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
     for handle in handles:
         os.dup2(null, handle)
 
 
 def fork_program(launch: dict[str, Any], terminal: int | None) -> tuple[int, int, int]:
-    """The program's process, waiting for a word; the pipe for that word; the pipe that tells why it could not start."""
-    heard, go = os.pipe()
-    failed, fail = os.pipe()
+    """Fork the program's process, which waits before it executes.
+
+    Return its pid, the pipe that releases it, and the pipe from which its start error is read.
+    """
+    release_read, release = os.pipe()
+    error_pipe, error_write = os.pipe()
     child = os.fork()
     if child:
-        os.close(heard)
-        os.close(fail)
-        with contextlib.suppress(OSError):  # The child says it too; whoever comes first.
+        os.close(release_read)
+        os.close(error_write)
+        with contextlib.suppress(OSError):  # Parent and child both call setpgid: neither may rely on the other's order.
             os.setpgid(child, child)
-        return child, go, failed
+        return child, release, error_pipe
     try:
         os.setpgid(0, 0)
         if terminal is not None:
             os.tcsetpgrp(terminal, os.getpid())
         prctl(DEATH_SIGNAL, signal.SIGKILL)
-        os.close(go)
-        if os.read(heard, 2) == b"go":
+        os.close(release)
+        if os.read(release_read, 2) == b"go":
             exec_program(launch, terminal)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent has to hear it
-        os.write(fail, explain_error(error, launch["argv"][0]).encode(errors="replace"))
+    except BaseException as error:  # noqa: BLE001 - any error has to reach the parent
+        os.write(error_write, explain_error(error, launch["argv"][0]).encode(errors="replace"))
     finally:
         os._exit(127)
 
 
 def explain_error(error: BaseException, command: str) -> str:
-    """What kept the program from starting, for a person."""
+    """Return for a person why the program could not be started."""
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f"{command}: the system cannot run this file; a script needs a first line such as #!/bin/sh"
     if isinstance(error, OSError) and error.strerror:
@@ -162,7 +164,7 @@ def explain_error(error: BaseException, command: str) -> str:
 
 
 def exec_program(launch: dict[str, Any], terminal: int | None) -> None:
-    """Turn this process into the program. Raises OSError."""
+    """Replace this process with the program. Raises OSError."""
     for name in (*IGNORED_SIGNALS, signal.SIGXFSZ):
         signal.signal(name, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -176,49 +178,51 @@ def exec_program(launch: dict[str, Any], terminal: int | None) -> None:
 
 
 def redirect_stdio(stdin: str) -> None:
-    """Read a file, and write to the log. Raises OSError."""
+    """Read stdin from a file, and append output to the log. Raises OSError."""
     os.dup2(os.open("output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600), 1)
     os.dup2(1, 2)
     os.dup2(os.open(stdin, os.O_RDONLY), 0)
 
 
 def read_all(handle: int) -> bytes:
-    """All that comes from a pipe until its end."""
-    said = b""
-    while part := os.read(handle, 4096):
-        said += part
+    """Read a pipe until end of file, and close it."""
+    data = b""
+    while chunk := os.read(handle, 4096):
+        data += chunk
     os.close(handle)
-    return said
+    return data
 
 
 def forward_signals(child: int, signals: tuple[signal.Signals, ...]) -> None:
-    """Who asks the shim to end asks the program; the shim ends after it. Of a terminal that is gone the kernel tells
-    only the leader of its session."""
+    """Forward these signals to the program's group; the shim exits after it.
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
+    SIGHUP is one of them in a terminal: the kernel sends it only to the session leader, which is the shim.
+    """
+
+    def forward(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, number)
 
     for number in signals:
-        signal.signal(number, pass_on)
+        signal.signal(number, forward)
 
 
 def watch_output() -> None:
-    """Keep the program's output from filling the disk, for as long as it runs."""
+    """Check the size of the output once per interval, so that the program cannot fill the disk."""
     size = 0
 
-    def look(_number: int, _frame: FrameType | None) -> None:
+    def check(_number: int, _frame: FrameType | None) -> None:
         nonlocal size
         before, size = size, cap("output.log")
         record_size(before, size)
         signal.setitimer(signal.ITIMER_REAL, SHORT_CHECK_INTERVAL if size - before > FAST_GROWTH else CHECK_INTERVAL)
 
-    signal.signal(signal.SIGALRM, look)
+    signal.signal(signal.SIGALRM, check)
     signal.setitimer(signal.ITIMER_REAL, CHECK_INTERVAL)
 
 
 def record_size(before: int, size: int) -> None:
-    """Append the time at which the log had this size to ``output.times``, where it is another one than before."""
+    """Append the time and the size to ``output.times`` if the size has changed."""
     if size != before:
         with contextlib.suppress(OSError):
             handle = os.open("output.times", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -227,26 +231,28 @@ def record_size(before: int, size: int) -> None:
 
 
 def cap(path: str | os.PathLike[str], largest: int = MAX_LOG_SIZE, kept: int = KEPT_LOG_SIZE) -> int:
-    """Cut a file that grew too large to its last part; its size then. Who writes has it open for appending, so the
-    next word comes after that part."""
-    # Not through a link: that would cut a file of somebody else.
+    """Cut a file that grew too large to its last part, and return its size.
+
+    The writer opened it with O_APPEND, so its next write follows that part.
+    """
+    # O_NOFOLLOW: a link would cut a file outside the run directory.
     with contextlib.suppress(OSError), os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if size <= largest:
             return size
         file.seek(size - kept)
-        last = file.read(kept)
-        told = f"[liza: this log was cut at {size} bytes; what follows is its last part]\n"
+        tail = file.read(kept)
+        notice = f"[liza: this log was cut at {size} bytes; what follows is its last part]\n"
         os.ftruncate(file.fileno(), 0)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         with os.fdopen(handle, "ab", buffering=0) as end:
-            end.write(told.encode() + last)
+            end.write(notice.encode() + tail)
         return kept
     return 0
 
 
 def wait_for_child(child: int, terminal: int | None) -> int:
-    """The child's end; orphans that came to the subreaper are reaped on the way."""
+    """Return the child's wait status. Also reaps orphans that the subreaper inherited."""
     while True:
         pid, status = os.waitpid(-1, 0 if terminal is None else os.WUNTRACED)
         if terminal is not None and os.WIFSTOPPED(status):
@@ -257,7 +263,7 @@ def wait_for_child(child: int, terminal: int | None) -> int:
 
 
 def is_hung_up(terminal: int) -> bool:
-    """Whether nobody is at the other end of a terminal any more."""
+    """Return whether the other end of a terminal is closed."""
     import select
 
     waiter = select.poll()
@@ -266,10 +272,12 @@ def is_hung_up(terminal: int) -> bool:
 
 
 def switch_off_reports(terminal: int) -> None:
-    """Take back the reports that a program asked its terminal for, which one that was killed leaves switched on: tmux
-    3.3a writes a report of focus into a pane whose process is gone, and crashes, with every other agent's terminal."""
+    """Switch off the reports that a program requested from its terminal: a killed program leaves them on.
+
+    tmux 3.3a crashes, with all its panes, when it writes a focus report into a pane whose process is gone.
+    """
     with contextlib.suppress(OSError):
-        # Opened again: a server that is stopped reads nothing, and a write to it must not block.
+        # Opened again with O_NONBLOCK: a stopped server reads nothing, and a write to it must not block.
         handle = os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
         try:
             os.write(handle, REPORTS_OFF)
@@ -278,14 +286,14 @@ def switch_off_reports(terminal: int) -> None:
 
 
 def continue_child(child: int, terminal: int) -> None:
-    """No shell stands behind the program that could fetch it back from Ctrl+Z."""
+    """Continue a program that stopped itself, for example by Ctrl+Z: there is no shell that could continue it."""
     with contextlib.suppress(OSError):
         os.tcsetpgrp(terminal, child)
         os.killpg(child, signal.SIGCONT)
 
 
 def kill_orphans() -> int:
-    """End what the program left running, so that nothing writes into its worktree any more; how many there were."""
+    """Kill what the program left running, so that nothing writes into its worktree. Return how many there were."""
     strays = find_descendants(os.getpid())
     for number, limit in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, KILL_LIMIT)):
         for pid in find_descendants(os.getpid()):
@@ -297,7 +305,7 @@ def kill_orphans() -> int:
 
 
 def reap_children(limit: float) -> bool:
-    """Wait until no child is left, at most ``limit`` seconds; whether none is."""
+    """Wait until no child is left, at most ``limit`` seconds. Return whether none is left."""
     end = time.monotonic() + limit
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
@@ -316,30 +324,30 @@ def reap_children(limit: float) -> bool:
 
 
 def find_descendants(top: int) -> list[int]:
-    """Every descendant of ``top``; none where the system has no /proc."""
+    """Return all descendants of ``top``; none if the system has no /proc."""
     children: dict[str, list[int]] = {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with contextlib.suppress(OSError):
                     children.setdefault(read_stat_fields(name)[1], []).append(int(name))
-    found: list[int] = []
-    ahead = list(children.get(str(top), []))
-    while ahead:
-        pid = ahead.pop()
-        found.append(pid)
-        ahead.extend(children.get(str(pid), []))
-    return found
+    descendants: list[int] = []
+    pending = list(children.get(str(top), []))
+    while pending:
+        pid = pending.pop()
+        descendants.append(pid)
+        pending.extend(children.get(str(pid), []))
+    return descendants
 
 
 def read_stat_fields(pid: int | str) -> list[str]:
-    """What /proc says of a process, from its state on. Raises OSError."""
+    """Return the fields of /proc/<pid>/stat, from the state on. Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b") ")[2].decode().split()
 
 
 def identify_process(pid: int) -> dict[str, str | int]:
-    """The process as Liza names it: host, boot, pid, start time."""
+    """Return the process identity as Liza writes it: host, boot, pid, start time."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
@@ -351,14 +359,14 @@ def identify_process(pid: int) -> dict[str, str | int]:
 
 
 def command_output(*words: str) -> str:
-    """The output of a command."""
+    """Return the output of a command. Limit: 10 s."""
     import subprocess
 
     return subprocess.run(words, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
 def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
-    """How the program ended."""
+    """Return the exit code, the signal or the start error."""
     if error:
         return {"code": None, "signal": None, "error": error}
     if os.WIFSIGNALED(status):
@@ -367,7 +375,7 @@ def describe_exit(status: int, error: str) -> dict[str, int | str | None]:
 
 
 def write(name: str, content: dict[str, Any]) -> None:
-    """Aside, synced, renamed: whoever sees the file sees all of it."""
+    """Write a file atomically: write a temporary file, fsync, rename."""
     with open(name + ".aside", "w") as file:
         json.dump(content, file)
         file.flush()
@@ -376,13 +384,13 @@ def write(name: str, content: dict[str, Any]) -> None:
 
 
 def format_now() -> str:
-    """The time, as Liza writes it."""
+    """Return the time in Liza's format."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the group and the lock have to do."""
-    with contextlib.suppress(Exception):  # No ctypes, no libc, no such call: all the same.
+    """Call prctl on Linux; do nothing elsewhere: there the group and the lock must suffice."""
+    with contextlib.suppress(Exception):  # no ctypes, no libc or no such call
         import ctypes
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Tell from what a program prints why its model does not answer. Pure."""
+"""Find in a program's output why its model does not answer. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from liza.programs.presets.preset import FailurePattern
 
 MAX_RESET_DELAY = timedelta(days=8)
-"""A reset that lies further away is a number that meant something else; limits of use are those of a week at most."""
+"""Maximum time until a usage limit resets. A later time is a misread number: no known limit is longer than a week."""
 _MAX_LINE = 4000
 _MESSAGE = re.compile(r'"message": ?"(?P<text>[^"\\]+)')
 _CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
@@ -20,9 +20,10 @@ _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)
 
 @dataclass(frozen=True)
 class ModelFailure:
-    """``kind`` as in a row's failures, ``words`` what was said, ``until`` when it is over, where that was said.
+    """Why the model does not answer: ``kind`` as in a row's failures, ``message`` for a person, ``until`` when it ends,
+    if known.
 
-    ``retried``: the program tries again by itself. ``times``: how often in a row it was seen.
+    ``retried``: the program retries by itself. ``count``: how often in succession it was seen.
     """
 
     kind: str
@@ -34,21 +35,21 @@ class ModelFailure:
 
 @dataclass(frozen=True)
 class ModelSigns:
-    """What a row says about its program's model: how it tells of failures, and what shows an answer."""
+    """How a row's program reports failures of its model, and which line shows an answer."""
 
     failures: Sequence[FailurePattern]
     answers: str = ""
 
 
 def find_failure(signs: ModelSigns, tail: str, now: datetime) -> ModelFailure | None:
-    """Return what keeps the model from answering after the last line of ``tail``; None if nothing does.
+    """Return the failure that lasts after the last line of ``tail``; None if there is none.
 
-    ``now`` has the zone in which a time of day is meant.
+    ``now`` has the time zone of printed times of day.
     """
-    found: ModelFailure | None = None
+    failure: ModelFailure | None = None
     for line in tail.splitlines():
-        found = update_failure(signs, found, line, now)
-    return found
+        failure = update_failure(signs, failure, line, now)
+    return failure
 
 
 def update_failure(
@@ -58,30 +59,30 @@ def update_failure(
     now: datetime,
     is_own: Callable[[int], bool] | None = None,
 ) -> ModelFailure | None:
-    """Return what keeps the model from answering after one more line of output.
+    """Return the failure that lasts after one more line of output, or None.
 
-    A line that shows an answer ends any trouble. What the program tries again by itself also ends with the next event
-    that is no failure, where the row does not say what an answer looks like. ``is_own`` tells whether a process id in a
+    A line that shows an answer ends any failure. A failure that the program retries also ends with the next event that
+    is no failure, if the row does not define what an answer looks like. ``is_own`` returns whether a process id in a
     shared log belongs to this session.
     """
-    # The beginning of a long line: what tells a failure stands there, and an expression's time grows with the rest.
+    # Only the start of a long line: failures match there, and the time of a regular expression grows with the length.
     line = line[:_MAX_LINE]
-    found = _match_failure(signs.failures, line, is_own)
-    if found is not None:
-        failure, match = found
-        words = " ".join(_format_message(failure, line, match).split())[:200]
-        times = 1 if before is None else before.count + 1
-        return ModelFailure(failure.kind, words, _parse_reset_time(match.groupdict(), now), failure.retried, times)
+    hit = _match_failure(signs.failures, line, is_own)
+    if hit is not None:
+        failure, match = hit
+        message = " ".join(_format_message(failure, line, match).split())[:200]
+        count = 1 if before is None else before.count + 1
+        return ModelFailure(failure.kind, message, _parse_reset_time(match.groupdict(), now), failure.retried, count)
     if before is None or (signs.answers and re.match(signs.answers, line)):
         return None
-    went_on = before.retried and not signs.answers and line.startswith('{"')
-    return None if went_on else before
+    retry_succeeded = before.retried and not signs.answers and line.startswith('{"')
+    return None if retry_succeeded else before
 
 
 def _match_failure(
     failures: Sequence[FailurePattern], line: str, is_own: Callable[[int], bool] | None
 ) -> tuple[FailurePattern, re.Match[str]] | None:
-    """Return the last of the row's failures that the line matches."""
+    """Return the last of the row's failures that matches the line, with the match."""
     for failure in reversed(failures):
         match = re.search(failure.match, line, re.MULTILINE)
         if match is None:
@@ -92,18 +93,18 @@ def _match_failure(
     return None
 
 
-def _format_message(failure: FailurePattern, line: str, found: re.Match[str]) -> str:
-    """Return what a person reads of it, without what is written for machines."""
+def _format_message(failure: FailurePattern, line: str, match: re.Match[str]) -> str:
+    """Return the message for a person, without machine-readable text."""
     if not failure.says:
-        return extract_message(_matched_message(line, found))
-    said = failure.says
-    for name, value in found.groupdict().items():
-        said = said.replace(f"{{{name}}}", extract_message(value or ""))
-    return said
+        return extract_message(_matched_message(line, match))
+    message = failure.says
+    for name, value in match.groupdict().items():
+        message = message.replace(f"{{{name}}}", extract_message(value or ""))
+    return message
 
 
 def extract_message(text: str) -> str:
-    """Return the message of an error that is wrapped in JSON, with its code; other text as it is."""
+    """Return the message of an error that is wrapped in JSON, with its code; any other text unchanged."""
     text = re.sub(r"^\[(.*)\]$", r"\1", text)
     begin = text.find('{"')
     message = _MESSAGE.search(text, begin) if begin >= 0 else None
@@ -111,46 +112,46 @@ def extract_message(text: str) -> str:
         return text
     code = _CODE.search(text, begin)
     before = text[:begin].lstrip("[").rstrip(" :")
-    said = message["text"] + (f" ({code['code']})" if code and code["code"] not in message["text"] else "")
-    return f"{before}: {said}" if before else said
+    result = message["text"] + (f" ({code['code']})" if code and code["code"] not in message["text"] else "")
+    return f"{before}: {result}" if before else result
 
 
-def _matched_message(tail: str, found: re.Match[str]) -> str:
-    """What the row says is for people, which may come out of JSON; otherwise the line."""
-    said = found.groupdict().get("words")
-    if not said:
-        return _matched_line(tail, found)
+def _matched_message(tail: str, match: re.Match[str]) -> str:
+    """Return the group ``words``, decoded if it is part of a JSON string; without that group, the matched line."""
+    words = match.groupdict().get("words")
+    if not words:
+        return _matched_line(tail, match)
     try:
-        return str(json.loads(f'"{said}"')).encode("utf-8", "replace").decode()
+        return str(json.loads(f'"{words}"')).encode("utf-8", "replace").decode()
     except (ValueError, RecursionError):
-        return said
+        return words
 
 
-def _matched_line(tail: str, found: re.Match[str]) -> str:
-    """What matched, with what stands before and after it in its line, as far as that is for people."""
-    begin, end = tail.rfind("\n", 0, found.start()) + 1, tail.find("\n", found.end())
+def _matched_line(tail: str, match: re.Match[str]) -> str:
+    """Return the matched line, or the match with some context if the line is longer than 200 characters."""
+    begin, end = tail.rfind("\n", 0, match.start()) + 1, tail.find("\n", match.end())
     line = tail[begin : end if end >= 0 else len(tail)]
-    return line if len(line) <= 200 else tail[max(begin, found.start() - 40) : found.end() + 120]
+    return line if len(line) <= 200 else tail[max(begin, match.start() - 40) : match.end() + 120]
 
 
-def _parse_reset_time(said: dict[str, str | None], now: datetime) -> datetime | None:
+def _parse_reset_time(groups: dict[str, str | None], now: datetime) -> datetime | None:
     seconds = 0.0
     for unit, worth in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1), ("milliseconds", 0.001)):
-        if said.get(unit):
-            seconds += _figure(said[unit]) * worth
+        if groups.get(unit):
+            seconds += _figure(groups[unit]) * worth
     if seconds > 0:
         return now + timedelta(seconds=seconds) if seconds <= MAX_RESET_DELAY.total_seconds() else None
-    if said.get("epoch"):
+    if groups.get("epoch"):
         try:
-            at = datetime.fromtimestamp(float(said["epoch"] or 0), now.tzinfo)
+            at = datetime.fromtimestamp(float(groups["epoch"] or 0), now.tzinfo)
         except (ValueError, OverflowError, OSError):
             return None
         return at if now < at <= now + MAX_RESET_DELAY else None
-    return _next_clock_time(said["time"] or "", now) if said.get("time") else None
+    return _next_clock_time(groups["time"] or "", now) if groups.get("time") else None
 
 
 def _figure(text: str | None) -> float:
-    """What a group says; nothing where the row lets it match what is no figure."""
+    """Return the group as a number; 0 if the row's expression matched something else."""
     try:
         return float(text or 0)
     except ValueError:
@@ -158,13 +159,13 @@ def _figure(text: str | None) -> float:
 
 
 def _next_clock_time(text: str, now: datetime) -> datetime | None:
-    """The next time that the clock shows ``15:00`` or ``3pm``."""
-    found = _CLOCK.search(text)
-    if not found:
+    """Return the next time at which a clock shows ``15:00`` or ``3pm``."""
+    match = _CLOCK.search(text)
+    if not match:
         return None
-    hour, minute = int(found["hour"]), int(found["minute"] or 0)
-    if found["half"]:
-        hour = hour % 12 + (12 if found["half"].lower() == "pm" else 0)
+    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    if match["half"]:
+        hour = hour % 12 + (12 if match["half"].lower() == "pm" else 0)
     if hour > 23 or minute > 59:
         return None
     at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""Follow what a living program says of its model: its output, and its own log, as they grow."""
+"""Follow failures of the model in the growing output and log of a running program."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.system.file_tail import Tail
 
 INITIAL_BYTES = 64 << 10
-"""Bytes before the end at which reading begins: a supervisor that adopts a session has not read the rest."""
+"""Bytes before the end at which reading begins, for a supervisor that adopts a session and has read nothing yet."""
 MAX_BYTES = 1 << 20
-"""New bytes of a file that are read by one look; of more only the end."""
+"""Maximum new bytes of a file per read; of more, only the end is read."""
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^{}]*)\}")
 
 
 class FailureWatch:
-    """What one session's program says of its model. Seconds are those of the steady clock.
+    """The model failures of one session's program. Times are seconds of the monotonic clock.
 
-    ``environ`` is the session's own, for the place of a log; ``is_own`` tells whether a process belongs to the session.
+    ``environ`` is the session's environment, for the path of the program's log; ``is_own`` returns whether a process id
+    belongs to the session.
     """
 
     def __init__(
@@ -34,9 +35,9 @@ class FailureWatch:
         self.row = row
         self.failure: ModelFailure | None = None
         self.failing_since: float | None = None
-        """When the trouble that lasts was first seen."""
+        """When the present failure was first seen."""
         self.has_answered = False
-        """Whether a line was seen that shows an answer, since this was asked last."""
+        """Whether a line has shown an answer of the model. The caller resets it."""
         self.has_log = bool(row.log)
         self._signs = ModelSigns(row.failures, row.answers)
         self._environ = environ
@@ -46,7 +47,8 @@ class FailureWatch:
         self._session: str | None = None
 
     def read_new(self, steady: float, now: datetime) -> bool:
-        """Read what is new. Return whether something has to be done about it, or be told, that had not before."""
+        """Read new lines. Return whether the failure or the answer changed in a way that has to be acted on or
+        reported."""
         before = self._summary()
         for line in _lines(self._output):
             self._read_line(line, now)
@@ -68,10 +70,15 @@ class FailureWatch:
             self.has_answered = True
 
     def _summary(self) -> tuple[object, ...]:
-        one = self.failure
-        if one is None:
+        failure = self.failure
+        if failure is None:
             return (self.has_answered,)
-        return (one.kind, one.message, one.count >= MAX_RETRIES, one.kind == "login" and one.count >= MAX_REFUSALS)
+        return (
+            failure.kind,
+            failure.message,
+            failure.count >= MAX_RETRIES,
+            failure.kind == "login" and failure.count >= MAX_REFUSALS,
+        )
 
 
 def _tail(path: Path) -> Tail:
@@ -79,15 +86,15 @@ def _tail(path: Path) -> Tail:
 
 
 def _lines(tail: Tail) -> Iterator[str]:
-    """The new lines; a file that cannot be read has none."""
+    """Yield the new lines; none if the file cannot be read."""
     with suppress(OSError):
         yield from tail.lines()
 
 
-def resolve_log_path(place: str, environ: Mapping[str, str], session: str) -> Path:
-    """Return the path of a program's own log: ``${NAME:-default}`` is a variable, ``~`` the home."""
-    filled = _VARIABLE.sub(lambda found: environ.get(found["name"]) or found["default"], place)
-    return Path(filled.replace("{session}", session.replace("/", "_"))).expanduser()
+def resolve_log_path(template: str, environ: Mapping[str, str], session: str) -> Path:
+    """Return the path of a program's own log: ``${NAME:-default}`` is a variable, ``~`` the home directory."""
+    expanded = _VARIABLE.sub(lambda match: environ.get(match["name"]) or match["default"], template)
+    return Path(expanded.replace("{session}", session.replace("/", "_"))).expanduser()
 
 
 def _parse_session_id(row: Preset, line: str) -> str | None:

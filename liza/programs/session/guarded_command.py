@@ -1,4 +1,4 @@
-"""Start a command of the project under its guard, which ends everything that the command started."""
+"""Start a project command under its guard, which kills everything that the command started."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from liza.system import ancestors
 
 GUARD_SCRIPT = Path(__file__).with_name("_guard.py").resolve()
 END_LIMIT = 10.0
-"""Seconds that a guard may take to end what its command started."""
+"""Seconds that a guard may take to kill what its command started."""
 
 
 @dataclass
 class GuardedCommand:
-    """A guard and its command. ``alive`` is open while the command may run; -1 once it is to end."""
+    """A guard and its command. ``alive_fd`` is open while the command may run, and -1 once it is to end."""
 
     process: subprocess.Popen[bytes]
     alive_fd: int
     _ending: threading.Lock = field(default_factory=threading.Lock)
 
     def terminate(self) -> None:
-        """End the command and everything that it started, and wait for that; nothing where it is over."""
+        """End the command and everything that it started, and wait for that. Do nothing if it is over."""
         with self._ending:
             if self.alive_fd >= 0:
                 os.close(self.alive_fd)
@@ -42,29 +42,30 @@ class GuardedCommand:
 
 def start_guarded(words: Sequence[str], directory: Path, out: IO[bytes], env: Mapping[str, str]) -> GuardedCommand:
     """Start the command with its output to ``out``; ``env`` names its run as LIZA_RUN and LIZA_ROOT. Raises OSError."""
-    heard, alive = os.pipe()
+    read_end, alive = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(heard), *words],
+            [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(read_end), *words],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             env=_hide_run(env),
             start_new_session=True,
-            pass_fds=(heard,),
+            pass_fds=(read_end,),
         )
     except BaseException:
         with suppress(OSError):
             os.close(alive)
         raise
     finally:
-        os.close(heard)
+        os.close(read_end)
     return GuardedCommand(process, alive)
 
 
 def _hide_run(env: Mapping[str, str]) -> dict[str, str]:
-    """The run under other names: what bears it under the usual ones is ended with it, and the guard goes last."""
+    """Rename the run's variables: processes with the usual names are killed with the run, and the guard must go
+    last."""
     return {
         ancestors.SHIM_PREFIX + name.removeprefix("LIZA_") if name.startswith("LIZA_") else name: value
         for name, value in env.items()

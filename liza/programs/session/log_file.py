@@ -1,4 +1,4 @@
-"""Files that programs' words are kept in: for this user's eyes, never written through a link, and never too large."""
+"""Log files for a program's output: readable by this user only, never written through a link, limited in size."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["cap", "open_empty", "open_for_append", "read_tail"]
 
 
 def open_for_append(path: Path) -> IO[str]:
-    """A text file to add lines to. Raises OSError, Refused where the name is a link."""
+    """Open a text file for appending. Raises OSError, Refused if the path is a symbolic link."""
     return os.fdopen(_open_no_follow(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
 
 
 def open_empty(path: Path) -> IO[bytes]:
-    """An empty file whose every write goes to its end, so that it can be cut while somebody writes.
+    """Open a file empty, with O_APPEND, so that it can be truncated while another process writes.
 
-    Raises OSError, Refused where the name is a link.
+    Raises OSError, Refused if the path is a symbolic link.
     """
     return os.fdopen(_open_no_follow(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
 
@@ -34,11 +34,11 @@ def _open_no_follow(path: Path, flags: int) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise Refused(f"{path} is a link, and what is kept there would be written elsewhere", f"rm {path}") from error
+        raise Refused(f"{path} is a link; logs are not written through links", f"rm {path}") from error
 
 
 def read_tail(path: Path, size: int = 1 << 16) -> str:
-    """The last ``size`` bytes of a file, however large it is. Raises OSError, NoFile."""
+    """Return the last ``size`` bytes of a file of any size. Raises OSError, NotRegularFile."""
     with atomic.open_regular(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size).decode(errors="replace")

@@ -1,4 +1,5 @@
-"""What the end of a session means. Pure: the word of the run before its exit code, and never a 0 as proof of work."""
+"""What the end of a session means. Pure: the run's closing code outranks its exit code, and exit code 0 proves no
+work."""
 
 from __future__ import annotations
 
@@ -15,42 +16,42 @@ from liza.rules.sessions.loop_detection import NO_PROGRESS_PREFIX
 
 @dataclass(frozen=True)
 class Completed:
-    """It ended well, and more work can be looked for. ``idle``: it said nothing final and moved nothing."""
+    """It ended well, and the agent can take more work. ``idle``: it set no closing code and made no progress."""
 
     idle: bool
 
 
 @dataclass(frozen=True)
 class HandedOff:
-    """It wants a fresh session on the same claim. ``idle``: nothing was committed and nothing was said."""
+    """It wants a new session on the same claim. ``idle``: nothing was committed and no closing code was set."""
 
     idle: bool
 
 
 @dataclass(frozen=True)
 class Crashed:
-    """It failed, and why: worth a pause, and a count."""
+    """It failed, for ``reason``: the agent backs off, and the crash is counted."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class NeverRan:
-    """The program could not be started at all: trying again will not help before a person did something."""
+    """The program could not be started: a retry cannot help until a person acts."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ModelRefused:
-    """The model answers nobody before a person did something, such as a login."""
+    """The model answers no request until a person acts, for example by a login."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class UsageLimited:
-    """A limit of use is reached, which goes by by itself: at ``until``, where that was said. No crash."""
+    """A usage limit is reached, and ends by itself: at ``until``, if the program printed that. Not a crash."""
 
     reason: str
     until: datetime | None
@@ -58,27 +59,27 @@ class UsageLimited:
 
 @dataclass(frozen=True)
 class LostBeforeStart:
-    """Its terminal was lost before it had begun: no fault of the program or its task, and no try."""
+    """Its terminal was lost before it had begun: not a fault of the program or its task, and not counted as a try."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class NoModelAnswer:
-    """The model gave no answer that could be used: no fault of the task, and worth a pause before the next try."""
+    """The model gave no usable answer: not a fault of the task; the agent backs off before the next try."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Halted:
-    """It was ended on purpose; no fault of the program."""
+    """It was ended on purpose: not a fault of the program."""
 
     reason: str
 
 
 DELIBERATE_STOPS = ("stop", "over", "fenced")
-"""Reasons to end a session that say nothing about its program."""
+"""Stop reasons that say nothing about the session's program."""
 
 Outcome = (
     Completed | HandedOff | Crashed | NeverRan | LostBeforeStart | ModelRefused | UsageLimited | NoModelAnswer | Halted
@@ -95,12 +96,12 @@ def classify_end(
     *,
     begun: bool = True,
 ) -> Outcome:
-    """What came of a session that is over.
+    """Classify the end of a session.
 
-    ``word`` is what the run left, ``codes`` what the program's own exit codes mean (a vendor may use 42 for something
-    else), ``moved`` whether it committed or moved its task, ``stopped`` why it was ended on purpose, if it was,
-    ``trouble`` what its last lines say that the model did not answer for: four programs end with 0 even then, and
-    ``begun`` whether it had read its brief.
+    ``word`` is the run's closing code. ``codes`` maps the program's own exit codes to closing codes (a vendor may use
+    42 for something else). ``moved``: it committed, or its task changed status. ``stopped`` is the stop reason if it
+    was ended on purpose. ``trouble`` is the model failure in its last lines: four programs exit with 0 even then.
+    ``begun``: it had read its brief.
     """
     if isinstance(end, EndedSession) and end.error is not None:
         return NeverRan(end.error)
@@ -112,14 +113,15 @@ def classify_end(
         trouble is None or stopped in DELIBERATE_STOPS or stopped.startswith(NO_PROGRESS_PREFIX)
     ):
         return Halted(stopped)
-    well = stopped is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)
-    if trouble is not None and not (moved and well):
+    clean_exit = stopped is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)
+    if trouble is not None and not (moved and clean_exit):
         return _outcome_of_failure(trouble)
     if isinstance(end, VanishedSession):
         return Crashed("it vanished without an end: killed from outside, or the machine went down")
     if end.unplugged:
-        # It may well end with 0, for to it that is the end of its input; no fault of its own, whatever it says.
-        # Once it has begun it counts: a program that ends its own terminal each time would go on for ever.
+        # The program may exit with 0, because it only saw the end of its input; its exit code is no evidence. Once it
+        # has begun, the end counts as a crash: a program that closes its own terminal each time would be restarted for
+        # ever.
         lost = f"its terminal's server is gone ({describe_end(end)})"
         return Crashed(lost) if begun or moved else LostBeforeStart(lost)
     if end.signal is not None:

@@ -1,4 +1,4 @@
-"""When a program printed what: once a second while ``output.log`` grows the shim notes its size with the time."""
+"""When a program printed what: the shim notes the size of a growing ``output.log`` with the time, once a second."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from liza.rules.errors import LizaError
 from liza.system import atomic
 
-MAX_NOTES_SIZE = 1 << 22  # bytes of notes that are read
+MAX_NOTES_SIZE = 1 << 22  # maximum size of the notes, in bytes
 TIMES_FILE = "output.times"
 
 
 class OutputTimes:
-    """The notes beside an ``output.log``. A file that was cut begins anew: what was noted before says nothing of it."""
+    """The notes beside an ``output.log``. A smaller size means that the log was cut: earlier notes are dropped."""
 
     def __init__(self, output: Path) -> None:
         self._times: list[datetime] = []
@@ -29,9 +29,10 @@ class OutputTimes:
             self._sizes.append(int(size))
 
     def time_at(self, place: int) -> datetime | None:
-        """When the byte before ``place`` was there, to a second or two; None for what came after the last note."""
-        found = bisect_left(self._sizes, place)
-        return self._times[found] if found < len(self._times) else None
+        """Return when the byte before offset ``place`` was written, to 1-2 seconds; None for output after the last
+        note."""
+        index = bisect_left(self._sizes, place)
+        return self._times[index] if index < len(self._times) else None
 
 
 def _read_lines(path: Path) -> list[str]:

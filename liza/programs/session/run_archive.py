@@ -1,4 +1,4 @@
-"""Archives of run directories: a compressed tar file beside them, made whole before the directory is removed."""
+"""Archives of run directories: a compressed tar file, complete before the directory is removed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ARCHIVE_DIRECTORY = "archive"
 
 
 def archive_path(paths: Paths, run: str) -> Path:
-    """The archive of a run, there or not."""
+    """Path of the archive of a run, whether it exists or not."""
     return paths.runs / agent_of(run) / ARCHIVE_DIRECTORY / f"{run}.tar.gz"
 
 
 def archive_run(directory: RunDir) -> None:
-    """Put a run directory into its archive and remove it. Repeatable: an archive that is there is whole.
+    """Write a run directory to its archive and remove it. Idempotent: an existing archive is complete.
 
-    Only for a session that is over and settled. Links in it are kept as links. Raises OSError.
+    Only for a session that is over and concluded. Symbolic links are archived as links. Raises OSError.
     """
     target = archive_path(directory.paths, directory.run)
     atomic.make_directory(directory.paths.root, target.parent)

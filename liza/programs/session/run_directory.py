@@ -1,6 +1,6 @@
 """The directory of a run: what was asked, what the program was told, how far it came, how it ended.
 
-``.liza/run/<agent>/<run>/`` is written whole files at a time, so that whoever watches it sees all of a fact or nothing.
+Each file in ``.liza/run/<agent>/<run>/`` is replaced atomically: a reader sees a complete record or none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from liza.system import atomic
 CLOSING_CODES = ("0", "1", "42")
 POSTPONED_LIMIT = timedelta(minutes=1)
 HOOK_CALLS_FILE = "calls.jsonl"
-"""The file in a run's directory with a line for each tool call that a hook told of."""
+"""File in a run's directory with one line per tool call that a hook reported."""
 T = TypeVar("T")
 
 
 class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning; ``spec``
-    is the program as it was asked for, with its command."""
+    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
+    ``spec`` is the program as it was requested, with its command."""
 
     agent: str
     run: str
@@ -41,17 +41,17 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``ready``: this run has read its brief, and what showed it."""
+    """``ready``: the run has read its brief, and the evidence for it."""
 
     time: AwareDatetime
     evidence: str
 
 
 class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``stopped``: somebody ended the session on purpose, so that its end is no crash.
+    """``stopped``: the session was ended on purpose, so its end is not counted as a crash.
 
-    ``unusable``: because its program waits for a person, and so would the next one. ``model`` is the kind of failure
-    where its model gave no answer.
+    ``unusable``: its program waits for a person, and the next session would wait too. ``model`` is the kind of model
+    failure if the session was ended because its model gave no answer.
     """
 
     time: AwareDatetime
@@ -61,8 +61,8 @@ class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``held-up``: the board, its lock or the disk kept ``verb`` of this run from being carried out, and nothing that
-    was said since shows that the program went on."""
+    """``held-up``: the board, its lock or the disk prevented ``verb`` of this run, and no later verb shows that the
+    program went on."""
 
     time: AwareDatetime
     verb: str
@@ -70,9 +70,12 @@ class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``model.json``: why the living session gets no answer from its model, with ``kind`` and ``words`` as in
-    ``rules.sessions.model_silence``; ``ends`` is when the session is ended unless an answer comes. ``retried``: until then the
-    program tries again by itself."""
+    """``model.json``: why the running session gets no answer from its model, with ``kind`` and ``words`` as in
+    ``rules.sessions.model_silence``.
+
+    ``ends`` is when the session is ended unless an answer arrives. ``retried``: until then the program retries by
+    itself.
+    """
 
     kind: str
     since: AwareDatetime
@@ -82,9 +85,12 @@ class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``turn.json``: what the program's own hooks said last. ``phase`` is started, busy, idle or stopped; ``tools`` how
-    many of its tools were about to run; ``session`` the program's own id of the conversation; ``pushes`` how often it
-    was made to go on instead of ending its turn, since a person or Liza last began one."""
+    """``turn.json``: the last report of the program's own hooks.
+
+    ``phase`` is started, busy, idle or stopped; ``tools`` counts the tool calls announced; ``session`` is the program's
+    own id of the conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn,
+    since a person or Liza last began a turn.
+    """
 
     time: AwareDatetime
     phase: str
@@ -94,7 +100,7 @@ class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``gauge.json``: what the supervisor measured last in a living session. ``stuck``: why it makes no progress;
+    """``gauge.json``: the supervisor's last measurements of a running session. ``stuck``: why it makes no progress;
     ``unmeasured``: why its calls and tokens cannot be measured."""
 
     calls: int = 0
@@ -104,14 +110,14 @@ class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BriefLocation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``brief.json``: where the block stands, relative to the worktree; ``created`` if no file was there before."""
+    """``brief.json``: the file with the brief's block, relative to the worktree; ``created``: Liza created the file."""
 
     file: str
     created: bool = False
 
 
 class RunDir:
-    """One run's directory. Reading what is not there yet gives None; what is there and unreadable raises."""
+    """One run's directory. A read method returns None if the file is missing, and raises if it is unreadable."""
 
     def __init__(self, paths: Paths, run: str) -> None:
         self.paths = paths
@@ -120,7 +126,7 @@ class RunDir:
         self.path = paths.run(run)
 
     def create(self, record: RunRecord) -> None:
-        """Make the directory, for this user's eyes only, with its record. Repeatable."""
+        """Create the directory with its record, accessible to this user only. Idempotent."""
         _make_directories(self.paths.root, self.path.parent.parent, self.path.parent, self.path)
         self._put("run.json", record)
 
@@ -129,185 +135,186 @@ class RunDir:
         return self.path.is_dir()
 
     def read_record(self) -> RunRecord | None:
-        """What the run is for; None also where it is another run's record that lies here."""
-        found = self._get("run.json", RunRecord)
-        return found if found is not None and (found.run, found.agent) == (self.run, self.agent) else None
+        """Return what the run is for; None if there is no record or it belongs to another run."""
+        record = self._get("run.json", RunRecord)
+        return record if record is not None and (record.run, record.agent) == (self.run, self.agent) else None
 
-    def mark_concluded(self, came: str) -> None:
-        """Keep that the end of the session was told, and what came of it. Raises OSError."""
-        atomic.write(self.path / "settled", f"{came}\n".encode())
+    def mark_concluded(self, outcome: str) -> None:
+        """Record that the end of the session was handled, with its outcome. Raises OSError."""
+        atomic.write(self.path / "settled", f"{outcome}\n".encode())
 
     def is_concluded(self) -> bool:
-        """Whether the end of the session was told. An agent can write that, too: of one that lives it means nothing."""
+        """Return whether the end of the session was handled. An agent can forge the file: ignore it for a running
+        session."""
         return (self.path / "settled").exists()
 
     def mark_ready(self, now: AwareDatetime, evidence: str) -> bool:
-        """Leave the sentinel; the first one stays. Whether this was the first."""
+        """Write the ready file unless it exists. Return whether this call wrote it."""
         return atomic.write_if_absent(self.path / "ready", msgspec.json.encode(Sentinel(time=now, evidence=evidence)))
 
     def is_ready(self) -> bool:
-        """Whether the run has read its brief."""
+        """Return whether the run has read its brief."""
         return self.read_sentinel() is not None
 
     def read_sentinel(self) -> Sentinel | None:
-        """The sentinel."""
+        """Return the ready record."""
         return self._get("ready", Sentinel)
 
-    def ready_time(self) -> AwareDatetime | None:
-        """When the sentinel was left."""
-        found = self.read_sentinel()
-        return found.time if found else None
-
     def set_closing_code(self, word: str) -> None:
-        """Leave the closing word, which outranks the exit code: 0 go on, 1 failed, 42 start again. Raises Usage."""
+        """Record the closing code, which outranks the exit code: 0 done, 1 failed, 42 restart. Raises UsageError."""
         if word not in CLOSING_CODES:
-            raise UsageError(f"{word!r} is not a closing word: 0 (done), 1 (failed) or 42 (start again)", "liza exit 0")
+            raise UsageError(f"{word!r} is not a closing code: 0 (done), 1 (failed) or 42 (start again)", "liza exit 0")
         atomic.write(self.path / "word", f"{word}\n".encode())
 
     def closing_code(self) -> str | None:
-        """The closing word, 0, 1 or 42. Raises LizaError for anything else."""
-        found = atomic.read_if_exists(self.path / "word")
-        if found is None:
+        """Return the closing code: 0, 1, 42, or None. Raises LizaError for any other content."""
+        data = atomic.read_if_exists(self.path / "word")
+        if data is None:
             return None
-        word = found.decode(errors="replace").strip()
-        if word not in CLOSING_CODES:
-            raise LizaError(f"{self.path / 'word'} holds {word!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
-        return word
+        code = data.decode(errors="replace").strip()
+        if code not in CLOSING_CODES:
+            raise LizaError(f"{self.path / 'word'} holds {code!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
+        return code
 
     def write_stop(self, now: AwareDatetime, reason: str, unusable: bool = False, model: str = "") -> None:
-        """Say, before the session is ended, that it is ended on purpose."""
+        """Record that the session is ended on purpose. Call it before ending the session, so that its end is no
+        crash."""
         self._put("stopped", StopNote(time=now, reason=reason, unusable=unusable, model=model))
 
     def read_stop(self) -> StopNote | None:
-        """Why the session was ended on purpose."""
+        """Return why the session was ended on purpose."""
         return self._get("stopped", StopNote)
 
     def write_turn(self, turn: Turn) -> None:
-        """Keep where the program's turn stands. Raises OSError."""
+        """Record the state of the program's turn. Raises OSError."""
         self._put("turn.json", turn)
 
     def read_turn(self) -> Turn | None:
-        """Where the program's turn stands, as its hooks said; None where none of them spoke."""
+        """Return the state of the program's turn as its hooks reported it; None if no hook has run."""
         return self._get("turn.json", Turn)
 
     def read_activity(self) -> tuple[bool, int]:
-        """Return whether the run said a verb, and how many tools it used: both need a model that answers."""
+        """Return whether the run called a verb, and how many tools it used: both need a model that answers."""
         sentinel, turn = self.read_sentinel(), self.read_turn()
         return sentinel is not None and sentinel.evidence == "liza ready", turn.tools if turn else 0
 
     def write_model_note(self, note: ModelNote | None) -> None:
-        """Keep why the session gets no answer from its model; None: it gets answers. Raises OSError."""
+        """Record why the session gets no answer from its model; None: it gets answers. Raises OSError."""
         if note is None:
             (self.path / "model.json").unlink(missing_ok=True)
         else:
             self._put("model.json", note)
 
     def read_model_note(self) -> ModelNote | None:
-        """Return why the session gets no answer, as far as a person was told of it."""
+        """Return why the session gets no answer, if a person was told of it."""
         return self._get("model.json", ModelNote)
 
     def write_gauge(self, gauge: Gauge) -> None:
-        """Keep what was measured. Raises OSError."""
+        """Record measurements. Raises OSError."""
         self._put("gauge.json", gauge)
 
     def read_gauge(self) -> Gauge | None:
-        """What was measured last; None before the first time, or where it cannot be read: it is for show alone."""
+        """Return the last measurements; None if there are none or they are unreadable. They are only displayed."""
         try:
             return self._get("gauge.json", Gauge)
         except LizaError:
             return None
 
     def write_question(self, question: str | None) -> None:
-        """Keep what its program asks a person at its terminal; None: it asks no more. Raises OSError."""
+        """Record what the program asks a person at its terminal; None: it asks nothing now. Raises OSError."""
         if question is None:
             (self.path / "asks").unlink(missing_ok=True)
         else:
             atomic.write(self.path / "asks", question.encode("utf-8", "replace"))
 
     def read_question(self) -> str | None:
-        """What its program asks a person, as far as a person was told of it."""
-        found = atomic.read_if_exists(self.path / "asks")
-        return None if found is None else found.decode(errors="replace")
+        """Return what the program asks a person, if a person was told of it."""
+        data = atomic.read_if_exists(self.path / "asks")
+        return None if data is None else data.decode(errors="replace")
 
     def write_postponed(self, now: AwareDatetime, verb: str, reason: str) -> None:
-        """Keep that ``verb`` could not be carried out. Raises OSError where the run has no directory or the disk is
-        full, Refused where a link would lead elsewhere."""
+        """Record that ``verb`` could not be carried out.
+
+        Raises OSError if the run has no directory or the disk is full, Refused if a directory on the path is a symbolic
+        link.
+        """
         for directory in (self.path.parent.parent, self.path.parent, self.path):
             _refuse_link(directory)
         self._put("held-up", PostponedVerb(time=now, verb=verb, reason=reason))
 
     def read_postponed(self) -> PostponedVerb | None:
-        """The newest verb that could not be carried out, while that may be why the program ended."""
+        """Return the last verb that could not be carried out, as long as this may explain the end of the program."""
         return self._get("held-up", PostponedVerb)
 
     def clear_postponed(self, now: AwareDatetime, verb: str) -> None:
-        """``verb`` was carried out: it is what could not be, or that was so long ago that the program did not end of
-        it."""
-        found = self.read_postponed()
-        if found is not None and (found.verb == verb or now - found.time > POSTPONED_LIMIT):
+        """Remove the record of a postponed verb if ``verb`` is that verb, or the record is older than POSTPONED_LIMIT.
+
+        After that time the postponed verb is no explanation for the end of the program.
+        """
+        postponed = self.read_postponed()
+        if postponed is not None and (postponed.verb == verb or now - postponed.time > POSTPONED_LIMIT):
             (self.path / "held-up").unlink(missing_ok=True)
 
     def write_brief(self, assignment: str, beacon: dict[str, str], prompt: str, block: str) -> None:
-        """assignment.md, beacon.json, prompt and the block as it was composed, for ``liza ready`` to print again."""
+        """Write assignment.md, beacon.json, prompt and the block as composed; ``liza ready`` prints them again."""
         for name, text in (("assignment.md", assignment), ("prompt", prompt), ("block.md", block)):
             atomic.write(self.path / name, text.encode())
         self._put("beacon.json", beacon)
 
     @property
     def assignment_path(self) -> Path:
-        """Where the whole assignment lies."""
+        """Path of the full assignment."""
         return self.path / "assignment.md"
 
     def read_block(self) -> str | None:
-        """The brief as the instructions file was to hold it."""
-        found = atomic.read_if_exists(self.path / "block.md")
-        return None if found is None else found.decode()
+        """Return the brief as the instructions file was to hold it."""
+        data = atomic.read_if_exists(self.path / "block.md")
+        return None if data is None else data.decode()
 
     def read_prompt(self) -> str | None:
-        """The few words that say where the whole assignment lies."""
-        found = atomic.read_if_exists(self.path / "prompt")
-        return None if found is None else found.decode()
+        """Return the short prompt that names the path of the full assignment."""
+        data = atomic.read_if_exists(self.path / "prompt")
+        return None if data is None else data.decode()
 
-    def write_brief_location(self, written: BriefLocation) -> None:
-        """Keep where the block is about to be written."""
-        self._put("brief.json", written)
+    def write_brief_location(self, location: BriefLocation) -> None:
+        """Record where the block is about to be written. Written first, so that a crash leaves no unknown block."""
+        self._put("brief.json", location)
 
     def read_brief_location(self) -> BriefLocation | None:
-        """Where the block was written."""
+        """Return where the block was written."""
         return self._get("brief.json", BriefLocation)
 
     def other_runs(self) -> Iterator[RunDir]:
-        """The other runs of this crew that have a directory, whoever's they are."""
+        """Yield the other runs of this crew that have a directory, of any agent."""
         for directory in sorted(self.path.parent.parent.glob("*/*")):
             if directory != self.path and (directory / "run.json").is_file():
                 yield RunDir(self.paths, directory.name)
 
     @property
     def output_path(self) -> Path:
-        """Where the program's output goes."""
+        """Path of the program's output."""
         return self.path / "output.log"
 
     @property
     def screen_path(self) -> Path:
-        """What its terminal showed last, where it had one."""
+        """Path of the last contents of its terminal's screen, if it had a terminal."""
         return self.path / "screen.txt"
 
     def write_screen(self, text: str) -> None:
-        """Keep what its terminal showed last. Raises OSError."""
+        """Record the last contents of its terminal's screen. Raises OSError."""
         atomic.write(self.screen_path, text.encode())
 
     def last_output(self, size: int = 8000) -> str:
-        """The end of what it said, as a person saw it: of its terminal's screen, or of its output; empty where neither
+        """Return the end of the screen, or of the output if there is no screen, at most ``size``; empty if neither
         can be read."""
         try:
-            shown = atomic.read_if_exists(self.screen_path)
+            screen = atomic.read_if_exists(self.screen_path)
         except (NotRegularFile, OSError):
-            shown = None
-        return self.output_tail(size) if shown is None else shown.decode(errors="replace")[-size:]
+            screen = None
+        return self.output_tail(size) if screen is None else screen.decode(errors="replace")[-size:]
 
     def output_tail(self, size: int = 4096) -> str:
-        """The last ``size`` bytes that the program said; empty while it said nothing, and where that cannot be read:
-        ``unreadable`` says why."""
+        """Return the last ``size`` bytes of output; empty if there is none or it cannot be read: see ``unreadable``."""
         try:
             with atomic.open_regular(self.output_path) as file:
                 file.seek(max(0, file.seek(0, 2) - size))
@@ -316,7 +323,7 @@ class RunDir:
             return ""
 
     def unreadable(self) -> str | None:
-        """Why its output cannot be read; None where it can be, or is not there."""
+        """Return why the output cannot be read; None if it can be read or does not exist."""
         try:
             with atomic.open_regular(self.output_path) as file:
                 file.seek(0, 2)
@@ -324,13 +331,13 @@ class RunDir:
         except FileNotFoundError:
             return None
         except (OSError, NotRegularFile) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error
-            return f"{self.output_path} cannot be read: {why}"
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            return f"{self.output_path} cannot be read: {reason}"
         return None
 
     def last_output_time(self) -> float | None:
-        """When the program last said something, in seconds since the epoch; None before its first output, and where
-        that cannot be told."""
+        """Return the time of the last output in seconds since the epoch; None if there is no output or it cannot be
+        read."""
         try:
             status = self.output_path.stat()
         except OSError:
@@ -345,12 +352,12 @@ class RunDir:
 
 
 def read_struct(path: Path, kind: type[T]) -> T | None:
-    """The fact in ``path``, None where there is none. Raises LizaError when it is there and cannot be read."""
-    found = atomic.read_if_exists(path)
-    if found is None:
+    """Decode the record in ``path``; None if it does not exist. Raises LizaError if it cannot be read or decoded."""
+    data = atomic.read_if_exists(path)
+    if data is None:
         return None
     try:
-        return msgspec.json.decode(found, type=kind)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise LizaError(f"{path} cannot be read: {error}", f"cat {path}") from error
 
@@ -363,24 +370,26 @@ def _make_directories(root: Path, *directories: Path) -> None:
 
 def _refuse_link(directory: Path) -> None:
     if directory.is_symlink():
-        raise Refused(f"{directory} is a link, and a run's files are written in the crew's own", f"rm {directory}")
+        raise Refused(f"{directory} is a link; a run's files are written only below the crew's root", f"rm {directory}")
 
 
 def write_supervisor_exit(paths: Paths, agent: str, left: SupervisorExit) -> None:
-    """Keep beside the agent's runs why its supervisor left. Raises OSError, Refused."""
-    place = _supervisor_exit_path(paths, agent)
-    _make_directories(paths.root, place.parent.parent, place.parent)
-    atomic.write(place, msgspec.json.encode(left) + b"\n")
+    """Record beside the agent's runs why its supervisor exited. Raises OSError, Refused."""
+    path = _supervisor_exit_path(paths, agent)
+    _make_directories(paths.root, path.parent.parent, path.parent)
+    atomic.write(path, msgspec.json.encode(left) + b"\n")
 
 
 def read_supervisor_exit(paths: Paths, agent: str) -> SupervisorExit | None:
-    """Why the last supervisor of this agent left; None where it was asked to, or one is there again. Raises LizaError
-    where the file cannot be read."""
+    """Return why the agent's last supervisor exited; None if it was asked to, or a new one runs.
+
+    Raises LizaError if the file cannot be read.
+    """
     return read_struct(_supervisor_exit_path(paths, agent), SupervisorExit)
 
 
 def clear_supervisor_exit(paths: Paths, agent: str) -> None:
-    """A supervisor of this agent is there again. Raises OSError."""
+    """Remove the exit record: a supervisor of this agent runs again. Raises OSError."""
     _supervisor_exit_path(paths, agent).unlink(missing_ok=True)
 
 
@@ -389,29 +398,30 @@ def _supervisor_exit_path(paths: Paths, agent: str) -> Path:
 
 
 class UsageWait(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``waits.json``: a limit of use keeps the agent's program from its work; ``until`` where that was said."""
+    """``waits.json``: a usage limit keeps the agent's program from its work until ``until``."""
 
     reason: str
     until: AwareDatetime
 
 
 def write_usage_wait(paths: Paths, agent: str, waits: UsageWait | None) -> None:
-    """Keep beside the agent's runs what it waits for; None: it waits no more. Raises OSError, Refused."""
-    place = paths.runs / agent / "waits.json"
+    """Record beside the agent's runs which usage limit it waits for; None: it waits no more. Raises OSError,
+    Refused."""
+    path = paths.runs / agent / "waits.json"
     if waits is None:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         return
-    _make_directories(paths.root, place.parent.parent, place.parent)
-    atomic.write(place, msgspec.json.encode(waits) + b"\n")
+    _make_directories(paths.root, path.parent.parent, path.parent)
+    atomic.write(path, msgspec.json.encode(waits) + b"\n")
 
 
 def read_usage_wait(paths: Paths, agent: str) -> UsageWait | None:
-    """What the agent waits for, if that is not over. Raises LizaError where the file cannot be read."""
+    """Return the usage limit that the agent waits for, or None. Raises LizaError if the file cannot be read."""
     return read_struct(paths.runs / agent / "waits.json", UsageWait)
 
 
 def list_runs(paths: Paths, agent: str) -> tuple[str, ...]:
-    """The runs of an agent that have a directory, oldest first."""
+    """Return the runs of an agent that have a directory, oldest first."""
     try:
         names = [entry.name for entry in (paths.runs / agent).iterdir() if entry.is_dir()]
     except FileNotFoundError:

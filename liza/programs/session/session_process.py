@@ -1,7 +1,7 @@
-"""The living process of a run: started under a shim, looked at by anyone, ended for good.
+"""The operating-system process of a run: start it under a shim, read its state, wait for it, and end it.
 
-A supervisor that died leaves nothing but this directory behind, and it is enough: who adopts reads ``session.json``,
-waits on the shim, and finds ``exit.json``.
+All state is in the run directory, so a new supervisor can adopt the session of a crashed one: it reads
+``session.json``, waits for the shim, and then reads ``exit.json``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from liza.system.ancestors import SHIM_PREFIX
 SHIM_SCRIPT = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
 AGAIN = 0.1
-"""Seconds until the next look at a session without a process to wait for: its shim has not named its child yet, or the
-system has no pidfd. A file that the shim writes ends the wait; a killed shim writes none, and not all have inotify."""
+"""Seconds until the next check of a session that cannot be awaited: its shim has not recorded its child yet, or the
+system has no pidfd. A file that the shim writes ends the wait early; polling is still needed, because a killed shim
+writes none and not every system has inotify."""
 EXIT_RECORD_LIMIT = 10.0  # seconds for the shim to write the end after everything below it was killed
 
 
 class RunningSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The shim and the program that it is the parent of."""
+    """The shim and its child, the program."""
 
     shim: ProcessIdentity
     child: ProcessIdentity
@@ -42,8 +43,8 @@ class RunningSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class EndedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended: a code, a signal, or the ``error`` that kept it from starting. ``strays`` were ended with it.
-    ``unplugged``: its terminal was gone by then."""
+    """How it ended: an exit code, a signal, or the ``error`` that kept it from starting. ``strays`` is the number of
+    orphans that were killed at its end. ``unplugged``: its terminal had hung up."""
 
     time: AwareDatetime
     code: int | None = None
@@ -58,34 +59,34 @@ class NoSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShimStarting(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A shim holds the run, and has not named its child yet."""
+    """A shim holds the run's lock and has not recorded its child yet."""
 
 
 class VanishedSession(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Shim and program are proved dead and no end was left: killed, or the machine went down."""
+    """Shim and program are proved dead, and there is no end record: they were killed, or the machine went down."""
 
     shim: ProcessIdentity
     child: ProcessIdentity
 
 
 class StartFailed(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The program could not be started, and why."""
+    """The program could not be started, and the reason."""
 
     reason: str
 
 
 ProcessState = NoSession | ShimStarting | RunningSession | EndedSession | VanishedSession
 ShimStarter = Callable[[Path, int, Mapping[str, Any]], tuple[str, str]]
-"""Brings up a shim in a run directory, with the lock to hold and the launch; what it says of its start, and its
-complaint if it could not even do that."""
+"""Start a shim in a run directory, with the descriptor of the lock to hold and the launch data. Return the shim's
+report of the start, and its error output if it reported nothing."""
 
 
 def start(
     run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin_text: str | None = None
 ) -> RunningSession | StartFailed:
-    """Start a program with ``stdin_text`` as its whole input, or none; back when it runs, or is known not to.
+    """Start a program with ``stdin_text`` as its whole input, or none. Return once it runs, or is known to have failed.
 
-    A run has one session: raises Refused when this run directory has, or had, one.
+    A run has at most one session: raises Refused if this run directory has or had one.
     """
     if stdin_text is None:
         return start_with(_start_shim, run_dir, argv, cwd, env)
@@ -96,31 +97,31 @@ def start(
 def start_with(
     bring: ShimStarter, run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: str = os.devnull
 ) -> RunningSession | StartFailed:
-    """Start a program under a shim that ``bring`` starts. Otherwise as ``start``."""
+    """Start a program under a shim that is started by ``bring``. Otherwise as ``start``."""
     run_dir = run_dir.resolve()
     launch = {"argv": list(argv), "cwd": str(cwd), "stdin": stdin}
     with _lock_session(run_dir) as lock:
-        # Values of the environment may be keys, so they go through a pipe; the record has the names.
+        # Values of the environment may be API keys, so they are passed through a pipe; the file has only the names.
         atomic.write(run_dir / "launch.json", json.dumps({**launch, "env": sorted(env)}).encode())
-        said, complaint = bring(run_dir, lock.fileno(), {**launch, "env": dict(env)})
+        report, error_output = bring(run_dir, lock.fileno(), {**launch, "env": dict(env)})
     crash_points.point("started", "session")
     living = run_directory.read_struct(run_dir / "session.json", RunningSession)
-    if said == "started" and living is not None:
+    if report == "started" and living is not None:
         return living
     wait_for_end(run_dir, EXIT_RECORD_LIMIT)
-    return StartFailed(reason=said or complaint or f"the shim left no session in {run_dir}")
+    return StartFailed(reason=report or error_output or f"the shim left no session in {run_dir}")
 
 
 def shim_argv(run_dir: Path, by: str) -> list[str]:
-    """The command line of a shim; ``by`` is the descriptor of its lock, or the socket that it comes through."""
+    """Return the command line of a shim; ``by`` is the descriptor of its lock, or the socket that passes it."""
     return [sys.executable, "-I", "-S", str(SHIM_SCRIPT), str(run_dir), by]
 
 
 def _start_shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
-    """Bring up a shim as a child, with the launch on its stdin."""
-    words = shim_argv(run_dir, str(lock))
+    """Start a shim as a child process, with the launch data on its stdin."""
+    argv = shim_argv(run_dir, str(lock))
     with subprocess.Popen(
-        words,
+        argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -131,22 +132,26 @@ def _start_shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[st
     ) as shim:
         crash_points.point("spawned", "shim")
         try:
-            said, complaint = shim.communicate(json.dumps(launch), timeout=START_LIMIT)
+            report, error_output = shim.communicate(json.dumps(launch), timeout=START_LIMIT)
         except subprocess.TimeoutExpired:
             shim.kill()
             return f"the shim did not answer within {START_LIMIT:.0f} s", ""
-    return said.strip(), complaint.strip().rpartition("\n")[2]
+    return report.strip(), error_output.strip().rpartition("\n")[2]
 
 
 def shim_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Little, and the run under other names: what bears the run itself is ended with it, and the shim has to report."""
+    """Return a minimal environment that names the run under other variables.
+
+    Processes with the run's usual variables are killed at the end of the session; the shim must survive them to
+    write the end record.
+    """
     run = {name.replace("LIZA_", SHIM_PREFIX): env[name] for name in ("LIZA_RUN", "LIZA_ROOT") if name in env}
     return {"PATH": os.environ.get("PATH", os.defpath), **run}
 
 
 @contextmanager
 def _lock_session(run_dir: Path) -> Iterator[IO[bytes]]:
-    """The run's session lock, handed on to the shim, which holds it until it is gone."""
+    """Acquire the run's session lock. The shim inherits it and holds it until the shim exits. Raises Refused."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     with os.fdopen(os.open(run_dir / "session.lock", flags, 0o600), "ab") as lock:
         if not _try_lock(lock) or (run_dir / "session.json").exists() or (run_dir / "exit.json").exists():
@@ -163,7 +168,10 @@ def _try_lock(lock: IO[bytes]) -> bool:
 
 
 def read_state(run_dir: Path) -> ProcessState:
-    """Where the session of a run stands, by its files and the process table. Raises LizaError on an unreadable file."""
+    """Return the state of the run's session, from its files and the process table.
+
+    Raises LizaError if a file is unreadable.
+    """
     end = read_end(run_dir)
     if end is not None:
         return end
@@ -172,17 +180,17 @@ def read_state(run_dir: Path) -> ProcessState:
         return ShimStarting() if is_locked(run_dir) else read_end(run_dir) or NoSession()
     if processes.may_be_alive(living.shim) or processes.may_be_alive(living.child):
         return living
-    # Its last act was the rename; it may have come between the two looks.
+    # The shim writes exit.json as its last act; it may have done so between the read above and the liveness check.
     return read_end(run_dir) or VanishedSession(shim=living.shim, child=living.child)
 
 
 def read_end(run_dir: Path) -> EndedSession | None:
-    """The end, once the shim has written it."""
+    """Return the end record, or None until the shim has written it."""
     return run_directory.read_struct(run_dir / "exit.json", EndedSession)
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a shim holds the lock of this run: its session lives."""
+    """Return whether a shim holds the lock of this run: its session is running."""
     try:
         with (run_dir / "session.lock").open("rb") as lock:
             return not _try_lock(lock)
@@ -191,24 +199,24 @@ def is_locked(run_dir: Path) -> bool:
 
 
 def open_wait_fd(living: RunningSession) -> int | None:
-    """A descriptor that becomes readable when the session is over; None when it is, or the system has none."""
+    """Return a descriptor that becomes readable when the session is over; None if it is over or there is no pidfd."""
     handle = processes.open_pidfd(living.shim)
     return processes.open_pidfd(living.child) if handle is None else handle
 
 
 def wait_for_end(run_dir: Path, limit: float) -> ProcessState:
-    """Wait for the end, at most ``limit`` seconds; how the session stands then."""
+    """Wait for the end, at most ``limit`` seconds. Return the state at that time."""
     end = time.monotonic() + limit
-    # The watch is older than each look, so that nothing that the shim writes falls between a look and its rest.
-    with file_growth.watch_growth(run_dir, file_growth.NEWS) as rest:
+    # The watch starts before the first read, so no file written between a read and the wait is missed.
+    with file_growth.watch_growth(run_dir, file_growth.NEWS) as wait_for_news:
         while True:
-            found = read_state(run_dir)
+            state = read_state(run_dir)
             left = end - time.monotonic()
-            if not isinstance(found, RunningSession | ShimStarting) or left <= 0:
-                return found
-            handle = open_wait_fd(found) if isinstance(found, RunningSession) else None
+            if not isinstance(state, RunningSession | ShimStarting) or left <= 0:
+                return state
+            handle = open_wait_fd(state) if isinstance(state, RunningSession) else None
             if handle is None:
-                rest(min(left, AGAIN))
+                wait_for_news(min(left, AGAIN))
                 continue
             try:
                 processes.wait_readable(handle, left)
@@ -217,44 +225,47 @@ def wait_for_end(run_dir: Path, limit: float) -> ProcessState:
 
 
 def stop(run_dir: Path, run: str, root: Path, grace: float) -> ProcessState:
-    """End the session and everything that it started: TERM to the group, ``grace`` seconds, then KILL. How it ended.
+    """End the session and everything that it started: SIGTERM to the group, ``grace`` seconds, then SIGKILL.
 
-    Also right for a session that is over, or whose shim vanished: then only what it left behind is ended.
+    Return the final state. Also valid for a session that is over, or whose shim vanished: then only its orphans are
+    killed. Raises Refused if processes survive.
     """
-    found = wait_for_end(run_dir, START_LIMIT) if isinstance(read_state(run_dir), ShimStarting) else read_state(run_dir)
-    if isinstance(found, RunningSession):
-        terminate(found)
-        found = wait_for_end(run_dir, grace)
-    left = _kill_all(found, run, root)
-    if isinstance(found, RunningSession):
-        found = wait_for_end(run_dir, EXIT_RECORD_LIMIT)
-    if isinstance(found, RunningSession):
-        # It cannot write its end: stopped by a debugger, a full disk. Death is an end as well.
-        shim = found.shim
+    state = wait_for_end(run_dir, START_LIMIT) if isinstance(read_state(run_dir), ShimStarting) else read_state(run_dir)
+    if isinstance(state, RunningSession):
+        terminate(state)
+        state = wait_for_end(run_dir, grace)
+    survivors = _kill_all(state, run, root)
+    if isinstance(state, RunningSession):
+        state = wait_for_end(run_dir, EXIT_RECORD_LIMIT)
+    if isinstance(state, RunningSession):
+        # The shim cannot write its end record: it is stopped by a debugger, or the disk is full. Kill it as well.
+        shim = state.shim
         processes.kill_all(lambda: _pid_if_alive(shim))
-        found = read_state(run_dir)
-    if left:
-        pids = ",".join(map(str, left))
+        state = read_state(run_dir)
+    if survivors:
+        pids = ",".join(map(str, survivors))
         raise Refused(f"run {run} left processes that cannot be ended: {pids}", f"ps -fp {pids}")
-    return found
+    return state
 
 
 def terminate(living: RunningSession) -> None:
-    """Ask the program to end: TERM to its group, and a word to one that stands still. Nothing if it is gone."""
+    """Send SIGTERM, then SIGCONT, to the program's process group: a stopped process handles SIGTERM only once
+    continued. Do nothing if it is dead."""
     if processes.is_proved_dead(living.child) is False:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(living.child.pid, signal.SIGTERM)
             os.killpg(living.child.pid, signal.SIGCONT)
 
 
-def _kill_all(found: ProcessState, run: str, root: Path) -> tuple[int, ...]:
-    """KILL what bears the run in its environment, and what hangs below the shim; what is left."""
+def _kill_all(state: ProcessState, run: str, root: Path) -> tuple[int, ...]:
+    """Send SIGKILL to every process with the run in its environment, and to the shim's descendants. Return the
+    survivors."""
     if not processes.has_proc():
-        if isinstance(found, RunningSession) and processes.is_proved_dead(found.child) is False:
+        if isinstance(state, RunningSession) and processes.is_proved_dead(state.child) is False:
             with suppress(ProcessLookupError):
-                os.killpg(found.child.pid, signal.SIGKILL)
+                os.killpg(state.child.pid, signal.SIGKILL)
         return ()
-    shim = found.shim if isinstance(found, RunningSession) else None
+    shim = state.shim if isinstance(state, RunningSession) else None
     return processes.kill_all(
         lambda: chain(processes.iter_run_pids(run, root), processes.find_descendants(shim) if shim else ())
     )
@@ -265,7 +276,7 @@ def _pid_if_alive(process: ProcessIdentity) -> tuple[int, ...]:
 
 
 def describe_end(end: EndedSession) -> str:
-    """``exit 1``, ``ended by SIGKILL``, ``could not start: …``."""
+    """Return the end for a person: ``exit 1``, ``ended by SIGKILL``, ``could not start: …``."""
     if end.error is not None:
         return f"could not start: {end.error}"
     if end.signal is not None:
@@ -274,7 +285,7 @@ def describe_end(end: EndedSession) -> str:
 
 
 def signal_name(number: int) -> str:
-    """``SIGTERM`` for 15."""
+    """Return the signal's name: ``SIGTERM`` for 15."""
     try:
         return signal.Signals(number).name
     except ValueError:

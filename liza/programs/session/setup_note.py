@@ -1,4 +1,4 @@
-"""The note of a set-up command that runs: what an agent does before its session begins."""
+"""The record of a running set-up command: what an agent does before its session begins."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class SetupNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def write_setup_note(paths: Paths, setup: SetupNote) -> None:
-    """Keep that a set-up runs. Raises OSError, Refused."""
+    """Record that a set-up runs. Raises OSError, Refused."""
     directory = paths.runs / agent_of(setup.run)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic.write(directory / "setup.json", msgspec.json.encode(setup) + b"\n")
 
 
 def remove_setup_note(paths: Paths, agent: str) -> None:
-    """The set-up is over. Raises OSError."""
+    """Remove the record: the set-up is over. Raises OSError."""
     (paths.runs / agent / "setup.json").unlink(missing_ok=True)
 
 
 def read_setup_note(paths: Paths, run: str) -> SetupNote | None:
-    """The set-up that runs for ``run``, or was cut off. Raises LizaError where the note cannot be read."""
-    found = read_struct(paths.runs / agent_of(run) / "setup.json", SetupNote)
-    return found if found is not None and found.run == run else None
+    """Return the set-up that runs for ``run``, or was interrupted. Raises LizaError if the record cannot be read."""
+    note = read_struct(paths.runs / agent_of(run) / "setup.json", SetupNote)
+    return note if note is not None and note.run == run else None
