@@ -106,7 +106,7 @@ def test_a_program_that_is_deaf_to_enter_for_a_while_is_told_in_the_end() -> Non
 def test_a_program_that_never_takes_it_is_reported_with_the_text_standing_there_and_is_not_pasted_into_again() -> None:
     program = Tui()
     program.deaf_until = 1e9
-    assert typed(program, "hello") == NotSent("it stands there unsent after 4 Enters", is_left_unsent=True)
+    assert typed(program, "hello") == NotSent("it was typed but not sent, after 4 Enters", is_left_unsent=True)
     program.deaf_until = 0.0
     assert typed(program, "hello") == Sent(1)
     assert program.pasted == ["hello"]
@@ -241,7 +241,7 @@ def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
 
 def test_a_line_that_the_kernel_does_not_show_is_a_password() -> None:
     found = keyboard.find_refusal(at_cursor("> ", is_echo_off=True), PROMPT)
-    assert found == NotSent("the program shows a line that is not to be seen, as for a password")
+    assert found == NotSent("the program shows an input line without echo, as for a password")
 
 
 def looked_at(screen: Screen, text: str = "hello", preset: Preset = PROMPT) -> KeyboardAction:
@@ -274,7 +274,7 @@ def test_a_message_that_the_kernel_would_cut_is_not_typed_and_one_that_the_progr
     long = "word " * 900
     program = Line("> ")
     found = typed(program, long, PLAIN)
-    assert found == NotSent("it has 4499 bytes, and a line that the kernel edits 4000 at most", can_be_typed=False)
+    assert found == NotSent("it has 4499 bytes; a line that the kernel edits has at most 4000", can_be_typed=False)
     assert program.got == []
     assert typed(Tui(), long) == Sent(1)
 
@@ -481,7 +481,7 @@ def test_a_composer_that_no_row_knows_is_empty_again_when_the_text_has_moved_up(
 
 def test_a_message_presses_no_keys_of_its_own() -> None:
     assert keyboard.strip_keys("a\x1b[201~\x03b\tc\r\nd\x9b") == "a[201~b    c\nd"
-    assert typed(Tui(), "\x1b\x1b \n") == NotSent("there is nothing in it to type", is_retryable=False)
+    assert typed(Tui(), "\x1b\x1b \n") == NotSent("it has no text to type", is_retryable=False)
 
 
 SHELLS: list[tuple[str, bool]] = [

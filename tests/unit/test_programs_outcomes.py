@@ -80,7 +80,7 @@ READINESS = [
     (seen(state=NoSession(), since_start=61.0), NotReady(NotReadyReason.NEVER_STARTED, "no session after 61 s")),
     (seen(state=EndedSession(time=NOW, error="x: not found")), NotReady(NotReadyReason.NEVER_STARTED, "x: not found")),
     (seen(state=code(3), tail="a\nboom\n"), NotReady(NotReadyReason.DEAD, "exit 3 before it had read its brief: boom")),
-    (seen(state=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end before it had read its brief")),
+    (seen(state=GONE), NotReady(NotReadyReason.DEAD, "vanished without an end record before it had read its brief")),
     (
         seen(state=code(1), tail="error: 401 Unauthorized", login_signs=("401",)),
         NotReady(NotReadyReason.LOGIN, "the program is not logged in ('401'); exit 1"),
@@ -103,10 +103,10 @@ READINESS = [
     ),
     (seen(tail="hello\n> \n", ready_prompt="> "), Ready("ready prompt")),
     (seen(tail="> \nworking\n", ready_prompt="> "), StillStarting("no sign of readiness yet")),
-    (seen(since_start=61.0), NotReady(NotReadyReason.SILENT, "it lives and has said nothing after 61 s")),
+    (seen(since_start=61.0), NotReady(NotReadyReason.SILENT, "its process is running and has printed nothing after 61 s")),
     (
         seen(since_start=61.0, tail="thinking\n"),
-        NotReady(NotReadyReason.BUSY, "it lives and talks, and has not read its brief after 61 s: thinking"),
+        NotReady(NotReadyReason.BUSY, "it prints output and has not read its brief after 61 s: thinking"),
     ),
     (seen(since_start=61.0, tail="thinking\n", has_asked=True), Ready("has asked its model")),
     (

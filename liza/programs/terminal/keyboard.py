@@ -1,6 +1,7 @@
-"""Typing into a program's terminal, with proof: never blind, never into a question, and not done before it was taken.
+"""Typing into a program's terminal with a check of the effect: only at its prompt, never into a question.
 
-The policy is a generator: it asks for a look, a paste or an Enter, and is given the screen that came of it.
+The policy is a generator: it yields an action (look at the screen, paste, Enter), and receives the screen after it. It
+ends when the screen shows that the text was accepted, or the reason why not.
 """
 
 from __future__ import annotations
@@ -22,34 +23,33 @@ from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 
-MAX_LINE_BYTES = (
-    4000  # bytes that a line may have which the kernel edits: it drops what is beyond 4095, and says nothing
-)
-TYPABLE_LIMIT = 20.0  # seconds for a program to come so far that one can type into it
-PASTE_LIMIT = 5.0  # seconds for a pasted text to be seen
-PROMPT_OVERRIDE = (
-    10.0  # seconds after which a prompt counts for more than a kernel that shows nobody who waits for keys
-)
-PERSON_IDLE_AFTER = 10.0  # seconds without a key after which a person who is attached is not typing any more
-ENTER_WAITS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to do something
-FIRST_INTERVAL, MAX_INTERVAL = 0.05, 0.5  # seconds between two looks at a screen that does not change
-MIN_REST, REST_STEP, MAX_REST = 0.02, 0.002, 0.1  # seconds between two looks at one that does, longer each time
+MAX_LINE_BYTES = 4000  # bytes of a line that the kernel edits: it drops input beyond 4095 bytes without an error
+TYPABLE_LIMIT = 20.0  # seconds for a program to accept input
+PASTE_LIMIT = 5.0  # seconds for a pasted text to appear
+PROMPT_OVERRIDE = 10.0  # seconds after which a visible prompt outranks a process state that shows no read of keys
+PERSON_IDLE_AFTER = 10.0  # seconds without a key after which an attached person is no longer typing
+ENTER_WAITS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to have an effect
+FIRST_INTERVAL, MAX_INTERVAL = 0.05, 0.5  # seconds between two reads of a screen that does not change
+MIN_REST, REST_STEP, MAX_REST = 0.02, 0.002, 0.1  # seconds between two reads of a changing screen, growing by a step
 LINE_UNKNOWN = "it is not known whether a person has begun a line in it"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """The program took it, after so many Enters."""
+    """The program accepted the text, after ``enters`` presses of Enter."""
 
     enters: int
 
 
 @dataclass(frozen=True)
 class NotSent:
-    """It did not, and why, for a person. ``later``: it may go at another time, as things stand. ``tried``: it was
-    typed, or there was no moment for it in all that time. ``fits``: it can be typed at all: it is not too long, and the
-    line where one types can be known to be empty. ``left``: it stands in that line, unsent."""
+    """The program did not accept the text; ``reason`` is for a person.
+
+    ``is_retryable``: a later try may succeed. ``counts_as_try``: the text was typed, or no chance came within the
+    limit. ``can_be_typed``: it is short enough, and the row describes how an empty line looks. ``is_left_unsent``: the
+    text is in the input line, unsent.
+    """
 
     reason: str
     is_retryable: bool = True
@@ -60,7 +60,7 @@ class NotSent:
 
 @dataclass(frozen=True)
 class LookAtScreen:
-    """Look at the screen when it changes, ``after`` seconds at the latest, and not before ``rest`` seconds."""
+    """Read the screen when it changes, after ``timeout`` seconds at the latest, and not before ``min_wait`` seconds."""
 
     timeout: float
     min_wait: float = 0.0
@@ -68,19 +68,19 @@ class LookAtScreen:
 
 @dataclass(frozen=True)
 class LeaveHistory:
-    """Leave the mode in which a terminal shows its history."""
+    """Leave copy mode, in which a terminal shows its history."""
 
 
 @dataclass(frozen=True)
 class Paste:
-    """Put a text where one types, without sending it."""
+    """Paste a text into the input line, without sending it."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Enter:
-    """Send what stands there."""
+    """Send the input line."""
 
 
 KeyboardAction = LookAtScreen | LeaveHistory | Paste | Enter
@@ -88,27 +88,27 @@ TypingPolicy = Generator[KeyboardAction, Screen, Sent | NotSent]
 
 
 class Terminal(Protocol):
-    """What can be typed into."""
+    """A terminal that can be typed into."""
 
     @property
     def typing_lock(self) -> Path:
-        """The file whose lock the one has who types."""
+        """Path of the lock file for typing."""
         ...
 
     def screen(self, now: float) -> Screen:
-        """What is to be seen at ``now``."""
+        """Return the screen at ``now``."""
         ...
 
     def watch_changes(self) -> AbstractContextManager[Callable[[float], None]]:
-        """What waits until something else may be seen, so many seconds at the longest."""
+        """Return a context whose function waits for a change, at most the given seconds."""
         ...
 
     def leave_copy_mode(self) -> None:
-        """Back from the history to what the program shows."""
+        """Leave the history, and show the program's screen again."""
         ...
 
     def paste(self, text: str) -> None:
-        """Put a text where one types."""
+        """Paste a text into the input line."""
         ...
 
     def press_enter(self) -> None:
@@ -116,15 +116,15 @@ class Terminal(Protocol):
         ...
 
     def is_program_alive(self) -> bool:
-        """Whether its program lives, asked of the system alone: it costs nothing."""
+        """Return whether its program is running, from the process table: this is cheap."""
         ...
 
 
 class SteadyClock(Protocol):
-    """A clock that nobody can set."""
+    """A monotonic clock."""
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return seconds."""
         ...
 
 
@@ -138,49 +138,51 @@ def send(
     patterns: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> Sent | NotSent:
-    """Type ``text`` and send it; back when the program took it, or it is known why not. Blocks for ``limit`` seconds
-    and those that typing itself may take. ``wanted`` is asked right before the first key: somebody else may have
-    brought it meanwhile. Raises LizaError where the terminal is gone."""
-    with _lock_typing(pane.typing_lock, clock, limit) as mine, pane.watch_changes() as changed:
-        if not mine:
-            return NotSent("somebody else is typing into it")
+    """Type ``text`` and send it. Return once the program accepted it, or it is known why not.
+
+    Blocks for ``limit`` seconds, plus the seconds that typing itself may take. ``wanted`` is called right before the
+    first key, because another process may have delivered the text meanwhile. Raises LizaError if the terminal is gone.
+    """
+    with _lock_typing(pane.typing_lock, clock, limit) as is_locked, pane.watch_changes() as wait_for_change:
+        if not is_locked:
+            return NotSent("another process is typing into it")
         policy = plan_typing(text, preset, limit, patterns)
-        act = next(policy)
-        begun = False
+        action = next(policy)
+        has_typed = False
         while True:
-            if not begun and isinstance(act, Paste | Enter):
+            if not has_typed and isinstance(action, Paste | Enter):
                 if not wanted():
-                    return NotSent("it is not for this moment any more", counts_as_try=False)
-                begun = True
-            if isinstance(act, Paste | Enter) and not pane.is_program_alive():
-                # It may have died since the last look.
+                    return NotSent("the message is no longer to be typed", counts_as_try=False)
+                has_typed = True
+            if isinstance(action, Paste | Enter) and not pane.is_program_alive():
+                # It may have died since the screen was read.
                 return NotSent("the program is dead", is_retryable=False, counts_as_try=False)
-            _perform(pane, act, changed)
+            _perform(pane, action, wait_for_change)
             try:
-                act = policy.send(pane.screen(clock.monotonic()))
+                action = policy.send(pane.screen(clock.monotonic()))
             except StopIteration as over:
-                found: Sent | NotSent = over.value
-                return found
+                result: Sent | NotSent = over.value
+                return result
 
 
-def _perform(pane: Terminal, act: KeyboardAction, changed: Callable[[float], None]) -> None:
-    match act:
-        case LookAtScreen(after, rest):
-            time.sleep(rest)  # what was drawn just now is not all of it, and no event tells when it is
-            changed(max(0.0, after - rest))
+def _perform(pane: Terminal, action: KeyboardAction, wait_for_change: Callable[[float], None]) -> None:
+    match action:
+        case LookAtScreen(timeout, min_wait):
+            time.sleep(min_wait)  # a drawing in progress is incomplete, and no event tells its end
+            wait_for_change(max(0.0, timeout - min_wait))
         case LeaveHistory():
             pane.leave_copy_mode()
         case Paste(text):
             pane.paste(text)
-            changed(FIRST_INTERVAL)
+            wait_for_change(FIRST_INTERVAL)
         case Enter():
             pane.press_enter()
-            changed(FIRST_INTERVAL)
+            wait_for_change(FIRST_INTERVAL)
 
 
 @contextmanager
 def _lock_typing(path: Path, clock: SteadyClock, limit: float) -> Iterator[bool]:
-    """Whether nobody else types meanwhile; waits ``limit`` seconds for that."""
+    """Yield whether the lock for typing was acquired within ``limit`` seconds."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         end = clock.monotonic() + limit
         while True:
@@ -190,108 +192,109 @@ def _lock_typing(path: Path, clock: SteadyClock, limit: float) -> Iterator[bool]
                 if clock.monotonic() >= end:
                     yield False
                     return
-                time.sleep(FIRST_INTERVAL)  # flock waits for ever or not at all
+                time.sleep(FIRST_INTERVAL)  # polled, because flock has no timeout
             else:
                 yield True
                 return
 
 
 def plan_typing(text: str, preset: Preset, limit: float = TYPABLE_LIMIT, patterns: Sequence[str] = ()) -> TypingPolicy:
-    """Wait until the program can be typed into, paste, see the text stand there, Enter, see it gone; Enter again.
+    """Wait until the program accepts input, paste, check that the text is visible, press Enter, check that it is gone.
 
-    ``patterns`` on the last line of its screen mean that it waits, besides the row's prompt.
+    Enter is pressed again if it had no effect. A last line of the screen that matches one of ``patterns`` counts as a
+    prompt, in addition to the row's.
     """
     text = strip_keys(text)
     if not screens.squeeze(text):
-        return NotSent("there is nothing in it to type", is_retryable=False)
+        return NotSent("it has no text to type", is_retryable=False)
     screen = yield from _wait_until_typable(text, preset, limit, patterns)
     if isinstance(screen, NotSent):
         return screen
     if not screens.is_unsent(screen, preset.ready_prompt, text):
         if screen.line_mode and len(text.encode()) > MAX_LINE_BYTES:
             return NotSent(
-                f"it has {len(text.encode())} bytes, and a line that the kernel edits {MAX_LINE_BYTES} at most",
+                f"it has {len(text.encode())} bytes; a line that the kernel edits has at most {MAX_LINE_BYTES}",
                 can_be_typed=False,
             )
         screen = yield from _paste_once(screen, text, preset)
         if isinstance(screen, NotSent):
             return screen
-    for number, patience in enumerate(ENTER_WAITS, 1):
+    for number, seconds in enumerate(ENTER_WAITS, 1):
         before = screen
         screen = yield Enter()
-        end = screen.time + patience
+        end = screen.time + seconds
         for pause in _pauses():
             if screen.is_alive and screens.is_taken(before, screen, preset.ready_prompt, text):
                 return Sent(number)
             if screen.time >= end:
                 break
             screen = yield LookAtScreen(pause)
-        against = find_refusal(screen, preset, text)
-        if against is not None:
-            return replace(against, is_left_unsent=True)
+        refusal = find_refusal(screen, preset, text)
+        if refusal is not None:
+            return replace(refusal, is_left_unsent=True)
         if screen.in_copy_mode and _is_person_typing(screen):
-            return NotSent("it stands there unsent: somebody reads its history", is_left_unsent=True)
+            return NotSent("it was typed but not sent: a person reads the history", is_left_unsent=True)
         if screen.in_copy_mode:
             screen = yield LeaveHistory()
-    return NotSent(f"it stands there unsent after {len(ENTER_WAITS)} Enters", is_left_unsent=True)
+    return NotSent(f"it was typed but not sent, after {len(ENTER_WAITS)} Enters", is_left_unsent=True)
 
 
 def _wait_until_typable(
     text: str, preset: Preset, limit: float, patterns: Sequence[str]
 ) -> Generator[KeyboardAction, Screen, Screen | NotSent]:
-    """The screen of a program that can be typed into."""
+    """Wait for a screen of a program that accepts input, and return it, or why there is none."""
     screen = yield LookAtScreen(0.0)
     end = screen.time + limit
-    rest, hears, before = MIN_REST, None, None
-    for pause in _pauses():
-        against = find_refusal(screen, preset)
-        if against is not None and (not against.is_retryable or _is_steady(screen)):
-            return against
-        wait = against.reason if against is not None else _reason_to_wait(screen, text, preset, patterns)
-        if wait is None:
-            hears = hears or screen.time + PROMPT_OVERRIDE
-            deaf = screen.is_busy and screen.time < min(hears, end)
-            # By the kernel alone, it has to say so twice: what was drawn right before it listened is shown later.
-            if not deaf and (_has_prompt(screen, preset) or screen.lines == before):
+    min_wait, prompt_wins_at, lines_before = MIN_REST, None, None
+    for timeout in _pauses():
+        refusal = find_refusal(screen, preset)
+        if refusal is not None and (not refusal.is_retryable or _is_steady(screen)):
+            return refusal
+        reason = refusal.reason if refusal is not None else _reason_to_wait(screen, text, preset, patterns)
+        if reason is None:
+            prompt_wins_at = prompt_wins_at or screen.time + PROMPT_OVERRIDE
+            is_busy = screen.is_busy and screen.time < min(prompt_wins_at, end)
+            # Without a prompt the same screen is required twice: output drawn just before the read may appear later.
+            if not is_busy and (_has_prompt(screen, preset) or screen.lines == lines_before):
                 return screen
-            wait, pause = (
-                "it shows its prompt and does not listen" if deaf else "it only begins to listen",
+            reason, timeout = (
+                "it shows its prompt and does not read input" if is_busy else "it has only begun to read input",
                 FIRST_INTERVAL,
             )
-            before = screen.lines
-        if screen.time >= end or (wait == LINE_UNKNOWN and not input_line.is_described(preset)):
-            # The row does not say how an empty line looks, or it does not look so: the brief takes the message.
-            return NotSent(wait, can_be_typed=wait != LINE_UNKNOWN)
+            lines_before = screen.lines
+        if screen.time >= end or (reason == LINE_UNKNOWN and not input_line.is_described(preset)):
+            # The row does not describe an empty line, or the line looks different: the next brief delivers the message.
+            return NotSent(reason, can_be_typed=reason != LINE_UNKNOWN)
         if screen.seconds_since_change is not None and screen.seconds_since_change < SILENT_SECONDS:
-            # That it has been silent so long is a sign that nothing else tells of.
-            pause = min(pause, SILENT_SECONDS - screen.seconds_since_change + MIN_REST)
+            # SILENT_SECONDS without output are a sign of their own, and no event reports them.
+            timeout = min(timeout, SILENT_SECONDS - screen.seconds_since_change + MIN_REST)
         screen = (
             yield LeaveHistory()
             if screen.in_copy_mode and not _is_person_typing(screen)
-            else LookAtScreen(max(pause, rest), rest)
+            else LookAtScreen(max(timeout, min_wait), min_wait)
         )
-        rest = min(rest + REST_STEP, MAX_REST)
+        min_wait = min(min_wait + REST_STEP, MAX_REST)
     raise AssertionError("pauses have no end")
 
 
 def _is_steady(screen: Screen) -> bool:
-    """Whether what speaks against typing stays: some questions flash by while a program comes up."""
+    """Return whether the reason against typing is stable: some questions appear only briefly while a program starts."""
     return screen.seconds_since_change is None or screen.seconds_since_change >= STEADY_SECONDS
 
 
 def _paste_once(before: Screen, text: str, preset: Preset) -> Generator[KeyboardAction, Screen, Screen | NotSent]:
-    """Paste it once, and see it stand there: pasting again might double what is only shown late."""
+    """Paste once, and wait for the text to appear. No second paste: a late display would then show it twice."""
     screen = yield Paste(text)
     end = screen.time + PASTE_LIMIT
-    for pause in _pauses():
-        against = find_refusal(screen, preset, text)
-        if against is not None:
-            return replace(against, is_left_unsent=True)
+    for timeout in _pauses():
+        refusal = find_refusal(screen, preset, text)
+        if refusal is not None:
+            return replace(refusal, is_left_unsent=True)
         if screens.has_appeared(before, screen, preset.ready_prompt, text):
             return screen
         if screen.time >= end:
-            return NotSent("the text was pasted and is not to be seen")
-        screen = yield LookAtScreen(pause)
+            return NotSent("the text was pasted and did not appear")
+        screen = yield LookAtScreen(timeout)
     raise AssertionError("pauses have no end")
 
 
@@ -303,8 +306,10 @@ def _pauses() -> Iterator[float]:
 
 
 def find_refusal(screen: Screen, preset: Preset, text: str = "") -> NotSent | None:
-    """What forbids to type at all: a dead program, a shell, a question that only a person may answer; a ``text`` that
-    was typed asks nothing."""
+    """Return why typing is forbidden, or None: a dead program, a shell, a question for a person.
+
+    ``text`` is what was typed; it is not taken for a question.
+    """
     if not screen.is_alive:
         return NotSent("the program is dead", is_retryable=False, counts_as_try=False)
     if (
@@ -312,19 +317,19 @@ def find_refusal(screen: Screen, preset: Preset, text: str = "") -> NotSent | No
         and shells.program_name(screen.foreground_argv[0]) not in preset.process_names
     ):
         return NotSent(f"a shell has the terminal: {' '.join(screen.foreground_argv)[:60]}")
-    asks = screens.find_question(screen, preset.ready_prompt, preset.dialogs, text)
-    return None if asks is None else NotSent(f"the program shows {asks}")
+    question = screens.find_question(screen, preset.ready_prompt, preset.dialogs, text)
+    return None if question is None else NotSent(f"the program shows {question}")
 
 
 def _is_person_typing(screen: Screen) -> bool:
-    """Whether a person who is attached is at the keys."""
+    """Return whether an attached person is typing."""
     return screen.seconds_since_key is not None and screen.seconds_since_key < PERSON_IDLE_AFTER
 
 
 def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequence[str]) -> str | None:
-    """Why it is too early to type; None when it is not."""
+    """Return why it is too early to type; None if it is not."""
     if screen.in_copy_mode:
-        return "somebody reads its history"
+        return "a person reads its history"
     if _is_person_typing(screen):
         return "a person is typing into it"
     if screen.was_visited or screen.seconds_since_key is not None:
@@ -346,5 +351,5 @@ def _has_prompt(screen: Screen, preset: Preset) -> bool:
 
 
 def strip_keys(text: str) -> str:
-    """``text`` without what a terminal would take for keys: a message must not press Escape, or end its own paste."""
+    """Remove control characters: a message must not press Escape, or end its own paste."""
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")).strip()

@@ -1,6 +1,6 @@
-"""How far a session has come: ready by evidence, still starting, or not going to be ready, and why.
+"""Readiness of a session: ready by evidence, still starting, or not going to be ready, and why.
 
-A time-out proves nothing by itself; it only ends the waiting, and what was seen until then says what it was.
+A timeout alone is no evidence: it ends the waiting, and the facts up to then decide the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from liza.programs.terminal import idle_detection, screens
 from liza.programs.terminal.idle_detection import IdleSign, combine_confidence
 from liza.programs.terminal.screens import Screen
 
-STEADY_SECONDS = 1.0  # seconds that a question stands unchanged before it is taken for one that waits for a person
+STEADY_SECONDS = 1.0  # seconds that a question must stay unchanged to count as waiting for a person
 
 
 class NotReadyReason(StrEnum):
@@ -41,8 +41,8 @@ class NotReadyReason(StrEnum):
 
 @dataclass(frozen=True)
 class ReadinessFacts:
-    """What was seen of a session. ``since_start`` is seconds of the steady clock; ``tail`` is the end of its output, or
-    what its ``screen`` shows where it has one."""
+    """The facts about a session. ``since_start`` is seconds of the monotonic clock; ``tail`` is the end of its
+    output, or its ``screen`` as text."""
 
     state: ProcessState
     since_start: float
@@ -55,134 +55,136 @@ class ReadinessFacts:
     dialogs: tuple[Dialog, ...] = ()
     idle_signs: tuple[IdleSign, ...] = ()
     has_asked: bool = False
-    """Whether its program has asked its model: how long that may take is another question than how long to start."""
+    """Whether its program has sent a request to its model: the model's answer may take longer than the start
+    timeout."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """It has read its brief, waits for input, or has asked its model; ``evidence`` names what showed it."""
+    """The session has read its brief, waits for input, or has sent a request to its model; ``evidence`` names the
+    sign."""
 
     evidence: str
 
 
 @dataclass(frozen=True)
 class StillStarting:
-    """Not yet, and nothing speaks against it."""
+    """There is no evidence of readiness yet, and none against it."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class NotReady:
-    """It is not going to be ready without somebody; ``reason`` is for a person."""
+    """The session needs a person to become ready; ``reason`` is for a person."""
 
     kind: NotReadyReason
     reason: str
 
 
-def classify_readiness(seen: ReadinessFacts) -> Ready | StillStarting | NotReady:
-    """The first that answers: the sentinel, the end, a program that asks for a person, the screen, the time."""
-    if seen.sentinel is not None:
-        return Ready(seen.sentinel.evidence)
-    if isinstance(seen.state, EndedSession | VanishedSession):
-        return _classify_ended(seen)
-    asks = _find_question(seen)
-    if asks is not None:
-        # Some flash by while a program comes up, and answer themselves.
-        return asks if _is_steady(seen) or seen.since_start > seen.timeout else StillStarting(asks.reason)
-    if seen.ready_prompt and _has_prompt(seen):
+def classify_readiness(facts: ReadinessFacts) -> Ready | StillStarting | NotReady:
+    """Classify by the first that applies: ready file, end, question for a person, prompt, idle signs, timeout."""
+    if facts.sentinel is not None:
+        return Ready(facts.sentinel.evidence)
+    if isinstance(facts.state, EndedSession | VanishedSession):
+        return _classify_ended(facts)
+    question = _find_question(facts)
+    if question is not None:
+        # Some questions appear briefly while a program starts, and are answered by the program itself.
+        return question if _is_steady(facts) or facts.since_start > facts.timeout else StillStarting(question.reason)
+    if facts.ready_prompt and _has_prompt(facts):
         return Ready("ready prompt")
-    sure = combine_confidence(seen.idle_signs)
-    if sure > idle_detection.IDLE_THRESHOLD and not (seen.screen is not None and screens.is_blank(seen.screen)):
-        sources = ", ".join(one.source for one in seen.idle_signs)
-        return Ready(f"waits for input ({sources}, {sure:.0%})")
-    if seen.since_start <= seen.timeout:
-        return StillStarting("no session yet" if isinstance(seen.state, NoSession) else "no sign of readiness yet")
-    return _classify_late(seen)
+    confidence = combine_confidence(facts.idle_signs)
+    if confidence > idle_detection.IDLE_THRESHOLD and not (facts.screen is not None and screens.is_blank(facts.screen)):
+        sources = ", ".join(sign.source for sign in facts.idle_signs)
+        return Ready(f"waits for input ({sources}, {confidence:.0%})")
+    if facts.since_start <= facts.timeout:
+        return StillStarting("no session yet" if isinstance(facts.state, NoSession) else "no sign of readiness yet")
+    return _classify_late(facts)
 
 
-def _classify_ended(seen: ReadinessFacts) -> NotReady:
-    if isinstance(seen.state, EndedSession) and seen.state.error is not None:
-        return NotReady(NotReadyReason.NEVER_STARTED, seen.state.error)
-    how = describe_end(seen.state) if isinstance(seen.state, EndedSession) else "vanished without an end"
-    sign = _login_sign(seen)
+def _classify_ended(facts: ReadinessFacts) -> NotReady:
+    if isinstance(facts.state, EndedSession) and facts.state.error is not None:
+        return NotReady(NotReadyReason.NEVER_STARTED, facts.state.error)
+    end = describe_end(facts.state) if isinstance(facts.state, EndedSession) else "vanished without an end record"
+    sign = _login_sign(facts)
     if sign is not None:
-        return NotReady(NotReadyReason.LOGIN, f"the program is not logged in ({sign!r}); {how}")
-    return NotReady(NotReadyReason.DEAD, f"{how} before it had read its brief{_last_line(seen.tail)}")
+        return NotReady(NotReadyReason.LOGIN, f"the program is not logged in ({sign!r}); {end}")
+    return NotReady(NotReadyReason.DEAD, f"{end} before it had read its brief{_last_line(facts.tail)}")
 
 
-def _is_steady(seen: ReadinessFacts) -> bool:
-    """Whether what its screen shows has been there for a moment."""
+def _is_steady(facts: ReadinessFacts) -> bool:
+    """Return whether the screen has been unchanged for STEADY_SECONDS."""
     return (
-        seen.screen is None
-        or seen.screen.seconds_since_change is None
-        or seen.screen.seconds_since_change >= STEADY_SECONDS
+        facts.screen is None
+        or facts.screen.seconds_since_change is None
+        or facts.screen.seconds_since_change >= STEADY_SECONDS
     )
 
 
-def _find_question(seen: ReadinessFacts) -> NotReady | None:
-    """A program that waits for a person: it will not go on by itself, so there is no use in waiting."""
-    screen = seen.screen or Screen(tuple(seen.tail.splitlines()))
-    asks = screens.find_question(screen, seen.ready_prompt, seen.dialogs)
-    return None if asks is None else NotReady(NotReadyReason.DIALOG, f"the program shows {asks}")
+def _find_question(facts: ReadinessFacts) -> NotReady | None:
+    """Return the question for a person that the screen shows: the program will not continue by itself."""
+    screen = facts.screen or Screen(tuple(facts.tail.splitlines()))
+    question = screens.find_question(screen, facts.ready_prompt, facts.dialogs)
+    return None if question is None else NotReady(NotReadyReason.DIALOG, f"the program shows {question}")
 
 
-def _login_sign(seen: ReadinessFacts) -> str | None:
-    return next((sign for sign in seen.login_signs if sign in seen.tail), None)
+def _login_sign(facts: ReadinessFacts) -> str | None:
+    return next((sign for sign in facts.login_signs if sign in facts.tail), None)
 
 
-def _has_prompt(seen: ReadinessFacts) -> bool:
-    if seen.screen is not None:
-        return screens.has_prompt(seen.screen, seen.ready_prompt)
-    last = next((line for line in reversed(seen.tail.splitlines()) if line.strip()), "")
-    return last.lstrip().startswith(seen.ready_prompt.rstrip())
+def _has_prompt(facts: ReadinessFacts) -> bool:
+    if facts.screen is not None:
+        return screens.has_prompt(facts.screen, facts.ready_prompt)
+    last = next((line for line in reversed(facts.tail.splitlines()) if line.strip()), "")
+    return last.lstrip().startswith(facts.ready_prompt.rstrip())
 
 
-def _classify_late(seen: ReadinessFacts) -> Ready | NotReady:
-    waited = f"after {seen.since_start:.0f} s"
-    if isinstance(seen.state, NoSession):
+def _classify_late(facts: ReadinessFacts) -> Ready | NotReady:
+    waited = f"after {facts.since_start:.0f} s"
+    if isinstance(facts.state, NoSession):
         return NotReady(NotReadyReason.NEVER_STARTED, f"no session {waited}")
-    sign = _login_sign(seen)
+    sign = _login_sign(facts)
     if sign is not None:
         return NotReady(NotReadyReason.LOGIN, f"the program is not logged in ({sign!r}) {waited}")
-    if seen.has_asked:
+    if facts.has_asked:
         return Ready("has asked its model")
-    if not seen.tail.strip():
-        return NotReady(NotReadyReason.SILENT, f"it lives and has said nothing {waited}")
+    if not facts.tail.strip():
+        return NotReady(NotReadyReason.SILENT, f"its process is running and has printed nothing {waited}")
     return NotReady(
-        NotReadyReason.BUSY, f"it lives and talks, and has not read its brief {waited}{_last_line(seen.tail)}"
+        NotReadyReason.BUSY, f"it prints output and has not read its brief {waited}{_last_line(facts.tail)}"
     )
 
 
 def _last_line(tail: str) -> str:
-    said = [line.strip() for line in tail.splitlines() if line.strip()]
-    return f": {said[-1][-200:]}" if said else ""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f": {lines[-1][-200:]}" if lines else ""
 
 
 class TerminalView(Protocol):
     """The terminal of a run."""
 
     def screen(self, now: float) -> Screen:
-        """What is to be seen at ``now``, of the steady clock."""
+        """Return the screen at ``now`` of the monotonic clock."""
         ...
 
     def idle_signs(self, text: str) -> tuple[IdleSign, ...]:
-        """The signs that the program waits for input; ``text`` is what its screen shows."""
+        """Return the signs that the program waits for input; ``text`` is the screen's contents."""
         ...
 
 
 def gather_facts(
     run_dir: RunDir, preset: Preset, since_start: float, timeout: float, pane: TerminalView | None = None
 ) -> ReadinessFacts:
-    """What can be seen of a session now: its files, its processes, its terminal where it has one. Waits for nothing.
+    """Gather the facts about a session from its files, processes and terminal, without waiting.
 
-    Raises LizaError when something of it cannot be read.
+    Raises LizaError if one of them cannot be read.
     """
-    look = session_process.read_state(run_dir.path)
+    state = session_process.read_state(run_dir.path)
     screen = None if pane is None else pane.screen(time.monotonic())
     tail = run_dir.output_tail() if screen is None else screen.text
     return ReadinessFacts(
-        state=look,
+        state=state,
         since_start=since_start,
         timeout=timeout,
         sentinel=run_dir.read_sentinel(),
@@ -190,8 +192,8 @@ def gather_facts(
         screen=screen,
         ready_prompt=preset.ready_prompt if screen is not None else "",
         login_signs=preset.login_signs,
-        # They need a screen: what a program prints without one may merely speak of them.
+        # Dialogs need a screen: output without one may only mention their text.
         dialogs=preset.dialogs if screen is not None else (),
-        # Without a terminal nothing can come later, so a program that waits does not wait for us.
-        idle_signs=pane.idle_signs(tail) if pane is not None and isinstance(look, RunningSession) else (),
+        # Without a terminal Liza can type nothing, so an idle program does not wait for Liza.
+        idle_signs=pane.idle_signs(tail) if pane is not None and isinstance(state, RunningSession) else (),
     )

@@ -1,13 +1,13 @@
-"""Which lines, with the cursor behind them, ask a person: choices, secrets, keys to press, pagers. Pure.
+"""Recognise lines, with the cursor after them, that ask a person: choices, secrets, keys to press, pagers. Pure.
 
-What is typed behind one is an answer, whatever it was meant for; so a line that only looks like one is left alone, too.
+Any text typed there is taken as the answer, so a line that only resembles a question is treated as one.
 """
 
 from __future__ import annotations
 
 import re
 
-_MAX_LINE = 400  # characters of a line's end that are looked at
+_MAX_LINE = 400  # characters at a line's end that are examined
 _END = r"[\s?:>.!]*$"
 _GROUP = re.compile(r"[\[({<](?P<choices>\S.{0,60}?)[\])}>]+" + _END)
 _YES_OR_NO = frozenset({"y", "n", "yes", "no"})
@@ -38,28 +38,29 @@ _SENTENCE = re.compile(
 
 
 def is_question(line: str, by_line: bool | None = None) -> bool:
-    """Whether a line asks for a decision; ``by_line``: the kernel edits the answer, so that this is no pager."""
+    """Return whether a line asks for a decision; ``by_line``: the kernel edits the answer, so it is no pager."""
     return is_explicit_question(line, by_line) or (
         not _OPEN.match(line) and _SENTENCE.search(line[-_MAX_LINE:]) is not None
     )
 
 
 def is_explicit_question(line: str, by_line: bool | None = None) -> bool:
-    """The same by more than its words: choices, a word for a secret, a key to press, a pager's sign."""
+    """Return whether more than a question's words show it: choices, a term for a secret, a key to press, a pager's
+    sign."""
     line = line[-_MAX_LINE:]
-    if _is_choice(line) or any(one.search(line) for one in _EXPLICIT):
+    if _is_choice(line) or any(pattern.search(line) for pattern in _EXPLICIT):
         return True
     return not by_line and _PAGER.match(line) is not None
 
 
 def _is_choice(line: str) -> bool:
-    """Whether it ends with the answers that there are, in brackets, or marks them by their letters."""
-    found = _GROUP.search(line)
-    if found is not None:
-        said = (re.sub(r"\W", "", one).lower() for one in re.split(r"[/,|=:;]|\bor\b", found["choices"]))
-        answers = [one for one in said if one]
+    """Return whether a line ends with its possible answers in brackets, or marks them by letters."""
+    match = _GROUP.search(line)
+    if match is not None:
+        words = (re.sub(r"\W", "", word).lower() for word in re.split(r"[/,|=:;]|\bor\b", match["choices"]))
+        answers = [word for word in words if word]
         if _YES_OR_NO.intersection(answers):
             return True
-        if len(answers) > 1 and all(len(one) == 1 and one.isalpha() for one in answers):
+        if len(answers) > 1 and all(len(word) == 1 and word.isalpha() for word in answers):
             return True
     return len(_LETTER.findall(line)) > 1 and re.search(r"[?:>\])]\s*$", line) is not None

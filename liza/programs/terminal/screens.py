@@ -1,6 +1,6 @@
-"""What a terminal's screen shows: where one types, whether a question stands there, whether a text does. Pure.
+"""What a terminal's screen shows: the prompt's row, a question, a typed text. Pure.
 
-Programs frame, wrap and indent what they show, so texts are compared without blanks, frames and line ends.
+Programs frame, wrap and indent their output, so texts are compared without blanks, frames and line ends.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from dataclasses import dataclass
 from liza.programs.presets.preset import Dialog
 from liza.programs.terminal import screen_questions
 
-MAX_LINES_BELOW_PROMPT = 12  # lines with something in them that may stand below the line where one types
-MARK_LENGTH = 20  # characters of a text's end by which it is known
-CURSOR_SLACK = 3  # characters that a program may put before the cursor in a line that goes on
+MAX_LINES_BELOW_PROMPT = 12  # maximum non-empty lines below the prompt's row
+MARK_LENGTH = 20  # characters at the end of a text by which it is recognised
+CURSOR_SLACK = 3  # characters that a program may put before the cursor in a wrapped line
 _BLANKS = re.compile("[\\s\u00a0\u200b|\u2500-\u259f]+")
 _PASTE_NOTE = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
 _MARKED_OPTION = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
-_OPTION_DISTANCE = 4  # lines between two options of a menu, at most
+_OPTION_DISTANCE = 4  # maximum lines between two options of a menu
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What is to be seen of a terminal at one moment. ``row`` and ``column`` are the cursor's, from 0.
+    """A terminal's screen at one moment.
 
-    ``time`` is the steady clock's, in seconds. ``by_line``: the kernel edits the line, and Enter hands it over;
-    None where that cannot be seen. ``program`` are the words of what has the terminal. ``waiting`` is how sure it is,
-    from 0 to 1, that this waits for input. ``person`` is how many seconds ago a person who is attached pressed a key,
-    ``still`` how many seconds ago it changed; None where nobody did, or that is not known. ``deaf``: the kernel says
-    that nothing waits for keys. ``hidden``: the kernel edits the line and shows nothing of it, as for a password.
-    ``width`` in characters, 0 where it is not known. ``visited``: a person may have typed into it, now or before.
+    ``cursor_row`` and ``cursor_column`` count from 0. ``time`` is seconds of the monotonic clock. ``line_mode``: the
+    kernel edits the line, and Enter passes it on; None if unknown. ``foreground_argv`` is the argv of the process that
+    has the terminal. ``idle_confidence`` is from 0 to 1: how certain it is that this process waits for input.
+    ``seconds_since_key`` is the time since an attached person pressed a key, ``seconds_since_change`` since the screen
+    changed; None if there is none or it is unknown. ``is_busy``: by the kernel, no process waits for keys.
+    ``is_echo_off``: the kernel edits the line and hides it, as for a password. ``width`` is in characters, 0 if
+    unknown. ``was_visited``: a person may have typed into the terminal, now or before.
     """
 
     lines: tuple[str, ...]
@@ -52,30 +53,30 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """All of it, without the empty rest."""
+        """The whole screen as text, without trailing blanks."""
         return "\n".join(line.rstrip() for line in self.lines).rstrip()
 
 
 def is_blank(screen: Screen) -> bool:
-    """Whether a program that draws its screen itself has not begun to."""
+    """Return whether a program that draws its own screen has not begun to."""
     return not screen.line_mode and not squeeze(screen.text)
 
 
 def squeeze(text: str) -> str:
-    """``text`` without blanks, line ends and frames."""
+    """Return ``text`` without blanks, line ends and frames."""
     return _BLANKS.sub("", text)
 
 
 def find_prompt_row(screen: Screen, ready_prompt: str) -> int | None:
-    """The lowest line that begins with the prompt; None where there is none, or none is known."""
-    sign = squeeze(ready_prompt)
-    if not sign:
+    """Return the lowest row that begins with the prompt; None if there is none, or the prompt is unknown."""
+    prompt = squeeze(ready_prompt)
+    if not prompt:
         return None
-    return next((at for at in _rows_upwards(screen) if squeeze(screen.lines[at]).startswith(sign)), None)
+    return next((row for row in _rows_upwards(screen) if squeeze(screen.lines[row]).startswith(prompt)), None)
 
 
 def has_prompt(screen: Screen, ready_prompt: str) -> bool:
-    """Whether the line where one types is there, and low enough to be no memory of an earlier one."""
+    """Return whether the prompt is visible, and low enough not to be an earlier one that scrolled up."""
     row = find_prompt_row(screen, ready_prompt)
     if row is None or sum(1 for line in screen.lines[row + 1 :] if squeeze(line)) > MAX_LINES_BELOW_PROMPT:
         return False
@@ -83,43 +84,45 @@ def has_prompt(screen: Screen, ready_prompt: str) -> bool:
 
 
 def find_question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
-    """What on the screen waits for a person's decision, in words; None where nothing does.
+    """Return what on the screen waits for a person's decision, for a person; None if nothing does.
 
-    A dialog's text with the prompt below it is something that was said, and no dialog any more; ``text`` was typed.
+    A dialog's text above the prompt is earlier output and no dialog. ``text`` is what was typed; it is no question.
     """
     row = find_prompt_row(screen, ready_prompt)
     choice = None if row is None else _prompt_choice(screen, row, ready_prompt)
-    typing = row is not None and choice is None
+    at_prompt = row is not None and choice is None
     for dialog in dialogs:
-        at = _find_lowest(screen, squeeze(dialog.match))
-        if at is not None and not (typing and row is not None and row > at):
+        dialog_row = _find_lowest(screen, squeeze(dialog.match))
+        if dialog_row is not None and not (at_prompt and row is not None and row > dialog_row):
             return f"its {dialog.kind} dialog: {dialog.match!r}"
-    if choice is None and not typing:
+    if choice is None and not at_prompt:
         choice = _menu_choice(screen)
     if choice is not None:
         return f"a menu: {choice!r}"
     if screen.is_echo_off:
-        return "a line that is not to be seen, as for a password"
-    # What stands behind the prompt is somebody's words.
-    return None if typing and row == screen.cursor_row else _line_question(screen, text)
+        return "an input line without echo, as for a password"
+    # The text after the prompt is input, not output of the program.
+    return None if at_prompt and row == screen.cursor_row else _line_question(screen, text)
 
 
 def _line_question(screen: Screen, text: str) -> str | None:
-    """What the line with the cursor asks, without a ``text`` that was typed there. One who ends a question's line and
-    then waits for another asks by the line above."""
-    whole = _strip_typed(_text_before_cursor(screen), text)
-    above, _, line = whole.rpartition("\n")
+    """Return the question in the cursor's line, without a typed ``text`` at its end.
+
+    If the kernel edits the line and it is empty, the line above counts: a program may end the line of its question.
+    """
+    before = _strip_typed(_text_before_cursor(screen), text)
+    above, _, line = before.rpartition("\n")
     upper = above.rpartition("\n")[2]
     if screen.width and len(upper) >= screen.width - 1:
         line = upper + line
-    asks = screen_questions.is_question(line, screen.line_mode)
-    if not asks and screen.line_mode and not line.strip():
-        line, asks = upper, screen_questions.is_explicit_question(upper, by_line=True)
-    return f"a question: {line.strip()[-60:]!r}" if asks else None
+    is_question = screen_questions.is_question(line, screen.line_mode)
+    if not is_question and screen.line_mode and not line.strip():
+        line, is_question = upper, screen_questions.is_explicit_question(upper, by_line=True)
+    return f"a question: {line.strip()[-60:]!r}" if is_question else None
 
 
 def _text_before_cursor(screen: Screen) -> str:
-    """All that stands before the cursor."""
+    """Return everything before the cursor."""
     return "\n".join(
         (
             *screen.lines[: screen.cursor_row],
@@ -128,50 +131,55 @@ def _text_before_cursor(screen: Screen) -> str:
     )
 
 
-def _strip_typed(whole: str, text: str) -> str:
-    """What stands before a ``text`` with which the screen ends, wrapped and framed as it may be; all where it does not
-    end with it. A text that began above the screen leaves nothing."""
-    left = squeeze(text)
-    known, at = len(left), len(whole)
-    while known and at:
+def _strip_typed(screen_text: str, text: str) -> str:
+    """Return what is before a ``text`` at the end of the screen, which may be wrapped and framed.
+
+    Return everything if the screen does not end with the text, and nothing if the text began above the screen.
+    """
+    squeezed = squeeze(text)
+    remaining, at = len(squeezed), len(screen_text)
+    while remaining and at:
         at -= 1
-        if one := squeeze(whole[at]):
-            known -= 1
-            if one != left[known]:
-                return whole
-    return whole[:at]
+        if character := squeeze(screen_text[at]):
+            remaining -= 1
+            if character != squeezed[remaining]:
+                return screen_text
+    return screen_text[:at]
 
 
 def _prompt_choice(screen: Screen, row: int, ready_prompt: str) -> str | None:
-    """The chosen line of a menu, whose mark is often the prompt's."""
+    """Return the chosen option of a menu whose mark is the same character as the prompt."""
     line = screen.lines[row].replace("\u00a0", " ")
-    behind = line.partition(ready_prompt.strip())[2].strip()
-    return behind if _CHOICE.match(behind) else None
+    option = line.partition(ready_prompt.strip())[2].strip()
+    return option if _CHOICE.match(option) else None
 
 
 def _menu_choice(screen: Screen) -> str | None:
-    """The chosen one of numbered options that stand under each other, whatever it is marked with."""
-    for at in _rows_upwards(screen):
-        found = _MARKED_OPTION.match(screen.lines[at])
-        if found is None:
+    """Return the chosen option of a numbered menu, with any mark."""
+    for row in _rows_upwards(screen):
+        match = _MARKED_OPTION.match(screen.lines[row])
+        if match is None:
             continue
-        column, number = found.start("number"), int(found["number"])
-        near = (*screen.lines[max(0, at - _OPTION_DISTANCE) : at], *screen.lines[at + 1 : at + 1 + _OPTION_DISTANCE])
+        column, number = match.start("number"), int(match["number"])
+        near = (
+            *screen.lines[max(0, row - _OPTION_DISTANCE) : row],
+            *screen.lines[row + 1 : row + 1 + _OPTION_DISTANCE],
+        )
         others = (re.match(r"(\d{1,2})[.)]\s", line[column:]) for line in near if not squeeze(line[:column]))
         if any(other is not None and abs(int(other[1]) - number) == 1 for other in others):
-            return re.split("\\s{2,}|[\u2500-\u259f]", found["option"])[0].strip()[:60]
+            return re.split("\\s{2,}|[\u2500-\u259f]", match["option"])[0].strip()[:60]
     return None
 
 
 def _find_lowest(screen: Screen, wanted: str) -> int | None:
-    """The line in which the lowest occurrence of a squeezed text begins."""
+    """Return the row in which the lowest occurrence of a squeezed text begins."""
     if not wanted:
         return None
     below = ""
-    for at in _rows_upwards(screen):
-        below = squeeze(screen.lines[at]) + below
+    for row in _rows_upwards(screen):
+        below = squeeze(screen.lines[row]) + below
         if wanted in below:
-            return at
+            return row
     return None
 
 
@@ -181,9 +189,12 @@ def _rows_upwards(screen: Screen) -> range:
 
 @dataclass(frozen=True)
 class TextOnScreen:
-    """Where a text that was typed is to be seen: in the ``composer``, the lines from the prompt on, how often; right
-    before the ``cursor``; how often on the whole ``screen``, and how many lines above its end. ``folded``: how many
-    notes such as "[Pasted text #1 +12 lines]" stand in the composer."""
+    """Where a typed text is visible.
+
+    ``composer``: how often in the lines from the prompt on; ``cursor``: right before the cursor; ``screen``: how often
+    on the whole screen; ``above_end``: how many lines above its end. ``folded``: number of notes such as "[Pasted text
+    #1 +12 lines]" in the composer.
+    """
 
     composer: int | None
     cursor: bool
@@ -193,54 +204,54 @@ class TextOnScreen:
 
 
 def locate_text(screen: Screen, ready_prompt: str, text: str) -> TextOnScreen:
-    """How ``text`` stands on the screen, known by its end."""
+    """Find ``text`` on the screen, by its last MARK_LENGTH characters."""
     mark = squeeze(text)[-MARK_LENGTH:]
     row = find_prompt_row(screen, ready_prompt)
-    low = screen.lines if row is None else screen.lines[row:]
-    composer = squeeze("\n".join(low))
-    at = _find_lowest(screen, mark)
+    from_prompt = screen.lines if row is None else screen.lines[row:]
+    composer = squeeze("\n".join(from_prompt))
+    row_of_text = _find_lowest(screen, mark)
     return TextOnScreen(
         composer=None if row is None else _count(mark, composer),
         cursor=_ends_at_cursor(screen, mark, 0 if row is None or screen.line_mode else CURSOR_SLACK),
         screen=_count(mark, squeeze("\n".join(screen.lines))),
-        above_end=None if at is None else len(screen.text.splitlines()) - at,
-        folded=len(_PASTE_NOTE.findall(" ".join(low))),
+        above_end=None if row_of_text is None else len(screen.text.splitlines()) - row_of_text,
+        folded=len(_PASTE_NOTE.findall(" ".join(from_prompt))),
     )
 
 
 def _count(mark: str, text: str) -> int:
-    # The end of the mark is enough: a line that goes on may begin with a sign of its own in the middle of it.
+    # Half of the mark suffices: a wrapped line may begin with a continuation sign in the middle of the mark.
     return max(text.count(mark), text.count(mark[-MARK_LENGTH // 2 :])) if mark else 0
 
 
 def _ends_at_cursor(screen: Screen, mark: str, slack: int) -> bool:
     if screen.line_mode and not screen.cursor_column:
         return False
-    ahead = squeeze(_text_before_cursor(screen))
+    text_before = squeeze(_text_before_cursor(screen))
     end = mark[-MARK_LENGTH // 2 :]
-    return bool(end) and end in ahead[-len(end) - slack :]
+    return bool(end) and end in text_before[-len(end) - slack :]
 
 
 def has_begun_line(screen: Screen, ready_prompt: str, text: str) -> bool:
-    """Whether somebody has begun a line: something other than ``text`` stands between the prompt and the cursor.
+    """Return whether a person has begun a line: there is something other than ``text`` between prompt and cursor.
 
-    What a program shows behind the cursor, to say what one may type, is nobody's.
+    A program may show a hint after the cursor; it does not count.
     """
     row = find_prompt_row(screen, ready_prompt)
     if row is None or screen.cursor_row < row:
         return False
-    # A cursor below belongs to the same line only where that is wrapped; else it is parked somewhere.
-    upper = screen.lines[row : screen.cursor_row]
-    if any(len(line) < screen.width - CURSOR_SLACK or not squeeze(line) or not screen.width for line in upper):
+    # A cursor below belongs to the same line only if that line is wrapped; otherwise it is elsewhere on the screen.
+    rows_between = screen.lines[row : screen.cursor_row]
+    if any(len(line) < screen.width - CURSOR_SLACK or not squeeze(line) or not screen.width for line in rows_between):
         return False
     if not squeeze(screen.lines[screen.cursor_row][: screen.cursor_column]):
         return False
-    low = squeeze(_text_before_cursor(screen).split("\n", row)[-1])
-    return low.removeprefix(squeeze(ready_prompt)) not in ("", squeeze(text))
+    typed = squeeze(_text_before_cursor(screen).split("\n", row)[-1])
+    return typed.removeprefix(squeeze(ready_prompt)) not in ("", squeeze(text))
 
 
 def has_appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
-    """Whether a text that was typed after ``before`` stands there, unsent."""
+    """Return whether a text that was typed after ``before`` is visible, unsent."""
     old, new = locate_text(before, ready_prompt, text), locate_text(now, ready_prompt, text)
     if now.line_mode:
         return new.cursor
@@ -252,13 +263,13 @@ def has_appeared(before: Screen, now: Screen, ready_prompt: str, text: str) -> b
 
 
 def is_unsent(screen: Screen, ready_prompt: str, text: str) -> bool:
-    """Whether a text stands there unsent, from an earlier try: where one types, and nowhere else."""
-    found = locate_text(screen, ready_prompt, text)
-    return bool(found.composer) if found.composer is not None else found.cursor
+    """Return whether a text from an earlier try is in the input line, unsent."""
+    location = locate_text(screen, ready_prompt, text)
+    return bool(location.composer) if location.composer is not None else location.cursor
 
 
 def is_taken(before: Screen, now: Screen, ready_prompt: str, text: str) -> bool:
-    """Whether a text that stood there at ``before`` has been taken: the line where one types holds it no more."""
+    """Return whether a text that was visible in ``before`` was accepted: the input line no longer has it."""
     old, new = locate_text(before, ready_prompt, text), locate_text(now, ready_prompt, text)
     if now.line_mode:
         return not new.cursor

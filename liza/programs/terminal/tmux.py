@@ -1,7 +1,7 @@
-"""Sessions with a terminal that a person can attach to: the same shim and the same files, in a pane of tmux.
+"""Sessions in a terminal that a person can attach to: the same shim and files as without one, in a tmux pane.
 
-Each crew has a tmux server of its own, which reads nobody's configuration. A pane stays after its program's end, so
-that the last screen can be read, until the agent's next session begins or the crew goes down.
+Each crew has its own tmux server, which reads no configuration file. A pane stays after its program's end, so that the
+last screen can be read, until the agent's next session begins or the crew goes down.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.paths import Paths, agent_of
 from liza.system import atomic, crash_points, processes, program_path
 
-WIDTH, HEIGHT = 200, 50  # until a person attaches
-HISTORY_LINES = 50_000  # lines
+WIDTH, HEIGHT = 200, 50  # characters and lines, until a person attaches
+HISTORY_LINES = 50_000
 ADDRESS_FILE = "pane.json"
-_MAX_SOCKET_PATH = 100  # bytes that a socket's name may have on every system
-_SHIM_CHECK_INTERVAL = 0.5  # seconds between two looks at whether the pane of a shim that says nothing is dead
-MAX_CALLS = 3  # calls of a server that ends just then
-_EXIT_LIMIT = 0.5  # seconds for a server without a pane to end
+_MAX_SOCKET_PATH = 100  # bytes; systems limit a socket's path to 104 or 108
+_SHIM_CHECK_INTERVAL = 0.5  # seconds between checks whether the pane of a silent shim is dead
+MAX_CALLS = 3  # calls to a server, which may be exiting at that moment
+_EXIT_LIMIT = 0.5  # seconds for a server without a pane to exit
 _OPTIONS = (
     ("-g", "remain-on-exit", "on"),
-    # Older ones do not know it; it would write over the last screen.
+    # -q: older versions do not know this option. Its default text would overwrite the last screen.
     ("-gq", "remain-on-exit-format", ""),
     ("-g", "history-limit", str(HISTORY_LINES)),
-    # Nothing of the environment of whoever attaches.
+    # Take no variable from the environment of a client that attaches.
     ("-g", "update-environment", ""),
     ("-s", "default-terminal", "screen-256color"),
     ("-s", "escape-time", "0"),
@@ -53,7 +53,7 @@ _OPTIONS = (
 
 
 def is_installed() -> bool:
-    """Whether there is a tmux."""
+    """Return whether tmux is installed."""
     try:
         program_path.find_program("tmux")
     except Missing:
@@ -62,46 +62,46 @@ def is_installed() -> bool:
 
 
 def require_tmux() -> None:
-    """Raises Missing where there is no tmux."""
+    """Raise Missing if tmux is not installed."""
     if not is_installed():
-        raise Missing("tmux is not installed, and a session with a terminal needs it", "apt install tmux")
+        raise Missing("tmux is not installed; a session with a terminal needs it", "apt install tmux")
 
 
 def start(run_dir: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> RunningSession | StartFailed:
-    """Start a program in a terminal of its own; back when it runs, or is known not to.
+    """Start a program in its own terminal. Return once it runs, or is known to have failed.
 
-    A run has one session: raises Refused when this run directory has, or had, one.
+    A run has at most one session: raises Refused if this run directory has or had one.
     """
     if not is_installed():
-        return StartFailed(reason="tmux is not installed, and a program with a terminal needs it")
+        return StartFailed(reason="tmux is not installed; a program with a terminal needs it")
     return session_process.start_with(_start_shim, run_dir, argv, cwd, env)
 
 
 def _start_shim(run_dir: Path, lock: int, launch: Mapping[str, Any]) -> tuple[str, str]:
-    """Bring up a shim in a pane, and hand it the launch and the lock through a socket: neither touches the disk."""
+    """Start a shim in a pane, and send it launch and lock through a socket: neither is written to disk."""
     try:
-        with _listening_socket(run_dir) as (line, address):
+        with _listening_socket(run_dir) as (listener, address):
             pane = _open_pane(run_dir, address, session_process.shim_env(launch["env"]))
             crash_points.point("spawned", "shim")
-            said = _send_launch(line, pane, lock, json.dumps(launch).encode())
+            result = _send_launch(listener, pane, lock, json.dumps(launch).encode())
             with suppress(LizaError):
                 _close_earlier_panes(pane)
-            return said
+            return result
     except (OSError, subprocess.SubprocessError, LizaError) as error:
         return "", f"tmux: {error}"
 
 
 @contextmanager
 def _listening_socket(run_dir: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that only this user can reach, and its name, which must be short."""
+    """Listen at a socket that only this user can reach; yield it and its path, which must be short."""
     directory = run_dir if len(os.fsencode(run_dir / "start.sock")) < _MAX_SOCKET_PATH else Path(tempfile.mkdtemp())
     address = directory / "start.sock"
     address.unlink(missing_ok=True)
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.bind(str(address))
-            line.listen(1)
-            yield line, str(address)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(address))
+            listener.listen(1)
+            yield listener, str(address)
     finally:
         address.unlink(missing_ok=True)
         if directory != run_dir:
@@ -109,18 +109,18 @@ def _listening_socket(run_dir: Path) -> Iterator[tuple[socket.socket, str]]:
 
 
 def _open_pane(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
-    """The pane of a run, with a shim in it that waits for its launch. Raises OSError, SubprocessError, Refused."""
+    """Open the pane of a run, with a shim in it that waits for its launch. Raises OSError, SubprocessError, Refused."""
     create_log(run_dir)
     root, run = run_dir.parents[3], run_dir.name
-    left = find_pane(root, run)
-    if left is not None:
-        # Of a starter that was killed: there is no session, so there is nothing in it.
-        left.close()
+    leftover = find_pane(root, run)
+    if leftover is not None:
+        # Left by a starter that was killed before it sent the launch: there is no program in it.
+        leftover.close()
     name = session_name(run)
-    words = [word for option in _OPTIONS for word in ("set-option", *option, ";")]
+    argv = [word for option in _OPTIONS for word in ("set-option", *option, ";")]
     variables = [word for key in env if key != "PATH" for word in ("-e", f"{key}={env[key]}")]
-    words += ["new-session", "-d", "-P", "-F", "#{pid} #{socket_path}", "-s", name, "-x", str(WIDTH), "-y", str(HEIGHT)]
-    words += [
+    argv += ["new-session", "-d", "-P", "-F", "#{pid} #{socket_path}", "-s", name, "-x", str(WIDTH), "-y", str(HEIGHT)]
+    argv += [
         "-c",
         "/",
         *map(_escape_semicolon, variables),
@@ -128,16 +128,17 @@ def _open_pane(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
         *map(_escape_semicolon, session_process.shim_argv(run_dir, address)),
         ";",
     ]
-    words += pipe_pane_argv(run, run_dir)
-    pid, _, path = _run_on_server(root, words).partition(" ")
+    argv += pipe_pane_argv(run, run_dir)
+    pid, _, path = _run_on_server(root, argv).partition(" ")
     atomic.write(run_dir / ADDRESS_FILE, msgspec.json.encode(PaneAddress(socket=path, server=int(pid))) + b"\n")
     return Pane(root, run, PaneAddress(socket=path, server=int(pid)))
 
 
 def _run_on_server(root: Path, words: Sequence[str]) -> str:
-    """Say something to the crew's server, and start it where it does not run.
+    """Run a command on the crew's server, and start the server if it does not run.
 
-    Its environment is that of every shim, and an agent can ask for it: nothing of this process's, which may hold keys.
+    Every shim inherits the server's environment, and agents can read it: pass none of this process's variables that may
+    be secret.
     """
     env = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR") if name in os.environ}
     if not any(env.get(name) for name in ("LANG", "LC_ALL")):
@@ -150,9 +151,9 @@ def _run_on_server(root: Path, words: Sequence[str]) -> str:
                 command, env=env, capture_output=True, text=True, timeout=session_process.START_LIMIT, check=False
             )
         except subprocess.TimeoutExpired as error:
-            told = f"the tmux server did not answer within {session_process.START_LIMIT:.0f} s"
-            raise TmuxNotAnswering(told, f"tmux -L {tmux_socket.server_name(root)} ls") from error
-        # One whose last pane has gone takes calls until it has ended.
+            reason = f"the tmux server did not answer within {session_process.START_LIMIT:.0f} s"
+            raise TmuxNotAnswering(reason, f"tmux -L {tmux_socket.server_name(root)} ls") from error
+        # A server whose last pane has gone accepts calls until it has exited.
         if not done.returncode or "server exited" not in done.stderr:
             break
     if done.returncode:
@@ -161,33 +162,33 @@ def _run_on_server(root: Path, words: Sequence[str]) -> str:
 
 
 def _escape_semicolon(word: str) -> str:
-    """A word of a command of tmux, in which a last semicolon would end the command."""
+    """Escape a trailing semicolon, which would end the tmux command."""
     return f"{word[:-1]}\\;" if word.endswith(";") else word
 
 
-def _send_launch(line: socket.socket, pane: Pane, lock: int, launch: bytes) -> tuple[str, str]:
-    """What the shim says once it has the launch; and its complaint."""
+def _send_launch(listener: socket.socket, pane: Pane, lock: int, launch: bytes) -> tuple[str, str]:
+    """Send the launch to the shim. Return its report of the start, and its error output."""
     end = time.monotonic() + session_process.START_LIMIT
-    while not processes.wait_readable(line.fileno(), _SHIM_CHECK_INTERVAL):
+    while not processes.wait_readable(listener.fileno(), _SHIM_CHECK_INTERVAL):
         if pane.is_shim_dead():
             return "", pane.capture().strip().rpartition("\n")[2]
         if time.monotonic() >= end:
             pane.close()
             return f"the shim did not answer within {session_process.START_LIMIT:.0f} s", ""
-    shim, _ = line.accept()
+    shim, _ = listener.accept()
     with shim:
         shim.settimeout(session_process.START_LIMIT)
         socket.send_fds(shim, [launch[:1]], [lock])
         shim.sendall(launch[1:])
         shim.shutdown(socket.SHUT_WR)
-        said = b""
-        while part := shim.recv(4096):
-            said += part
-    return said.decode().strip(), ""
+        data = b""
+        while chunk := shim.recv(4096):
+            data += chunk
+    return data.decode().strip(), ""
 
 
 def _close_earlier_panes(now: Pane) -> None:
-    """Close the panes of the agent's earlier runs, whose programs are over; a person at one of them is taken along."""
+    """Close the panes of the agent's earlier runs, whose programs are over; attached clients switch to the new pane."""
     for line in now.run_tmux("list-panes", "-a", "-F", "#{pane_dead} #{session_name}"):
         dead, _, name = line.partition(" ")
         agent, _, number = name.rpartition("_")
@@ -197,61 +198,68 @@ def _close_earlier_panes(now: Pane) -> None:
 
 
 def find_pane(root: Path, run: str) -> Pane | None:
-    """The pane of a run; None where it has none, or none any more. Raises LizaError where that cannot be known."""
-    place = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
-    if place is None or not tmux_socket.is_crew_socket(root, place.socket):
+    """Return the pane of a run; None if it has none, or it is gone. Raises LizaError if that cannot be determined."""
+    address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
+    if address is None or not tmux_socket.is_crew_socket(root, address.socket):
         return None
-    found = Pane(root, run, place)
-    return found if found.exists() else None
+    pane = Pane(root, run, address)
+    return pane if pane.exists() else None
 
 
 def find_stopped_server(root: Path, run: str) -> int | None:
-    """The pid of the server that has the terminal of a run and stands still, so that nobody can look at it; None where
-    none does. Raises LizaError where that cannot be known."""
-    place = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
+    """Return the pid of the server of a run's terminal if it is stopped (SIGSTOP), so that it answers no client; else
+    None.
+
+    Raises LizaError if that cannot be determined.
+    """
+    address = run_directory.read_struct(Paths(root).run(run) / ADDRESS_FILE, PaneAddress)
     if (
-        place is None
-        or not tmux_socket.is_crew_socket(root, place.socket)
-        or not tmux_socket.is_server_listening(place.socket, place.server)
+        address is None
+        or not tmux_socket.is_crew_socket(root, address.socket)
+        or not tmux_socket.is_server_listening(address.socket, address.server)
     ):
         return None
-    return place.server if idle_detection.is_stopped(place.server) else None
+    return address.server if idle_detection.is_stopped(address.server) else None
 
 
 def close_pane(root: Path, run: str) -> None:
-    """Close the pane of a run that is over. Raises Refused while its program lives."""
-    found = find_pane(root, run)
-    if found is None:
+    """Close the pane of a run that is over. Raises Refused while its program is running."""
+    pane = find_pane(root, run)
+    if pane is None:
         return
     if isinstance(
         session_process.read_state(Paths(root).run(run)), session_process.RunningSession | session_process.ShimStarting
     ):
-        raise Refused(f"the program of {run} lives", "liza down")
-    found.close()
+        raise Refused(f"the program of {run} is running", "liza down")
+    pane.close()
 
 
 def close_agent_panes(root: Path, agent: str) -> None:
-    """Close the panes of an agent's runs that are over. Raises LizaError where a file of a run cannot be read."""
+    """Close the panes of an agent's runs that are over. Raises LizaError if a file of a run cannot be read."""
     _close_panes(root, [path for path in _address_files(root) if path.parent.parent.name == agent])
 
 
 def close_all_panes(root: Path) -> None:
-    """Close the panes of all runs that are over; with the last one a server goes. Raises LizaError where a file of a
-    run cannot be read."""
+    """Close the panes of all runs that are over; the server exits with its last pane.
+
+    Raises LizaError if a file of a run cannot be read.
+    """
     _close_panes(root, _address_files(root))
 
 
 def _close_panes(root: Path, paths: Sequence[Path]) -> None:
-    places = {
-        path.parent.name: place for path in paths if (place := run_directory.read_struct(path, PaneAddress)) is not None
+    addresses = {
+        path.parent.name: address
+        for path in paths
+        if (address := run_directory.read_struct(path, PaneAddress)) is not None
     }
-    for run in places:
+    for run in addresses:
         with suppress(Refused):
             close_pane(root, run)
-    for place in set(places.values()):
-        # It leaves its name behind; a newer one may have it by now.
-        if _has_exited(place.server):
-            tmux_socket.remove_socket(root, place.socket)
+    for address in set(addresses.values()):
+        # tmux leaves its socket file behind; a newer server may use the same path by now.
+        if _has_exited(address.server):
+            tmux_socket.remove_socket(root, address.socket)
 
 
 def _address_files(root: Path) -> list[Path]:
@@ -259,9 +267,9 @@ def _address_files(root: Path) -> list[Path]:
 
 
 def _has_exited(server: int) -> bool:
-    """Whether a server has ended, or does so now. One that has a pane left stays."""
-    who = processes.identify_process(server)
-    handle = None if who is None else processes.open_pidfd(who)
+    """Return whether a server has exited, or does so within _EXIT_LIMIT. A server with a pane left does not."""
+    identity = processes.identify_process(server)
+    handle = None if identity is None else processes.open_pidfd(identity)
     if handle is None:
         return processes.identify_process(server) is None
     try:
