@@ -103,7 +103,10 @@ READINESS = [
     ),
     (seen(tail="hello\n> \n", ready_prompt="> "), Ready("ready prompt")),
     (seen(tail="> \nworking\n", ready_prompt="> "), StillStarting("no sign of readiness yet")),
-    (seen(since_start=61.0), NotReady(NotReadyReason.SILENT, "its process is running and has printed nothing after 61 s")),
+    (
+        seen(since_start=61.0),
+        NotReady(NotReadyReason.SILENT, "its process is running and has printed nothing after 61 s"),
+    ),
     (
         seen(since_start=61.0, tail="thinking\n"),
         NotReady(NotReadyReason.BUSY, "it prints output and has not read its brief after 61 s: thinking"),

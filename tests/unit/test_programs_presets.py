@@ -155,7 +155,7 @@ def test_a_row_may_be_like_another(project: Project) -> None:
 @pytest.mark.parametrize("like", ['"mine"', '"nobody"', "7", "[]"])
 def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> None:
     project.own(f"[programs.mine]\nlike = {like}\ncommand = 'x'")
-    with pytest.raises(UsageError, match="no row of its own"):
+    with pytest.raises(UsageError, match="it must name another row"):
         project.load()
 
 
@@ -166,26 +166,29 @@ def test_a_row_that_is_like_nothing_is_refused(project: Project, like: str) -> N
         ("[programs.codex.headless]\nargz = []", "did you mean 'args'"),
         ("[programs.codex.hooks]\nproviders = 'x'", "did you mean 'provider'"),
         ("[[programs.codex.dialogs]]\nkind = 'x'\nmach = 'y'", "did you mean 'match'"),
-        ("[program.codex]\ncommand = 'x'", "named by a string"),
+        ("[program.codex]\ncommand = 'x'", "must be a string"),
         ("[rolls]\ncoder = 'codex'", "did you mean 'roles'"),
         ("[roles]\ncoders = 'codex'", "did you mean 'coder'"),
         ("[tiers.cheap]\nplaner = 'codex'", "did you mean 'planner'"),
-        ("[programs.codex]\ndialogs = 7", "has to be a table"),
-        ("[roles]\ncoder = 7", "named by a string"),
-        ("[programs]\ncodex = 7", "has to be a table"),
-        ("[programs.codex]\nheadless = 7", "has to be a table"),
+        ("[programs.codex]\ndialogs = 7", "must be a table"),
+        ("[roles]\ncoder = 7", "must be a string"),
+        ("[programs]\ncodex = 7", "must be a table"),
+        ("[programs.codex]\nheadless = 7", "must be a table"),
         ("[programs.codex]\nargs = 'x'", "args"),
         ("[programs.codex.exit_codes]\n42 = '7'", "exit_codes"),
         ("[programs.codex]\nready_timeout = -1", "[programs.codex] ready_timeout is -1"),
         ("[programs.codex]\nready_timeout = 99999999999", "from 1 to 86400"),
-        ("[programs.codex]\nlogin_signs = ['']", "login_signs has an empty word"),
-        ("[programs.codex]\nprocess_names = ['codex', ' ']", "process_names has an empty word"),
-        ("[[programs.codex.dialogs]]\nkind = 'x'\nmatch = ''", "dialogs has one with an empty text"),
-        ("[[programs.codex.failures]]\nkind = 'login'\nmatch = '('", "failures: match '(' is no expression"),
-        ("[[programs.codex.failures]]\nkind = 'login'\nmatch = 'x*'", "matches a text without a word"),
-        ("[programs.codex.usage]\npattern = '['", "usage: pattern '[' is no expression"),
+        ("[programs.codex]\nlogin_signs = ['']", "login_signs has an empty entry"),
+        ("[programs.codex]\nprocess_names = ['codex', ' ']", "process_names has an empty entry"),
+        ("[[programs.codex.dialogs]]\nkind = 'x'\nmatch = ''", "dialogs has an entry with an empty text"),
+        (
+            "[[programs.codex.failures]]\nkind = 'login'\nmatch = '('",
+            "failures: match '(' is not a valid regular expression",
+        ),
+        ("[[programs.codex.failures]]\nkind = 'login'\nmatch = 'x*'", "matches an empty text"),
+        ("[programs.codex.usage]\npattern = '['", "usage: pattern '[' is not a valid regular expression"),
         ("[programs.codex.exit_codes]\nx = '1'", "exit_codes has 'x'"),
-        ('[programs.codex.env]\nA = "x\\u0000"', "env has a character 0"),
+        ('[programs.codex.env]\nA = "x\\u0000"', "env has a null character"),
         ("\n[programs.codex]\nargs = [1 2]", "line 3"),
         ("\N{NULL}", "programs.toml"),
     ],
@@ -276,7 +279,7 @@ def test_trust_is_in_this_file_at_this_place_and_not_in_a_copy_of_it(project: Pr
 
 
 def test_trusting_nothing_is_refused(project: Project) -> None:
-    with pytest.raises(Missing, match="is not there"):
+    with pytest.raises(Missing, match="does not exist"):
         project.trust()
 
 
@@ -337,11 +340,11 @@ def test_a_script_with_a_command_in_the_persons_file_can_be_named_alone_and_give
     ("spec", "says"),
     [
         ("claud", "did you mean 'claude'"),
-        ("", "is no program"),
+        ("", "unknown program"),
         ("script", "needs a command"),
         ("script:", "needs a command"),
         ("script:'", "No closing quotation"),
-        ("claude:/bin/sh", "has a command of its own"),
+        ("claude:/bin/sh", "has its own command"),
     ],
 )
 def test_a_program_that_cannot_be_is_refused_with_the_reason(project: Project, spec: str, says: str) -> None:
@@ -379,7 +382,7 @@ def test_what_can_be_done_with_a_program_follows_from_its_row(project: Project) 
     }
     script = able["script"]
     assert all(one.by for one in list_abilities(table.rows["script"]) if one.tier == 1)
-    assert (script["context"], script["go on with a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
+    assert (script["context"], script["resume a session"], script["usage"]) == ("a block in AGENTS.md", None, None)
     assert (able["copilot"]["usage"], able["copilot"]["fork a session"]) == (None, None)
     assert (able["pi"]["usage"], able["pi"]["fork a session"]) == ("its output, json-lines", "--fork {id}")
 
@@ -547,7 +550,7 @@ def test_a_reviewer_may_be_called_so_in_a_table_and_on_the_board_as_with_the_opt
     assert choose_program(None, {"LIZA_AGENT_TIER": "cheap"}, "code-reviewer", Config(), table).spec == "pi"
     assert choose_program(None, {}, "code-reviewer", Config(programs={"reviewer": "qwen"}), table).spec == "qwen"
     project.own('[roles]\nreviewer = "codex"\ncode-reviewer = "pi"')
-    with pytest.raises(UsageError, match="said twice"):
+    with pytest.raises(UsageError, match="are the same role"):
         project.load()
 
 
@@ -564,7 +567,7 @@ def test_a_table_that_would_be_refused_is_not_trusted_and_one_that_is_names_its_
 
 def test_a_row_that_stands_only_in_a_table_that_is_not_trusted_is_named_with_it(project: Project) -> None:
     project.tracked(EVIL)
-    with pytest.raises(UsageError, match=r"stands only in .*liza\.toml, which is not trusted") as caught:
+    with pytest.raises(UsageError, match=r"is defined only in .*liza\.toml, which is not trusted") as caught:
         project.load().resolve("own")
     assert caught.value.hint == "liza programs trust"
 
@@ -598,11 +601,11 @@ def test_a_command_that_cannot_run_says_whether_it_is_there_and_a_directory_is_n
             preset_table.require_executable(table.resolve(f"script:{name}"))
         told[name] = (caught.value.message.rpartition("' is ")[2], caught.value.hint.partition(" ")[0])
     assert told == {
-        "./nothing": ("not there", "liza"),
+        "./nothing": ("missing", "liza"),
         "./plain": ("not executable", "chmod"),
         "./.liza": ("a directory", "liza"),
-        "no-such-command": ("no command on PATH", "liza"),
-        "plain": ("no command on PATH, and ./plain is another", "liza"),
+        "no-such-command": ("not a command on PATH", "liza"),
+        "plain": ("not a command on PATH; ./plain exists, but is not on PATH", "liza"),
     }
 
 

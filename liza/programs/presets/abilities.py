@@ -1,7 +1,7 @@
-"""What Liza can do with a program, by what its row says. Pure.
+"""What Liza can do with a program, by its row. Pure.
 
-Every program can be started, watched, told something and asked how it stands. More comes with hooks and flags, and the
-last of it with output that machines can read.
+Every program can be started, watched, sent messages, and checked for its state. Hooks and flags add more abilities, and
+machine-readable output the last ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from liza.programs.presets.preset import LaunchMode, Preset
 
 @dataclass(frozen=True)
 class Ability:
-    """``by`` is what does it; None where nothing does. Tiers count from 1, which every program has whole."""
+    """``by`` names the means; None if there is none. Tiers count from 1; every program has all abilities of tier 1."""
 
     tier: int
     what: str
@@ -22,7 +22,7 @@ class Ability:
 
 
 def list_abilities(preset: Preset) -> tuple[Ability, ...]:
-    """Everything that there is to do, in order."""
+    """Return all abilities, in order."""
     hooks = "a hook" if command_line.has_hooks(preset) else None
     again, usage = preset.resume, preset.usage
     counted = usage.input or usage.output or usage.cost or usage.pattern
@@ -30,11 +30,11 @@ def list_abilities(preset: Preset) -> tuple[Ability, ...]:
         Ability(1, "start", f"{_start(preset.headless)}; at a terminal {_start(preset.interactive)}"),
         Ability(1, "is it ready", _ready(preset)),
         Ability(1, "is it alive", "its process, and those below it"),
-        Ability(1, "send", hooks or "its terminal, else the next session's brief"),
-        Ability(1, "how it stands", "liza's own words from inside, its output, its processor time"),
+        Ability(1, "send", hooks or "its terminal, otherwise the next session's brief"),
+        Ability(1, "state", "liza verbs it calls, its output, its processor time"),
         Ability(2, "context", hooks or _file(preset)),
-        Ability(2, "told at a session's start", hooks),
-        Ability(2, "go on with a session", _join_argv(again.id)),
+        Ability(2, "context at a session's start", hooks),
+        Ability(2, "resume a session", _join_argv(again.id)),
         Ability(2, "session id", _session(preset)),
         Ability(3, "fork a session", _join_argv(again.fork)),
         Ability(3, "run without a terminal", _join_argv((preset.command or preset.name, *preset.headless.args))),
@@ -43,15 +43,13 @@ def list_abilities(preset: Preset) -> tuple[Ability, ...]:
 
 
 def _start(mode: LaunchMode) -> str:
-    told = {"arg": "prompt as an argument", "stdin": "prompt on stdin", "none": "no prompt"}
-    return told[mode.prompt]
+    descriptions = {"arg": "prompt as an argument", "stdin": "prompt on stdin", "none": "no prompt"}
+    return descriptions[mode.prompt]
 
 
 def _ready(preset: Preset) -> str:
     signs = ["a hook"] if command_line.has_hooks(preset) else []
-    return ", ".join(
-        [*signs, "liza's words from inside", *(["its prompt on the screen"] if preset.ready_prompt else [])]
-    )
+    return ", ".join([*signs, "liza verbs it calls", *(["its prompt on the screen"] if preset.ready_prompt else [])])
 
 
 def _file(preset: Preset) -> str | None:

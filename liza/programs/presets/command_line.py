@@ -1,4 +1,4 @@
-"""One start path for every program and role: who carries what, and the command line that comes of it. Pure."""
+"""How each text reaches the program, and the command line of a session; the same for all programs and roles. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from liza.rules.errors import UsageError
 
 
 class TextCarrier(StrEnum):
-    """What brings a text to the program. The brief in its instructions file is there in every case."""
+    """The way by which a text reaches the program. The brief is in its instructions file in every case."""
 
     FILE = "file"
     PROMPT = "prompt"
@@ -25,45 +25,46 @@ class TextCarrier(StrEnum):
 
 @dataclass(frozen=True)
 class CarrierPlan:
-    """Who carries the beacon (who am I), the context (what holds here) and the work (what to do now)."""
+    """The carriers of the beacon (who am I), the context (the rules here) and the work (what to do now)."""
 
     beacon: TextCarrier
     context: TextCarrier
     work: TextCarrier
 
 
-F, P, S, H = TextCarrier.FILE, TextCarrier.PROMPT, TextCarrier.STDIN, TextCarrier.HOOK
 CARRIER_PLANS: dict[tuple[bool, PromptStyle], CarrierPlan] = {
-    # hooks, prompt      beacon context work
-    (True, "arg"): CarrierPlan(P, H, P),
-    (True, "stdin"): CarrierPlan(S, H, S),
-    (True, "none"): CarrierPlan(H, H, H),
-    (False, "arg"): CarrierPlan(P, F, P),
-    (False, "stdin"): CarrierPlan(S, F, S),
-    (False, "none"): CarrierPlan(F, F, F),
+    # (has hooks, prompt style): beacon, context, work
+    (True, "arg"): CarrierPlan(TextCarrier.PROMPT, TextCarrier.HOOK, TextCarrier.PROMPT),
+    (True, "stdin"): CarrierPlan(TextCarrier.STDIN, TextCarrier.HOOK, TextCarrier.STDIN),
+    (True, "none"): CarrierPlan(TextCarrier.HOOK, TextCarrier.HOOK, TextCarrier.HOOK),
+    (False, "arg"): CarrierPlan(TextCarrier.PROMPT, TextCarrier.FILE, TextCarrier.PROMPT),
+    (False, "stdin"): CarrierPlan(TextCarrier.STDIN, TextCarrier.FILE, TextCarrier.STDIN),
+    (False, "none"): CarrierPlan(TextCarrier.FILE, TextCarrier.FILE, TextCarrier.FILE),
 }
 
 
 def choose_carriers(preset: Preset, interactive: bool) -> CarrierPlan:
-    """The row of the table for this program. Nothing in it depends on keystrokes."""
-    found = CARRIER_PLANS[has_hooks(preset), select_launch_mode(preset, interactive).prompt]
-    # At a terminal a program that was told nothing waits for a person; without one it begins by itself.
-    return replace(found, work=TextCarrier.TERMINAL) if interactive and found.work in (F, H) else found
+    """Return the plan for this program. No text depends on typed keys alone."""
+    plan = CARRIER_PLANS[has_hooks(preset), select_launch_mode(preset, interactive).prompt]
+    # At a terminal a program without a prompt waits for input; without a terminal it begins by itself.
+    if interactive and plan.work in (TextCarrier.FILE, TextCarrier.HOOK):
+        return replace(plan, work=TextCarrier.TERMINAL)
+    return plan
 
 
 def has_hooks(preset: Preset) -> bool:
-    """Whether the program runs hooks that Liza can install. Informational ones count as none."""
+    """Return whether the program runs hooks that Liza can install. Informational hooks do not count."""
     return preset.hooks.provider in list_providers() and not preset.hooks.informational
 
 
 def select_launch_mode(preset: Preset, interactive: bool) -> LaunchMode:
-    """How this program is started at a terminal, or without one."""
+    """Return how this program is started with or without a terminal."""
     return preset.interactive if interactive else preset.headless
 
 
 @dataclass(frozen=True)
 class ProgramCommand:
-    """What to start: the words, the whole stdin (None: nothing), and what its environment needs besides."""
+    """What to start: argv, the whole stdin (None: empty), and additional environment variables."""
 
     argv: tuple[str, ...]
     stdin_text: str | None
@@ -72,11 +73,11 @@ class ProgramCommand:
 
 @dataclass(frozen=True)
 class SessionScope:
-    """What a session works on, and may.
+    """What a session works on, and its permissions.
 
-    ``permissions`` is ``confined`` or ``bypass``; ``cwd`` is its directory, ``run`` the run's, ``writes`` are those
-    besides its own that it has to write to; ``liza`` is what it calls, and ``tests`` the project's own command for
-    them, which a confined program has to be allowed.
+    ``permissions`` is ``confined`` or ``bypass``; ``cwd`` is its directory, ``run_dir`` the run's; ``writable_dirs``
+    are other directories that it has to write to; ``liza_path`` is the command that it calls, and ``test_command`` the
+    project's, which a confined program must be allowed to run.
     """
 
     permissions: str
@@ -90,29 +91,33 @@ class SessionScope:
 def build_command(
     preset: Preset, how: LaunchMode, prompt: str, ground: SessionScope, again: Sequence[str] = ()
 ) -> ProgramCommand:
-    """The command line of a session: command, its arguments, the mode's, the permission's, directories, prompt.
+    """Build the command line of a session: command, its arguments, the mode's, the permission's, directories, prompt.
 
-    ``again`` are the words of ``resumed``. Raises Usage for permissions that there are none of.
+    ``again`` is the result of ``build_resume_args``. Raises UsageError for unknown permissions, or a row without a
+    command.
     """
     if not preset.command:
         raise UsageError(f"{preset.name!r} needs a command", f"liza up --program {preset.name}:./agent.sh")
     allowed, env = _permission_args(preset, ground.permissions)
     tests, liza = ground.test_command, str(ground.liza_path)
-    known = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run_dir)}
-    written = [*preset.args, *how.args, *preset.first_run, *allowed]
-    words = [_substitute(word, known) for word in written if tests or "{tests}" not in word]
+    values = {"{liza}": liza, "{tests}": tests, "{cwd}": str(ground.cwd), "{run}": str(ground.run_dir)}
+    templates = [*preset.args, *how.args, *preset.first_run, *allowed]
+    argv = [_substitute(word, values) for word in templates if tests or "{tests}" not in word]
     if how.dirs:
-        words += [word.replace("{dir}", str(one)) for one in ground.writable_dirs for word in preset.add_dirs]
-    words += again
+        argv += [
+            word.replace("{dir}", str(directory)) for directory in ground.writable_dirs for word in preset.add_dirs
+        ]
+    argv += again
     if how.prompt == "arg":
-        words += [*how.before_prompt, prompt]
-    # A list in a variable's value keeps its place for the tests: without any, Liza's own word stands there twice.
-    told = {name: _substitute_json(value, {**known, "{tests}": tests or liza}) for name, value in env.items()}
-    return ProgramCommand((preset.command, *words), prompt if how.prompt == "stdin" else None, told)
+        argv += [*how.before_prompt, prompt]
+    # Without a test command its entry in a variable's list becomes liza's path: a duplicate, but a valid list.
+    env_values = {name: _substitute_json(value, {**values, "{tests}": tests or liza}) for name, value in env.items()}
+    return ProgramCommand((preset.command, *argv), prompt if how.prompt == "stdin" else None, env_values)
 
 
 def build_resume_args(preset: Preset, session: str | None = None, *, fork: bool = False) -> tuple[str, ...]:
-    """The words that go on with conversation ``session``, or with the last one of the directory. Raises Usage."""
+    """Return the arguments that resume conversation ``session``, or the last one of the directory. Raises
+    UsageError."""
     words = preset.resume.latest if session is None else preset.resume.fork if fork else preset.resume.id
     if preset.resume.style == "none" or not words:
         raise UsageError(
@@ -121,17 +126,17 @@ def build_resume_args(preset: Preset, session: str | None = None, *, fork: bool 
     return tuple(word.replace("{id}", session or "") for word in words)
 
 
-def _substitute(text: str, known: Mapping[str, str]) -> str:
-    for name, value in known.items():
+def _substitute(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
         text = text.replace(name, value)
     return text
 
 
-def _substitute_json(text: str, known: Mapping[str, str]) -> str:
-    """As ``_filled``, for a text that may be JSON: its quotes stay whole whatever is filled in."""
+def _substitute_json(text: str, values: Mapping[str, str]) -> str:
+    """As ``_substitute``; if the text is JSON, escape the values so that they stay within its quotes."""
     if not text.startswith("{"):
-        return _substitute(text, known)
-    return _substitute(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in known.items()})
+        return _substitute(text, values)
+    return _substitute(text, {name: json.dumps(value, ensure_ascii=False)[1:-1] for name, value in values.items()})
 
 
 def _permission_args(preset: Preset, permissions: str) -> tuple[tuple[str, ...], Mapping[str, str]]:

@@ -1,4 +1,4 @@
-"""What a row of ``presets.toml`` says: how to start, brief, watch and understand one agent program."""
+"""The fields of a row of ``presets.toml``: how to start, brief, watch and understand one agent program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ UNCONFINED_WARNING = "nothing confines it: it can do what you can"
 
 
 class LaunchMode(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to start it. ``args`` follow the command, ``before_prompt`` stands between all options and the prompt.
+    """One way to start the program. ``args`` follow the command, ``before_prompt`` is between all options and the
+    prompt.
 
-    ``prompt``: the prompt is the last argument, the whole stdin, or not given at all. ``output`` names the form of what
-    it prints, for reading usage out of it. ``dirs``: whether it is given the words of ``add_dirs``.
+    ``prompt``: the prompt is the last argument, the whole stdin, or not passed. ``output`` names the output format, for
+    reading usage from it. ``dirs``: whether the arguments of ``add_dirs`` are passed.
     """
 
     args: tuple[str, ...] = ()
@@ -27,10 +28,10 @@ class LaunchMode(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permissions(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Arguments for the two answers to "may it do whatever you can?": ``confined`` is no, ``bypass`` is yes.
+    """Arguments for the two permission modes: ``confined``, and ``bypass`` (it may do everything that the user may).
 
-    ``confined_env`` and ``bypass_env`` are for what a program takes from its environment alone. ``none``: it has no
-    permissions to give or to keep, so that a confined one can do what an unconfined one can.
+    ``confined_env`` and ``bypass_env`` are for settings that a program takes only from its environment. ``none``: the
+    program has no permission modes, so a confined session can do what an unconfined one can.
     """
 
     confined: tuple[str, ...] = ()
@@ -41,10 +42,10 @@ class Permissions(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ResumeStyle(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an earlier conversation is gone on with: by a ``flag``, by a ``subcommand``, or not.
+    """How the program resumes an earlier conversation: by a ``flag``, by a ``subcommand``, or not at all.
 
-    The words of both stand behind all options and in front of what leads the prompt. ``id`` goes on with one that is
-    named, ``latest`` with the last one of this directory; ``fork`` begins a new one with the named one's memory.
+    The arguments follow all options and precede ``before_prompt``. ``id`` resumes a conversation by id, ``latest`` the
+    last one of this directory; ``fork`` starts a new conversation with the history of the given one.
     """
 
     style: Literal["flag", "subcommand", "none"] = "none"
@@ -54,10 +55,10 @@ class ResumeStyle(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hooks that Liza can put into the program: ``provider`` names their template, which says how.
-    ``informational`` ones are texts that it may read, and run nothing.
+    """The hooks that Liza can install for the program: ``provider`` names their template. ``informational`` hooks are
+    texts that the program may read; they run nothing.
 
-    ``args`` and ``env`` are words and variables that it needs with them besides those of the template.
+    ``args`` and ``env`` are arguments and variables that the program needs in addition to those of the template.
     """
 
     provider: str = ""
@@ -67,20 +68,20 @@ class HookSettings(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Dialog(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A text on the screen that means: a person has to answer. ``kind``: trust, login, permissions."""
+    """A text on the screen that means that a person has to answer. ``kind``: trust, login, permissions."""
 
     kind: str
     match: str
 
 
 class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a program's own output says what a session used. A path names keys from the outside in, with dots.
+    """Where a program's output reports the usage of a session. A path names keys from the outermost, with dots.
 
-    ``form``: an object a line, one document, or plain text, whose ``pattern`` has groups named ``input``, ``output``
-    and ``cost``. ``when`` names what an object must hold at a path to count; the figures of all that do are added up
-    (``combine`` sum), or the last one's taken, or the largest. ``cached`` is part of ``input``. ``cost`` is in US
-    dollars. ``session`` is where the id of the conversation stands, in any object. ``file`` is a file in the run's
-    directory that says it in place of the output. ``free`` false: a price of 0 means that the program does not know the
+    ``form``: one object per line, one document, or plain text whose ``pattern`` has groups named ``input``, ``output``
+    and ``cost``. ``when``: the values that an object must have at given paths to count. ``combine``: add up the figures
+    of all such objects (sum), or take the last, or the largest (most). ``cached`` is part of ``input``. ``cost`` is in
+    US dollars. ``session`` is the path of the conversation's id, in any object. ``file`` is a file in the run's
+    directory that is read instead of the output. ``free`` false: a price of 0 means that the program does not know the
     price of its model.
     """
 
@@ -98,12 +99,12 @@ class UsageFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_defaults=True):
-    """The file in which the program itself keeps a conversation, with what each request used, while it works.
+    """The file in which the program logs a conversation, with the usage of each request, while it works.
 
-    ``file`` is a pattern with ``{config}``, the program's configuration directory (``config`` below HOME, or what its
-    variable of ``config_dir_env`` says), ``{id}``, the id of the conversation, and ``{short}``, the id's first 8
-    characters. ``time`` is where a line says when it was written, as ISO 8601 or in milliseconds: lines older than the
-    session belong to an earlier one. ``key`` names the request: of several lines with one key the last counts.
+    ``file`` is a glob pattern with ``{config}``, the program's configuration directory (``config`` below HOME, or the
+    value of its variable ``config_dir_env``), ``{id}``, the id of the conversation, and ``{short}``, the id's first 8
+    characters. ``time`` is the path of a line's time, in ISO 8601 or in milliseconds: lines older than the session
+    belong to an earlier one. ``key`` is the path of the request's name: of several lines with one key the last counts.
     """
 
     config: str = ""
@@ -112,11 +113,11 @@ class ConversationLogFormat(UsageFormat, frozen=True, kw_only=True, omit_default
 
 
 class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Lines of the output that tell of a tool call: that it begins, that it is over, or both in one.
+    """Lines of the output that report a tool call: its start, its end, or both.
 
-    ``when``: regular expressions, by path, that an object must match in full to count; ``each``: a list in it whose
-    entries are looked at instead. ``id`` names the call, ``call`` is what was called, ``result`` what came of it.
-    ``noise``: a regular expression for what differs in each result, such as a number of the call.
+    ``when``: regular expressions, by path, that must match an object's values in full; ``each``: the path of a list
+    whose entries are examined instead. ``id`` identifies the call, ``call`` is what was called, ``result`` is its
+    result. ``noise``: a regular expression for parts that differ in every result, such as a call number.
     """
 
     when: dict[str, str] = msgspec.field(default_factory=dict)
@@ -128,14 +129,16 @@ class ToolCallFormat(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A regular expression over a line of the output that tells what kept the model from answering.
+    """A regular expression for an output line that reports why the model does not answer.
 
-    ``kind``: login (only a person can mend it), quota (it goes by by itself), server (the model answers errors), broken
-    (its answers end early or cannot be read). The groups ``days``, ``hours``, ``minutes``, ``seconds``,
-    ``milliseconds``, ``epoch`` or ``time`` of a quota's say when it is over. ``retried``: the program tries again by
-    itself. What an agent's tools print stands in the same output, so a pattern is tied to the beginning of a line that
-    only the program itself writes. The group ``words`` is what a person reads, or ``says`` with groups in braces. A
-    line of a log that several sessions share counts only where its group ``pid`` is a process of this session.
+    ``kind``: login (only a person can fix it), quota (it ends by itself), server (the model returns errors), broken
+    (answers are incomplete or unreadable). For quota, the groups ``days``, ``hours``, ``minutes``, ``seconds``,
+    ``milliseconds``, ``epoch`` or ``time`` give its end. ``retried``: the program retries by itself. The message for a
+    person is the group ``words``, or ``says`` with groups in braces.
+
+    The output also contains what an agent's tools print, so a pattern must be anchored to a line start that only the
+    program itself writes. A line of a log that several sessions share counts only if its group ``pid`` is a process of
+    this session.
     """
 
     kind: Literal["login", "quota", "server", "broken"]
@@ -145,20 +148,19 @@ class FailurePattern(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One agent program. Times are seconds. ``exit_codes``: what a code of its own means as one of Liza's words.
+    """One agent program. Times are seconds. ``exit_codes`` maps an own exit code to a closing code.
 
-    ``verified`` says with which version what was seen. ``first_run`` are words that keep away the questions of a first
-    start, such as whether to trust a directory ({cwd}), without a change to the person's own settings. ``lacks`` says
-    to a person what it cannot do in a crew, whatever its arguments.
+    ``verified`` names the version with which the row was checked. ``first_run`` are arguments that prevent the
+    questions of a first start, such as whether to trust a directory ({cwd}), without changing the person's settings.
+    ``lacks`` tells a person what the program cannot do in a crew, with any arguments.
 
-    ``answers`` is a regular expression over a line that shows that the model has answered again; where it is empty,
-    any event that is no failure shows that. ``log`` is a file of the program's own that is read for ``failures``
-    besides its output: ``${NAME:-default}`` stands for a variable, ``~`` for the home, ``{session}`` for the id of the
-    conversation.
+    ``answers`` is a regular expression for a line that shows that the model has answered again; if it is empty, any
+    event that is no failure shows that. ``log`` is the program's own log, which is also read for ``failures``:
+    ``${NAME:-default}`` is a variable, ``~`` the home directory, ``{session}`` the id of the conversation.
 
-    ``input_line`` is an expression for the lines of a screen where one types; its group ``typed`` is what stands
-    there. ``input_empty`` fits the whole of that while nobody has typed anything: a hint that the program shows. A line
-    that is not known to be empty is not typed into once a person was at the terminal.
+    ``input_line`` is an expression for the lines of the screen's input area; its group ``typed`` is the contents.
+    ``input_empty`` matches the whole of these contents while nothing is typed: a hint of the program. After a person
+    was at the terminal, Liza types only into a line that is known to be empty.
 
     ``command`` and ``args`` may be empty only for a program whose command a person gives.
     """
@@ -200,11 +202,11 @@ class Preset(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_confinement(self) -> bool:
-        """Whether it keeps an agent from anything: by words that confine it, or by itself where words lift that."""
+        """Whether it can restrict an agent: by arguments that confine it, or by default if arguments lift that."""
         may = self.permissions
         return not may.none and any((may.confined, may.confined_env, may.bypass, may.bypass_env))
 
     @property
     def new_instructions_file(self) -> str:
-        """The instructions file to make where the project has none."""
+        """The instructions file to create if the project has none."""
         return self.creates or next(iter(self.instructions), "")

@@ -1,4 +1,4 @@
-"""The table of programs, and which of them an agent gets."""
+"""The table of all programs, and the choice of one for an agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIER_VARIABLE = "LIZA_AGENT_TIER"
 
 @dataclass(frozen=True)
 class Presets:
-    """All rows, joined; the layers that choose among them, the project's nearest first; and notices for a person."""
+    """All rows, merged; the layers that choose among them, the project's nearest first; and notices for a person."""
 
     rows: Mapping[str, Preset]
     built_in: Layer
@@ -32,12 +32,12 @@ class Presets:
     root: Path
     notices: tuple[str, ...] = ()
     untrusted_names: frozenset[str] = frozenset()
-    """Names of rows that stand only in a file that is not trusted."""
+    """Names of rows that only an untrusted file defines."""
 
     def resolve(self, spec: str, typed: str = "liza up --program") -> Preset:
-        """The program of ``NAME``, or of ``NAME:COMMAND ARGS`` for one whose command a person gives.
+        """Return the program of ``NAME``, or of ``NAME:COMMAND ARGS`` for one whose command a person gives.
 
-        ``typed`` are the words in front of it, for a hint. Raises Usage.
+        ``typed`` is the command before it, for a hint. Raises UsageError.
         """
         name, colon, rest = spec.strip().partition(":")
         row = self.rows.get(name)
@@ -45,7 +45,7 @@ class Presets:
             raise self._unknown(spec.strip(), name, typed)
         open_row = not self.built_in.rows.get(name, {"command": "its own"}).get("command")
         if colon and not open_row:
-            raise UsageError(f"{name!r} has a command of its own, and {rest!r} cannot replace it", "liza programs list")
+            raise UsageError(f"{name!r} has its own command; {rest!r} cannot replace it", "liza programs list")
         words = _split_command(spec, rest) if colon else [row.command, *row.args]
         if not words[0]:
             raise UsageError(f"{name!r} needs a command", f"{typed} {name}:./agent.sh")
@@ -56,18 +56,18 @@ class Presets:
         if name in self.untrusted_names:
             file = self.root / "liza.toml"
             return UsageError(
-                f"{name!r} stands only in {file}, which is not trusted: read it first", preset_files.TRUST_COMMAND
+                f"{name!r} is defined only in {file}, which is not trusted: read it first", preset_files.TRUST_COMMAND
             )
         if "/" in spec.partition(" ")[0]:
-            way = f"{typed} {shlex.quote(f'script:{spec}')}"
-            return UsageError(f"{spec!r} is a path, and not the name of a program", way)
-        near = preset_files.did_you_mean(name, self.rows.keys())
-        return UsageError(f"{name!r} is no program that is known{near}", "liza programs list")
+            hint = f"{typed} {shlex.quote(f'script:{spec}')}"
+            return UsageError(f"{spec!r} is a path, not the name of a program", hint)
+        suggestion = preset_files.did_you_mean(name, self.rows.keys())
+        return UsageError(f"unknown program {name!r}{suggestion}", "liza programs list")
 
 
 @dataclass(frozen=True)
 class ProgramChoice:
-    """A program, the words that named it, and where they came from: ``--program``, ``liza.toml``, ``built in``, …"""
+    """A program, the spec that named it, and the source of the spec: ``--program``, ``liza.toml``, ``built in``, …"""
 
     preset: Preset
     spec: str
@@ -75,9 +75,9 @@ class ProgramChoice:
 
 
 def load_presets(paths: Paths, home: Path | None = None) -> Presets:
-    """The table: built in < ``~/.config/liza/programs.toml`` < ``liza.toml`` < ``.liza/programs.toml``.
+    """Load the table: built in < ``~/.config/liza/programs.toml`` < ``liza.toml`` < ``.liza/programs.toml``.
 
-    Raises Usage for a file that does not parse, an unknown key, or a value of the wrong kind.
+    Raises UsageError for a file that does not parse, an unknown key, or a value of the wrong type.
     """
     home = home or Path.home()
     return _load_layers(paths, home, trusted=preset_files.is_trusted(paths.root / "liza.toml", home))
@@ -86,42 +86,45 @@ def load_presets(paths: Paths, home: Path | None = None) -> Presets:
 def _load_layers(paths: Paths, home: Path, *, trusted: bool) -> Presets:
     built_in = preset_files.read_layer(preset_files.BUILT_IN, "built in")
     user = preset_files.read_layer(home / ".config" / "liza" / "programs.toml", "~/.config/liza/programs.toml")
-    theirs = preset_files.read_layer(paths.root / "liza.toml", "liza.toml")
+    project = preset_files.read_layer(paths.root / "liza.toml", "liza.toml")
     own = preset_files.read_layer(paths.liza / "programs.toml", ".liza/programs.toml")
     notices: tuple[str, ...] = ()
-    said = {*theirs.rows}
+    project_names = {*project.rows}
     if not trusted:
-        theirs, notices = preset_files.drop_untrusted(theirs, {*built_in.rows, *user.rows})
-    layers = [built_in, user, theirs, own]
+        project, notices = preset_files.drop_untrusted(project, {*built_in.rows, *user.rows})
+    layers = [built_in, user, project, own]
     names = dict.fromkeys(name for layer in layers for name in layer.rows)
     rows = {name: preset_files.merge_row(name, layers) for name in names}
-    return Presets(rows, built_in, user, (own, theirs), paths.root, notices, frozenset(said - rows.keys()))
+    return Presets(rows, built_in, user, (own, project), paths.root, notices, frozenset(project_names - rows.keys()))
 
 
 def choose_program(
     option: str | None, env: Mapping[str, str], role: str, config: Config, presets: Presets
 ) -> ProgramChoice:
-    """The program for an agent of ``role``, from the nearest that says one: the option, the environment, the project's
-    role, the user's role, the project, the user, the built-in default. Raises Usage."""
+    """Choose the program for an agent of ``role`` from the first source that names one.
+
+    The sources in order: option, environment, project's role, user's role, project, user, built-in default. Raises
+    UsageError.
+    """
     tier = env.get(TIER_VARIABLE) or None
     roles = {
-        preset_files.CODE_REVIEWER if name == preset_files.REVIEWER else name: of
-        for name, of in config.programs.items()
+        preset_files.CODE_REVIEWER if name == preset_files.REVIEWER else name: spec
+        for name, spec in config.programs.items()
     }
     board = Layer("config.programs", roles=roles, program=config.programs.get("default"))
     project = (board, *presets.project)
-    ways: list[tuple[str | None, str]] = [
+    candidates: list[tuple[str | None, str]] = [
         (option, "--program"),
         (_program_of_tier(tier, role, presets), f"{TIER_VARIABLE}={tier}"),
     ]
-    ways += [(layer.roles.get(role), f"{layer.source}, {role}") for layer in (*project, presets.user)]
-    ways += [(layer.program, layer.source) for layer in (*project, presets.user, presets.built_in)]
-    spec, because = next((spec, because) for spec, because in ways if spec)
-    return ProgramChoice(presets.resolve(spec), spec, because)
+    candidates += [(layer.roles.get(role), f"{layer.source}, {role}") for layer in (*project, presets.user)]
+    candidates += [(layer.program, layer.source) for layer in (*project, presets.user, presets.built_in)]
+    spec, source = next((spec, source) for spec, source in candidates if spec)
+    return ProgramChoice(presets.resolve(spec), spec, source)
 
 
 def _program_of_tier(tier: str | None, role: str, presets: Presets) -> str | None:
-    """A tier names a table of roles; a word that is no tier is taken as a program."""
+    """Return the tier's program for a role; a value that is no tier is taken as a program."""
     if tier is None:
         return None
     for layer in (*presets.project, presets.user, presets.built_in):
@@ -131,43 +134,43 @@ def _program_of_tier(tier: str | None, role: str, presets: Presets) -> str | Non
 
 
 def trust_project(paths: Paths, home: Path | None = None) -> tuple[str, tuple[str, ...]]:
-    """Let this project's ``liza.toml``, as it is now, say what programs run. Its sha256, and the commands in it.
+    """Trust this project's ``liza.toml`` with its present contents. Return its sha256, and the commands in it.
 
-    Raises Missing, and Usage for a file that would be refused when it is read.
+    Raises Missing, and UsageError for a file that would be rejected when it is read.
     """
     home = home or Path.home()
     table = _load_layers(paths, home, trusted=True)
-    _, theirs = table.project
+    _, project = table.project
     rows = [
-        shlex.join((row.command, *row.args, *row.headless.args)) for name in theirs.rows if (row := table.rows[name])
+        shlex.join((row.command, *row.args, *row.headless.args)) for name in project.rows if (row := table.rows[name])
     ]
     named = [
-        theirs.program,
-        *theirs.roles.values(),
-        *(spec for tier in theirs.tiers.values() for spec in tier.values()),
+        project.program,
+        *project.roles.values(),
+        *(spec for tier in project.tiers.values() for spec in tier.values()),
     ]
     specs = [spec for spec in named if spec and ":" in spec]
     return preset_files.trust_file(paths.root / "liza.toml", home), tuple(dict.fromkeys([*rows, *specs]))
 
 
 def find_executable(preset: Preset, path: str | None = None) -> Path | None:
-    """Where the executable lies, by ``path`` or PATH; None when it is not there, or not executable."""
-    found = shutil.which(preset.command, path=path)
-    return Path(found) if found else None
+    """Return the path of the executable, by ``path`` or PATH; None if it does not exist or is not executable."""
+    executable = shutil.which(preset.command, path=path)
+    return Path(executable) if executable else None
 
 
 def require_executable(preset: Preset, path: str | None = None) -> Path:
-    """As ``find``. Raises ProgramMissing with what to do about it."""
-    found = find_executable(preset, path)
-    if found is None:
+    """As ``find_executable``. Raises ProgramMissing with a hint."""
+    executable = find_executable(preset, path)
+    if executable is None:
         own = "liza up --program script:./agent.sh"
-        way = f"{preset.install}, or: {own}" if preset.install else _suggest_fix(preset.command) or own
-        raise ProgramMissing(f"{preset.name}: {describe_missing(preset)}", way)
-    return found
+        hint = f"{preset.install}, or: {own}" if preset.install else _suggest_fix(preset.command) or own
+        raise ProgramMissing(f"{preset.name}: {describe_missing(preset)}", hint)
+    return executable
 
 
 def _suggest_fix(command: str) -> str | None:
-    """What makes a file that is there a command that can be run."""
+    """Return a command that makes an existing file runnable, or uses it."""
     if not Path(command).is_file():
         return None
     if "/" not in command:
@@ -176,25 +179,25 @@ def _suggest_fix(command: str) -> str | None:
 
 
 def describe_missing(preset: Preset) -> str:
-    """Why its executable was not found, where it was not."""
+    """Return why its executable was not found."""
     file = Path(preset.command)
     if "/" not in preset.command:
-        here = f", and ./{preset.command} is another" if file.exists() else ""
-        return f"{preset.command!r} is no command on PATH{here}"
+        note = f"; ./{preset.command} exists, but is not on PATH" if file.exists() else ""
+        return f"{preset.command!r} is not a command on PATH{note}"
     if file.is_dir():
         return f"{preset.command!r} is a directory"
-    return f"{preset.command!r} is {'not executable' if file.exists() else 'not there'}"
+    return f"{preset.command!r} is {'not executable' if file.exists() else 'missing'}"
 
 
 def read_version(preset: Preset, path: str | None = None) -> str | None:
-    """The program's version in its own words; ``present`` when it has none to tell; None when it is not installed."""
-    found = find_executable(preset, path)
-    if found is None or not preset.version:
-        return "present" if found else None
+    """Return the output of the program's version command; ``present`` if there is none; None if it is not installed."""
+    executable = find_executable(preset, path)
+    if executable is None or not preset.version:
+        return "present" if executable else None
     try:
-        # A version is no reason to fail, whatever bytes it is told in.
-        said = subprocess.run(
-            [found, *preset.version],
+        # Undecodable bytes in the output are replaced: a version is no reason to fail.
+        result = subprocess.run(
+            [executable, *preset.version],
             capture_output=True,
             text=True,
             errors="replace",
@@ -204,8 +207,8 @@ def read_version(preset: Preset, path: str | None = None) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return "present"
-    first = (said.stdout.strip() or said.stderr.strip()).partition("\n")[0]
-    return first if said.returncode == 0 and first else "present"
+    first_line = (result.stdout.strip() or result.stderr.strip()).partition("\n")[0]
+    return first_line if result.returncode == 0 and first_line else "present"
 
 
 def _split_command(spec: str, command: str) -> list[str]:
@@ -217,6 +220,6 @@ def _split_command(spec: str, command: str) -> list[str]:
 
 
 def _absolute(command: str, root: Path) -> str:
-    """A path is taken from the project's root, for a session runs elsewhere; a bare name is left to PATH."""
+    """Resolve a path from the project's root, because a session runs elsewhere; a bare name is left to PATH."""
     command = str(Path(command).expanduser()) if command.startswith("~") else command
     return str(root / command) if "/" in command else command

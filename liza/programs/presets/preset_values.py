@@ -1,7 +1,7 @@
-"""What a row of the table may not say although it is of the right kind. Pure.
+"""Values of a row that are invalid although their type is right. Pure.
 
-A sign that is empty is found in everything, and an expression that does not compile is found out in the middle of a
-session: either would have a supervisor leave, or a message typed, without a cause.
+An empty sign matches everything, and an invalid expression would fail in the middle of a session: the supervisor would
+stop, or a message would be typed, without a cause.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ _TEXT_LIST_KEYS = ("process_names", "instructions", "env_allow", "login_signs")
 
 
 def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the values of a row, each with its key. What is of the wrong kind is left to who reads it."""
+    """Yield the errors in the values of a row, each with its key. Wrong types are reported when the row is
+    converted."""
     timeout = row.get("ready_timeout", 1)
     if isinstance(timeout, int) and not 0 < timeout <= MAX_READY_TIMEOUT:
-        yield f"ready_timeout is {timeout}, and it is seconds, from 1 to {MAX_READY_TIMEOUT}"
+        yield f"ready_timeout is {timeout}; it must be from 1 to {MAX_READY_TIMEOUT} seconds"
     for key in _TEXT_LIST_KEYS:
-        if any(isinstance(one, str) and not one.strip() for one in _as_list(row.get(key))):
-            yield f"{key} has an empty word, which is found in everything"
+        if any(isinstance(value, str) and not value.strip() for value in _as_list(row.get(key))):
+            yield f"{key} has an empty entry, which matches everything"
     for table in _as_tables(row.get("dialogs")):
-        if any(isinstance(said, str) and not said.strip() for said in table.values()):
-            yield "dialogs has one with an empty text, which is found in everything"
+        if any(isinstance(value, str) and not value.strip() for value in table.values()):
+            yield "dialogs has an entry with an empty text, which matches everything"
     for table in _as_tables(row.get("failures")):
         yield from (f"failures: match {reason}" for reason in _expression_errors(table.get("match"), re.MULTILINE))
     yield from (f"answers {reason}" for reason in _expression_errors(row.get("answers") or None))
     for table in _as_tables(row.get("calls")):
         when = table.get("when")
-        for said in (*(when.values() if isinstance(when, dict) else ()), table.get("noise") or None):
-            yield from (f"calls: {reason}" for reason in _expression_errors(said))
+        for value in (*(when.values() if isinstance(when, dict) else ()), table.get("noise") or None):
+            yield from (f"calls: {reason}" for reason in _expression_errors(value))
     line = row.get("input_line")
     if line:
         yield from (f"input_line {reason}" for reason in _expression_errors(line, re.MULTILINE))
         if isinstance(line, str) and "(?P<typed>" not in line:
-            yield "input_line has no group (?P<typed>…), which is what stands in the line"
+            yield "input_line needs a group (?P<typed>…) for the text in the line"
     yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), whole=True))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
@@ -44,30 +45,32 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     codes = row.get("exit_codes")
     for code in codes if isinstance(codes, dict) else ():
         if not (code.isascii() and code.isdecimal() and int(code[:4]) <= 255):
-            yield f"exit_codes has {code!r}, and a code is a number from 0 to 255"
-    yield from (f"{key} has a character 0, which no program can be given" for key in row if _has_null(row[key]))
+            yield f"exit_codes has {code!r}; an exit code is a number from 0 to 255"
+    yield from (
+        f"{key} has a null character, which cannot be passed to a program" for key in row if _has_null(row[key])
+    )
 
 
-def _expression_errors(said: object, flags: int = 0, *, whole: bool = False) -> Iterator[str]:
-    """``whole``: it has to fit the whole of a text, which may be empty."""
-    if not isinstance(said, str):
+def _expression_errors(value: object, flags: int = 0, *, whole: bool = False) -> Iterator[str]:
+    """Yield the error in an expression; unless ``whole``, it must not match the empty text."""
+    if not isinstance(value, str):
         return
     try:
-        if re.compile(said, flags).search("") and not whole:
-            yield f"{said!r} matches a text without a word in it, and so everything"
+        if re.compile(value, flags).search("") and not whole:
+            yield f"{value!r} matches an empty text, and so every text"
     except (re.error, OverflowError, RecursionError) as error:
-        yield f"{said!r} is no expression: {error}"
+        yield f"{value!r} is not a valid regular expression: {error}"
 
 
-def _as_list(said: object) -> list[Any]:
-    return said if isinstance(said, list) else []
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def _as_tables(said: object) -> list[dict[str, Any]]:
-    return [one for one in _as_list(said) if isinstance(one, dict)]
+def _as_tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in _as_list(value) if isinstance(item, dict)]
 
 
-def _has_null(said: object) -> bool:
-    if isinstance(said, dict):
-        return any(_has_null(one) for one in (*said, *said.values()))
-    return any(map(_has_null, said)) if isinstance(said, list) else isinstance(said, str) and "\0" in said
+def _has_null(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_has_null(item) for item in (*value, *value.values()))
+    return any(map(_has_null, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

@@ -1,4 +1,4 @@
-"""The environment of a session, by allow-list: what a program needs, what its row names, and who it is."""
+"""The environment of a session, by allow-list: common variables, those that the program's row names, and the run's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ALLOWED_VARIABLES = (
     # the person and the machine
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR",
     "TMPDIR", "TMP", "TEMP", "XDG_*",
-    # the way out
+    # network
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-    # the person's git, but no repository: that is the one it stands in
+    # the person's git configuration, but no repository: git finds that by the working directory
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_AUTHOR_*", "GIT_COMMITTER_*",
-    # where tool chains lie
+    # tool chains
     "JAVA_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "GOPROXY", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR",
     "PNPM_HOME", "VOLTA_HOME", "PYENV_ROOT", "ASDF_*", "MISE_*", "UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache",
 )  # fmt: skip
@@ -30,7 +30,7 @@ UNATTENDED_VARIABLES = {
     "GIT_EDITOR": ":",
     "GIT_PAGER": "cat",
     "PAGER": "cat",
-    # Who judges a commit must see that commit, not what a ref says instead of it.
+    # A reviewer must see the commit itself, not a replacement ref's object.
     "GIT_NO_REPLACE_OBJECTS": "1",
 }
 
@@ -46,12 +46,12 @@ def compose_environment(
     identity: Mapping[str, str] = MappingProxyType({}),
     keep: str | None = None,
 ) -> dict[str, str]:
-    """The environment of one session. ``liza`` is the absolute path of the command: its directory comes first on PATH.
+    """Return the environment of one session. ``liza`` is the command's absolute path: its directory is first on PATH.
 
-    Nobody sits at a session, so nothing in it may ask or page. Keys that the row does not name stay outside.
-    ``identity`` is who commits, in git's own variables, for a program that keeps the person's git configuration from
-    its tools; what the person has set in these variables counts more. Nothing of ``outside`` that leads to the person's
-    checkout gets in; ``keep`` is the environment that may be used all the same (``config.environment``).
+    A session is unattended, so git must not prompt or page. API keys are passed only if the row allows them.
+    ``identity`` is the committer in git's variables, for a program that hides the person's git configuration from its
+    tools; variables that the person has set take precedence. Variables of ``outside`` that point into the person's
+    checkout are removed; ``keep`` names an environment that is allowed nevertheless (``config.environment``).
     """
     patterns = (*ALLOWED_VARIABLES, *preset.env_allow)
     clean = clean_environment.clean_variables(outside, str(root), keep, os.path.realpath).variables
