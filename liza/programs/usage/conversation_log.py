@@ -1,4 +1,4 @@
-"""The file in which a program keeps its conversation: what each request used, while the session still works."""
+"""The file in which a program logs its conversation: the usage of each request, while the session is running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT_ID_LENGTH = 8
 
 
 def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that hold a conversation; none for what is no id."""
+    """Return the files of a conversation; none if the id is invalid."""
     form = preset.journal
     if not form.file or conversation is None or not is_id(conversation):
         return ()
@@ -25,37 +25,37 @@ def find_log_files(preset: Preset, conversation: str | None, environ: Mapping[st
     if own is None and home is None:
         return ()
     config = own or str(Path(home or "/") / form.config)
-    words = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
+    values = {"{config}": config, "{id}": conversation, "{short}": conversation[:SHORT_ID_LENGTH]}
     pattern = form.file
-    for word, value in words.items():
-        pattern = pattern.replace(word, glob.escape(value))
-    # pathlib matches no absolute pattern.
-    return tuple(Path(one) for one in sorted(glob.glob(pattern)))  # noqa: PTH207
+    for name, value in values.items():
+        pattern = pattern.replace(name, glob.escape(value))
+    # Path.glob does not accept absolute patterns.
+    return tuple(Path(path) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
 
 
 class ConversationUsage:
-    """Adds up what the lines of a journal tell, without those that an earlier session wrote."""
+    """Adds up the usage in the lines of a log, without those of an earlier session."""
 
     def __init__(self, form: ConversationLogFormat, started: datetime) -> None:
         self._form = form
         self._started = started
         self._requests: dict[str, TokenUsage] = {}
 
-    def add(self, found: Any) -> None:
-        """One object of the journal."""
-        used = usage_of_object(self._form, found)
-        if used is None or self._is_older(found):
+    def add(self, event: Any) -> None:
+        """Add one object of the log."""
+        used = usage_of_object(self._form, event)
+        if used is None or self._is_older(event):
             return
-        key = value_at(found, self._form.key) if self._form.key else None
+        key = value_at(event, self._form.key) if self._form.key else None
         self._requests[str(key) if key is not None else f" {len(self._requests)}"] = used
 
     @property
     def used(self) -> TokenUsage | None:
-        """What all requests used; None before the first."""
+        """The usage of all requests; None before the first."""
         return combine_usage(self._form, list(self._requests.values())) if self._requests else None
 
-    def _is_older(self, found: Any) -> bool:
-        when = _parse_time(value_at(found, self._form.time)) if self._form.time else None
+    def _is_older(self, event: Any) -> bool:
+        when = _parse_time(value_at(event, self._form.time)) if self._form.time else None
         return when is not None and when < self._started
 
 

@@ -1,4 +1,4 @@
-"""``.liza/usage.jsonl``: a line a session, of what it used and what came of it."""
+"""``.liza/usage.jsonl``: one line per session, with its usage and its outcome."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
 from liza.system import atomic
 
-_BLOCK_SIZE = 1 << 16  # bytes that are looked through at a time, from the end
+_BLOCK_SIZE = 1 << 16  # bytes that are read at a time, from the end
 
 
 def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
-    """Every session's line, a run's last one where it was written twice. Raises LizaError where a line cannot be read,
-    and where it is no file.
+    """Return one entry per run; of several entries of one run, the last.
 
-    A last line without its end was being written when the machine went down, and its session is told of again.
+    An incomplete last line was cut by a crash and is skipped; its session is recorded again.
+
+    Raises LizaError if a line cannot be read, NotRegularFile if the path is not a regular file.
     """
-    place = paths.usage
-    data = atomic.read_if_exists(place) or b""
-    found: dict[str, LedgerEntry] = {}
+    path = paths.usage
+    data = atomic.read_if_exists(path) or b""
+    entries: dict[str, LedgerEntry] = {}
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            one = msgspec.json.decode(line, type=LedgerEntry)
+            entry = msgspec.json.decode(line, type=LedgerEntry)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-            raise LizaError(f"{place}:{number} cannot be read: {error}", f"sed -i {number}d {place}") from error
-        found[one.run] = one
-    return tuple(found.values())
+            raise LizaError(f"{path}:{number} cannot be read: {error}", f"sed -i {number}d {path}") from error
+        entries[entry.run] = entry
+    return tuple(entries.values())
 
 
 def append_entry(paths: Paths, spent: LedgerEntry) -> None:
-    """Write down what a session used. Said again it counts once. Raises OSError, NoFile."""
+    """Append the usage of a session, durably. A repeated entry counts once. Raises OSError, NotRegularFile."""
     line = msgspec.json.encode(spent) + b"\n"
     handle = os.open(paths.usage, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise NotRegularFile(f"{paths.usage} is no file", f"ls -l {paths.usage}")
+        raise NotRegularFile(f"{paths.usage} is not a regular file", f"ls -l {paths.usage}")
     with os.fdopen(handle, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         _drop_torn_line(file)
@@ -51,13 +52,13 @@ def append_entry(paths: Paths, spent: LedgerEntry) -> None:
 
 
 def _drop_torn_line(file: IO[bytes]) -> None:
-    """Leave the file at its end, behind a whole line."""
+    """Cut off an incomplete last line, and seek to the end."""
     start = file.seek(0, os.SEEK_END)
     end = 0
     while start and not end:
         before = start
         start = file.seek(max(0, start - _BLOCK_SIZE))
-        found = file.read(before - start).rfind(b"\n")
-        end = start + found + 1 if found >= 0 else 0
+        index = file.read(before - start).rfind(b"\n")
+        end = start + index + 1 if index >= 0 else 0
     file.truncate(end)
     file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What a session does and uses while it works, read from its files as they grow."""
+"""Usage and tool calls of a running session, read from its growing files."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ from liza.rules.sessions.spending import TokenUsage, estimate_usage
 from liza.system.file_tail import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
-"""Seconds between two searches for a journal: before one is found, and afterwards, for it may go on in another file."""
+"""Seconds between two searches for a conversation log: before one is found, and afterwards, because it may continue
+in another file."""
 CALLS_BEFORE_ESTIMATE = 5
-"""Tool calls after which a program that told nothing of what it used is taken for one that tells nothing."""
+"""Tool calls after which a program that has reported no usage counts as one that reports none."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a session did so far. ``used`` is None while nothing is told and nothing can be estimated."""
+    """Progress and usage of a session so far. ``used`` is None while nothing is reported and nothing can be
+    estimated."""
 
     progress: Progress
     used: TokenUsage | None = None
 
 
 class Meter:
-    """Follows one session. ``steady`` is the clock that tells how far apart two calls are. Safe between threads."""
+    """Follows one session. ``steady`` is a monotonic clock, for the time between calls. Thread-safe."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Meter:
         self._hook_progress = Progress()
 
     def measure(self, pause: float) -> Measurement:
-        """Read what is new. ``pause`` is that of ``after``. Raises OSError."""
+        """Read new data. ``pause`` is passed on to ``loop_detection.add_call``. Raises OSError."""
         with self._lock:
             now = self._steady()
             first, before = self._measured_at is None, now if self._measured_at is None else self._measured_at
@@ -74,7 +76,7 @@ class Meter:
             self._output_progress = _add_calls(self._output_progress, list(self._output_calls()), before, now, pause)
             self._hook_progress = _add_calls(self._hook_progress, list(self._hook_calls()), before, now, pause)
             if first:
-                # What lies there already was written while nobody looked, so its pace is unknown.
+                # Calls before the first read have no known times, so their rate is unknown.
                 self._output_progress, self._hook_progress = (
                     forget_untimed_calls(self._output_progress),
                     forget_untimed_calls(self._hook_progress),
@@ -83,7 +85,7 @@ class Meter:
             return self._metered()
 
     def note_worktree_change(self) -> None:
-        """The worktree is another than it was."""
+        """Record that the worktree has changed."""
         with self._lock:
             now = self._steady()
             self._output_progress, self._hook_progress = (
@@ -92,31 +94,31 @@ class Meter:
             )
 
     def final_usage(self) -> TokenUsage | None:
-        """What the session used, once it is over. Raises OSError."""
+        """Return the usage of a session that is over. Raises OSError."""
         self._searched_at = None
         self.measure(0.0)
         with self._lock:
-            told = usage_report.read_usage(self._preset.usage, self._directory.output_path)
-            return self._best_usage(told)
+            reported = usage_report.read_usage(self._preset.usage, self._directory.output_path)
+            return self._best_usage(reported)
 
     def _metered(self) -> Measurement:
         form = self._preset.usage
-        told = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
-        return Measurement(self._progress, self._best_usage(told))
+        reported = usage_report.combine_usage(form, self._reported) if self._reported and not form.file else None
+        return Measurement(self._progress, self._best_usage(reported))
 
     @property
     def _progress(self) -> Progress:
-        """By what the program prints; by its hooks where that tells of no tools, as at a terminal."""
+        """Progress by the program's output; by its hooks if the output reports no tool calls, as in a terminal."""
         return self._output_progress if self._output_progress.calls else self._hook_progress
 
-    def _best_usage(self, told: TokenUsage | None) -> TokenUsage | None:
-        """The program's last word lacks what came after it, and its journal may lack a price."""
-        found = [one for one in (told, self._log_usage.used) if one is not None]
+    def _best_usage(self, reported: TokenUsage | None) -> TokenUsage | None:
+        """Return the larger of two reports: the last output may be early, and the conversation log may lack a price."""
+        reports = [usage for usage in (reported, self._log_usage.used) if usage is not None]
         calls = self._progress.calls
-        if not found:
+        if not reports:
             return estimate_usage(calls, self._output.size) if calls >= CALLS_BEFORE_ESTIMATE else None
-        most = max(found, key=lambda one: one.tokens)
-        cost = most.cost if most.cost is not None or told is None else told.cost
+        most = max(reports, key=lambda usage: usage.tokens)
+        cost = most.cost if most.cost is not None or reported is None else reported.cost
         return TokenUsage(input=most.input, cached=most.cached, output=most.output, cost=cost)
 
     def _output_calls(self) -> Iterator[FinishedCall]:
@@ -124,19 +126,19 @@ class Meter:
         for line in self._output.lines():
             if form.form == "text" and form.pattern:
                 self._reported += usage_report.usages_of_text(form, line)
-            found = _parse_object(line)
-            if found is None:
+            event = _parse_object(line)
+            if event is None:
                 continue
-            if form.form == "json-lines" and (used := usage_report.usage_of_object(form, found)) is not None:
+            if form.form == "json-lines" and (used := usage_report.usage_of_object(form, event)) is not None:
                 self._reported.append(used)
-            self._conversation = self._conversation or usage_report.find_session_id(form, found)
-            yield from self._reader.read(found)
+            self._conversation = self._conversation or usage_report.find_session_id(form, event)
+            yield from self._reader.read(event)
 
     def _hook_calls(self) -> Iterator[FinishedCall]:
         for line in self._hooks.lines():
-            found = _parse_object(line)
-            if isinstance(found, dict):
-                yield FinishedCall(str(found.get("call")), "", str(found.get("words")))
+            event = _parse_object(line)
+            if isinstance(event, dict):
+                yield FinishedCall(str(event.get("call")), "", str(event.get("words")))
 
     def _read_logs(self, now: float) -> None:
         if self._searched_at is None or now - self._searched_at >= (
@@ -146,14 +148,14 @@ class Meter:
             for path in find_log_files(self._preset, self._conversation or self._hook_conversation(), self._environ):
                 self._log_tails.setdefault(path, Tail(path))
         for tail in self._log_tails.values():
-            # A journal lies in the program's own directory. One that cannot be read keeps nothing else from being read.
+            # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
             with suppress(OSError):
                 for line in tail.lines():
-                    if (found := _parse_object(line)) is not None:
-                        self._log_usage.add(found)
+                    if (event := _parse_object(line)) is not None:
+                        self._log_usage.add(event)
 
     def _hook_conversation(self) -> str | None:
-        """The id of the conversation, as a hook of the program's said it."""
+        """Return the id of the conversation, as a hook reported it."""
         try:
             turn = self._directory.read_turn()
         except LizaError:
@@ -165,15 +167,15 @@ def _parse_object(line: str) -> object | None:
     if not line.lstrip().startswith("{"):
         return None
     try:
-        found: object = json.loads(line)
+        value: object = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found
+    return value
 
 
 def _add_calls(progress: Progress, finished: list[FinishedCall], before: float, now: float, pause: float) -> Progress:
-    """The calls that came between two looks, spread evenly over the time between them."""
-    for number, one in enumerate(finished, 1):
-        when = before + (now - before) * number / len(finished)
-        progress = add_call(progress, ToolCall(one.call, one.result, one.summary, when), pause)
+    """Add the calls that ended between two reads, with times spread evenly over the interval."""
+    for number, call in enumerate(finished, 1):
+        ended = before + (now - before) * number / len(finished)
+        progress = add_call(progress, ToolCall(call.call, call.result, call.summary, ended), pause)
     return progress

@@ -1,4 +1,4 @@
-"""What a session used, read out of what its program printed in a form meant for machines. Figures, never guesses."""
+"""The usage of a session, read from its program's machine-readable output. Only reported figures, no estimates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from liza.system import atomic
 _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 _LARGEST = 1 << 62
 _MAX_BYTES = 64 << 20
-"""Bytes of output that are read; a shim cuts it there."""
+"""Maximum bytes of output that are read; the shim cuts the log at that size."""
 _DEEP_NESTING_COST = 1 << 20
-"""What is reckoned for a document that is nested too deeply, in characters."""
+"""Cost of a too deeply nested document against the limit _MAX_BYTES, in characters."""
 
 
 def read_usage(form: UsageFormat, output: Path) -> TokenUsage | None:
-    """What the program says that it used; None where it said nothing of it, or that cannot be read."""
+    """Return the usage that the program reported; None if there is none, or it cannot be read."""
     if not (form.input or form.output or form.cost or form.pattern):
         return None
     text = _read_output(output.parent / form.file if form.file else output)
@@ -35,27 +35,29 @@ def read_usage(form: UsageFormat, output: Path) -> TokenUsage | None:
 
 
 def read_session_id(form: UsageFormat, output: Path) -> str | None:
-    """The id of the conversation, for going on with it; None where it was not said."""
+    """Return the id of the conversation, to resume it; None if it was not reported."""
     text = _read_output(output) if form.session else None
-    for found in _parse_objects(form, text) if text is not None else ():
-        session = find_session_id(form, found)
+    for event in _parse_objects(form, text) if text is not None else ():
+        session = find_session_id(form, event)
         if session is not None:
             return session
     return None
 
 
-def find_session_id(form: UsageFormat, found: object) -> str | None:
-    """Return the id of the conversation that an object of the output names; None where it names none."""
+def find_session_id(form: UsageFormat, event: object) -> str | None:
+    """Return the id of the conversation that an object of the output contains; None if it contains none."""
     for path in form.session:
-        value = value_at(found, path)
+        value = value_at(event, path)
         if isinstance(value, str) and is_id(value):
             return value
     return None
 
 
 def is_id(value: str) -> bool:
-    """Whether it can be the id of a conversation. Whoever speaks in the program's name may have written it, and it
-    becomes a word of a command line and a part of a path."""
+    """Return whether a value is a valid conversation id.
+
+    An agent may have forged it, and it becomes an argument and a part of a path.
+    """
     return _ID.fullmatch(value) is not None
 
 
@@ -64,7 +66,8 @@ def _read_output(output: Path) -> str | None:
         with atomic.open_regular(output) as file:
             return file.read(_MAX_BYTES).decode(errors="replace")
     except (OSError, NotRegularFile):
-        # What an agent puts into the place of its output says no figures, and keeps no session from being settled.
+        # An agent may have replaced its output by something else. That must not prevent the end of a session from being
+        # handled.
         return None
 
 
@@ -74,7 +77,7 @@ def _parse_objects(form: UsageFormat, text: str) -> Iterator[Any]:
         return
     for line in text.splitlines():
         if line.lstrip().startswith("{"):
-            # A line of a tool's own may look like one and be none.
+            # A line of a tool's output may begin like an object and be invalid.
             try:
                 yield json.loads(line)
             except (ValueError, RecursionError):
@@ -82,98 +85,102 @@ def _parse_objects(form: UsageFormat, text: str) -> Iterator[Any]:
 
 
 def _parse_documents(text: str) -> Iterator[Any]:
-    """The documents that begin on a line of their own; what the tools of the agent printed stands between them."""
+    """Yield the documents that begin at the start of a line; output of the agent's tools may be between them."""
     decoder = json.JSONDecoder()
-    end, in_vain = 0, 0
+    end, wasted = 0, 0
     for begin in re.finditer(r"^[\[{]", text, re.MULTILINE):
-        # What stands inside of a document is none; and what begins and never ends is not read to its end for ever.
-        if begin.start() < end or in_vain > _MAX_BYTES:
+        # Skip starts within a document. Limit the total cost of starts that lead to no document: it would be quadratic.
+        if begin.start() < end or wasted > _MAX_BYTES:
             continue
         try:
-            found, end = decoder.raw_decode(text, begin.start())
+            document, end = decoder.raw_decode(text, begin.start())
         except json.JSONDecodeError as error:
-            in_vain += error.pos - begin.start()
+            wasted += error.pos - begin.start()
             continue
         except (ValueError, RecursionError):
-            in_vain += _DEEP_NESTING_COST
+            wasted += _DEEP_NESTING_COST
             continue
-        yield from found if isinstance(found, list) else (found,)
+        yield from document if isinstance(document, list) else (document,)
 
 
 def _from_objects(form: UsageFormat, objects: Iterable[Any]) -> Iterator[TokenUsage]:
-    return (used for found in objects if (used := usage_of_object(form, found)) is not None)
+    return (used for event in objects if (used := usage_of_object(form, event)) is not None)
 
 
-def usage_of_object(form: UsageFormat, found: Any) -> TokenUsage | None:
-    """The figures in one object; None where it is none of those that count, or tells none."""
-    if not isinstance(found, dict) or any(str(value_at(found, path)) != want for path, want in form.when.items()):
+def usage_of_object(form: UsageFormat, event: Any) -> TokenUsage | None:
+    """Return the figures in one object; None if the object does not count, or has none."""
+    if not isinstance(event, dict) or any(
+        str(value_at(event, path)) != expected for path, expected in form.when.items()
+    ):
         return None
-    read = [_sum(found, paths) for paths in (form.input, form.cached, form.output)]
-    cost = _valid_number(value_at(found, form.cost)) if form.cost else None
-    if cost is None and all(one is None for one in read):
+    read = [_sum(event, paths) for paths in (form.input, form.cached, form.output)]
+    cost = _valid_number(value_at(event, form.cost)) if form.cost else None
+    if cost is None and all(count is None for count in read):
         return None
-    taken, cached, given = (int(one or 0) for one in read)
+    taken, cached, given = (int(count or 0) for count in read)
     if not cost and not form.free and taken + given:
-        # The program does not know the price of its model, and adds up nothing.
+        # The program does not know the price of its model, and reports 0.
         cost = None
     return TokenUsage(input=taken, cached=cached, output=given, cost=cost)
 
 
 def usages_of_text(form: UsageFormat, text: str) -> Iterator[TokenUsage]:
-    """The figures in plain text."""
-    for found in re.finditer(form.pattern, text):
-        said = found.groupdict()
-        cost = said.get("cost")
+    """Yield the figures in plain text."""
+    for match in re.finditer(form.pattern, text):
+        groups = match.groupdict()
+        cost = groups.get("cost")
         yield TokenUsage(
-            input=_parse_count(said.get("input")),
-            output=_parse_count(said.get("output")),
+            input=_parse_count(groups.get("input")),
+            output=_parse_count(groups.get("output")),
             cost=_parse_dollars(cost),
         )
 
 
 def combine_usage(form: UsageFormat, figures: list[TokenUsage]) -> TokenUsage:
-    """What the figures of one session come to."""
+    """Combine the figures of one session."""
     if form.combine == "last":
         return figures[-1]
     if form.combine == "most":
-        return max(figures, key=lambda one: (one.cost or 0.0, one.tokens))
+        return max(figures, key=lambda usage: (usage.cost or 0.0, usage.tokens))
     return sum(figures[1:], figures[0])
 
 
-def _sum(found: dict[str, Any], paths: tuple[str, ...]) -> float | None:
-    numbers = [number for path in paths for number in _valid_numbers(value_at(found, path))]
+def _sum(event: dict[str, Any], paths: tuple[str, ...]) -> float | None:
+    numbers = [number for path in paths for number in _valid_numbers(value_at(event, path))]
     return sum(numbers) if numbers else None
 
 
 def _valid_numbers(value: Any) -> Iterator[float]:
-    for one in value if isinstance(value, list) else (value,):
-        number = _valid_number(one)
+    for item in value if isinstance(value, list) else (value,):
+        number = _valid_number(item)
         if number is not None:
             yield number
 
 
 def _valid_number(value: Any) -> float | None:
-    """A figure that can be one: programs have written others."""
+    """Return a plausible figure, or None: some programs report negative or huge ones."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if 0 <= value < _LARGEST else None
 
 
-def value_at(found: Any, path: str) -> Any:
-    """What stands at a path; ``*`` stands for every key, whose values are then a list. None where there is nothing."""
+def value_at(event: Any, path: str) -> Any:
+    """Return the value at a path, or None; ``*`` means every key, and gives a list of their values."""
     names = path.split(".")
-    for place, name in enumerate(names):
-        if name == "*" and isinstance(found, dict | list):
-            below = found.values() if isinstance(found, dict) else found
-            return _flat(value_at(one, ".".join(names[place + 1 :])) if names[place + 1 :] else one for one in below)
-        if not isinstance(found, dict) or name not in found:
+    value = event
+    for index, name in enumerate(names):
+        if name == "*" and isinstance(value, dict | list):
+            items = value.values() if isinstance(value, dict) else value
+            rest = ".".join(names[index + 1 :])
+            return _flat(value_at(item, rest) if rest else item for item in items)
+        if not isinstance(value, dict) or name not in value:
             return None
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+    return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
 def _parse_dollars(text: str | None) -> float | None:
@@ -184,12 +191,12 @@ def _parse_dollars(text: str | None) -> float | None:
 
 
 def _parse_count(text: str | None) -> int:
-    """``1.2k`` is 1200."""
+    """Parse a number such as ``1.2k``, which is 1200; 0 if it is invalid."""
     if not text:
         return 0
     text = text.replace(",", "").lower()
-    times = {"k": 1_000, "m": 1_000_000}.get(text[-1], 1)
+    factor = {"k": 1_000, "m": 1_000_000}.get(text[-1], 1)
     try:
-        return round(min(float(text.rstrip("km")) * times, _LARGEST))
+        return round(min(float(text.rstrip("km")) * factor, _LARGEST))
     except (ValueError, OverflowError):
         return 0
