@@ -154,7 +154,7 @@ def test_of_the_output_of_a_merge_that_failed_a_coder_is_told_the_last_lines() -
     output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 21))
     said = Event(time=NOW, event="merge failed", detail=f"tests: exit 1 (log: .liza/logs/merge-task-3.log)\n{output}")
     block = brief_writer.compose_brief(context(task=replace(TASK, integration_fix=True, history=(said,)))).block
-    assert "It said: tests: exit 1 (log: .liza/logs/merge-task-3.log)\n  […]\n" in block
+    assert "Output: tests: exit 1 (log: .liza/logs/merge-task-3.log)\n  […]\n" in block
     assert "line 20 x" in block
     assert "line 2 x" not in block
 
@@ -328,7 +328,7 @@ def test_a_session_after_a_crash_is_told_of_it_and_one_after_a_claim_is_not() ->
     assert "it crashed. exit 3. no space left" in after
     held_up = Event(time=NOW, event="held up", agent="coder-1", run="coder-1.6", detail="liza submit: disk full")
     told = brief_writer.compose_brief(context(task=replace(TASK, history=(claimed, held_up)))).block
-    assert "held up by what was no fault of it. liza submit: disk full" in told
+    assert "a problem outside of it stopped it. liza submit: disk full" in told
     assert "BEFORE" not in brief_writer.compose_brief(context(task=replace(TASK, history=(crashed, claimed)))).block
 
 

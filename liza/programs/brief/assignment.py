@@ -1,4 +1,4 @@
-"""``assignment.md``: everything that the block in the instructions file has no room for. Pure."""
+"""``assignment.md``: the full text of everything that the block in the instructions file abbreviates. Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ There are no tasks. Cut the goal into tasks that one coder finishes in one sitti
 Answer what you know from goal and spec; leave to the person what only a person can decide. A task that asks the wrong
 question is edited or superseded.""",
     "INTEGRATION_FAILED": """\
-Nobody may mend these merges any more. Find the root cause, and supersede with tasks that fit.""",
+These merges may not be fixed any more. Find the root cause, and supersede with tasks that fit.""",
     "HYPOTHESIS_EXHAUSTION": """\
-Two coders failed here. Trying again is no plan: the task, or what it assumes, is wrong. Supersede it, and say the root
-cause.""",
+Two coders failed here. Trying again is not a plan: the task, or what it assumes, is wrong. Supersede it, and state the
+root cause.""",
     "IMMEDIATE_DISCOVERY": """\
-Somebody found something that cannot wait. Make it a task, or say why it can.""",
+An agent found something that cannot wait. Make it a task, or say why it can wait.""",
     "SPRINT_COMPLETE": """\
 Every task is settled. Compare what was merged with the goal and its spec. Add what is missing; ending with --done while
 nothing is left to do completes the goal.""",
@@ -41,102 +41,110 @@ _DEFAULT_INSTRUCTIONS = (
 )
 
 
-def compose_assignment(at: BriefContext) -> str:
-    """The whole assignment, with the contract chain at its head."""
-    if at.task is None:
-        sections = _planner_sections(at)
-    elif at.role == "code-reviewer":
-        sections = _reviewer_sections(at, at.task)
+def compose_assignment(context: BriefContext) -> str:
+    """Compose the full assignment; it begins with the list of contracts to read."""
+    if context.task is None:
+        sections = _planner_sections(context)
+    elif context.role == "code-reviewer":
+        sections = _reviewer_sections(context, context.task)
     else:
-        sections = _coder_sections(at, at.task)
-    sections += [_field("NOTE FROM THE PERSON", note) for note in at.notes]
-    return "\n\n".join([f"# {at.agent}, run {at.run}", _reading_list(at), *sections]) + "\n"
+        sections = _coder_sections(context, context.task)
+    sections += [_field("NOTE FROM THE PERSON", note) for note in context.notes]
+    return "\n\n".join([f"# {context.agent}, run {context.run}", _reading_list(context), *sections]) + "\n"
 
 
-def _reading_list(at: BriefContext) -> str:
-    paths = Paths(at.root)
-    documents = ", ".join(str(paths.specs / "protocols" / name) for name in _DOCUMENTS[at.role])
+def _reading_list(context: BriefContext) -> str:
+    paths = Paths(context.root)
+    documents = ", ".join(str(paths.specs / "protocols" / name) for name in _DOCUMENTS[context.role])
     return "\n".join(
         (
             "Read, in this order:",
             f"1. {paths.contracts / 'CORE.md'}",
             f"2. {paths.contracts / 'MULTI_AGENT_MODE.md'}",
-            f"3. {paths.specs / 'architecture' / 'roles.md'} (#{at.role})",
+            f"3. {paths.specs / 'architecture' / 'roles.md'} (#{context.role})",
             f"4. as you need them: {documents}",
         )
     )
 
 
-def _coder_sections(at: BriefContext, task: Task) -> list[str]:
-    sections = ["=== ASSIGNED TASK ===", *_task_fields(at, task), _field("SCOPE", task.scope)]
-    if at.rejection is not None:
-        sections.append(_field(f"REJECTED BY {at.rejection[0]}", at.rejection[1]))
-    handed = at.state.handoff.get(task.id)
-    if handed is not None:
-        sections.append(_field("HANDED OVER", handed.summary))
-        sections.append(_field("NEXT ACTION", handed.next_action))
-        more = (handed.approach, handed.blockers, *handed.next_steps)
+def _coder_sections(context: BriefContext, task: Task) -> list[str]:
+    sections = ["=== ASSIGNED TASK ===", *_task_fields(context, task), _field("SCOPE", task.scope)]
+    if context.rejection is not None:
+        sections.append(_field(f"REJECTED BY {context.rejection[0]}", context.rejection[1]))
+    handoff = context.state.handoff.get(task.id)
+    if handoff is not None:
+        sections.append(_field("HANDED OVER", handoff.summary))
+        sections.append(_field("NEXT ACTION", handoff.next_action))
+        more = (handoff.approach, handoff.blockers, *handoff.next_steps)
         sections += [_field("ALSO", "\n".join(text for text in more if text))] if any(more) else []
-    sections += [_field("ANSWERED", f"{said.question}\n→ {said.answer}") for said in task.answers]
+    sections += [_field("ANSWERED", f"{answer.question}\n→ {answer.answer}") for answer in task.answers]
     sections += [_field("TRIED BEFORE", "\n".join(task.attempted))] if task.attempted else []
     return [
         *sections,
-        _field("TESTS", at.test_command or "the project's own"),
-        _field("INSTRUCTIONS", _instructions(at, "coder")),
+        _field("TESTS", context.test_command or "the project's own"),
+        _field("INSTRUCTIONS", _instructions(context, "coder")),
     ]
 
 
-def _reviewer_sections(at: BriefContext, task: Task) -> list[str]:
-    sections = ["=== REVIEW TASK ===", *_task_fields(at, task)]
+def _reviewer_sections(context: BriefContext, task: Task) -> list[str]:
+    sections = ["=== REVIEW TASK ===", *_task_fields(context, task)]
     sections.append(_field("COMMIT TO REVIEW", task.review_commit or ""))
     sections += [_field("AUTHOR", task.assigned_to or "unknown"), _field("SCOPE", task.scope)]
-    if at.rejection is not None:
-        sections.append(_field(f"LAST TIME, BY {at.rejection[0]}", at.rejection[1]))
+    if context.rejection is not None:
+        sections.append(_field(f"LAST TIME, BY {context.rejection[0]}", context.rejection[1]))
     return [
         *sections,
-        _field("TESTS", at.test_command or "the project's own"),
-        _field("INSTRUCTIONS", _instructions(at, "code-reviewer")),
+        _field("TESTS", context.test_command or "the project's own"),
+        _field("INSTRUCTIONS", _instructions(context, "code-reviewer")),
     ]
 
 
-def _task_fields(at: BriefContext, task: Task) -> list[str]:
+def _task_fields(context: BriefContext, task: Task) -> list[str]:
     return [
         _field("TASK ID", task.id),
-        _field("WORKTREE", str(at.worktree)),
+        _field("WORKTREE", str(context.worktree)),
         _field("DESCRIPTION", task.description),
         _field("DONE WHEN", task.done_when),
-        _field("SPEC", at.spec_path(task.spec_ref)),
+        _field("SPEC", context.spec_path(task.spec_ref)),
     ]
 
 
-def _planner_sections(at: BriefContext) -> list[str]:
-    sections = ["=== PLANNING CONTEXT ===", _field("WAKE TRIGGER", at.wake_trigger), _field("FACTS", at.wake_facts)]
-    sections += [_blocked_task(task) for task in map(at.state.task, at.wake_ids) if task is not None]
-    found = [one for one in at.state.discovered if one.converted_to_task is None]
+def _planner_sections(context: BriefContext) -> list[str]:
+    sections = [
+        "=== PLANNING CONTEXT ===",
+        _field("WAKE TRIGGER", context.wake_trigger),
+        _field("FACTS", context.wake_facts),
+    ]
+    sections += [_blocked_task(task) for task in map(context.state.task, context.wake_ids) if task is not None]
+    untriaged = [discovery for discovery in context.state.discovered if discovery.converted_to_task is None]
     sections += [
-        _field(f"DISCOVERED {one.id}, {one.severity}", f"{one.description}\n{one.recommendation}") for one in found
+        _field(
+            f"DISCOVERED {discovery.id}, {discovery.severity}", f"{discovery.description}\n{discovery.recommendation}"
+        )
+        for discovery in untriaged
     ]
-    sections += [_field("GOAL", at.state.goal.description), _field("SPEC", at.spec_path(at.state.goal.spec_ref))]
+    sections += [
+        _field("GOAL", context.state.goal.description),
+        _field("SPEC", context.spec_path(context.state.goal.spec_ref)),
+    ]
     sections.append(
-        _field("SPRINT STATE", "\n".join((describe_sprint(at), *(_task_line(task) for task in at.state.tasks))))
+        _field(
+            "SPRINT STATE", "\n".join((describe_sprint(context), *(_task_line(task) for task in context.state.tasks)))
+        )
     )
-    return [*sections, _field("INSTRUCTIONS", _instructions(at, at.wake_trigger))]
+    return [*sections, _field("INSTRUCTIONS", _instructions(context, context.wake_trigger))]
 
 
-def _instructions(at: BriefContext, what: str) -> str:
-    """The instructions for a role or a wake-up, with commands that any shell finds."""
-    return _INSTRUCTIONS.get(what, _DEFAULT_INSTRUCTIONS).replace("{liza}", at.liza_command)
-
-
-def _both(one: str, other: str) -> str:
-    return f"{one}\n{other}" if other else one
+def _instructions(context: BriefContext, what: str) -> str:
+    """Return the instructions for a role or a wake-up, with the command's full path."""
+    return _INSTRUCTIONS.get(what, _DEFAULT_INSTRUCTIONS).replace("{liza}", context.liza_command)
 
 
 def _blocked_task(task: Task) -> str:
-    asked = "\n".join(f"asks: {question}" for question in task.blocked_questions)
+    questions = "\n".join(f"asks: {question}" for question in task.blocked_questions)
     failed = f"failed: {', '.join(task.failed_by)}" if task.failed_by else ""
-    told = "\n".join(text for text in (task.blocked_reason or "", asked, failed, task.description) if text)
-    return _field(f"TASK {task.id}, {task.status}", told)
+    body = "\n".join(text for text in (task.blocked_reason or "", questions, failed, task.description) if text)
+    return _field(f"TASK {task.id}, {task.status}", body)
 
 
 def _task_line(task: Task) -> str:
@@ -145,6 +153,6 @@ def _task_line(task: Task) -> str:
 
 
 def _field(name: str, text: str) -> str:
-    """One field. Its text is indented, so that no line of it can pass for a field or a section."""
+    """Format one field. Its text is indented, so that none of its lines can be mistaken for a field or a section."""
     body = sanitize(text).strip()
     return f"{name}:\n  " + body.replace("\n", "\n  ") if "\n" in body else f"{name}: {body}"

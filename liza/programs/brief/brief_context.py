@@ -1,4 +1,4 @@
-"""All that a brief is made of. Pure."""
+"""The data of a brief. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from liza.rules.sessions.message_rules import Message
 
 _END_PHRASES = {
     "crash": "it crashed",
-    "ended": "it ended without a word",
-    "held up": "it was held up by what was no fault of it",
-    "quota": "a limit of use ended it",
+    "ended": "it ended without a closing command",
+    "held up": "a problem outside of it stopped it",
+    "quota": "a usage limit ended it",
     "unanswered": "its model did not answer",
     "unusable": "its program could not be used",
 }
-"""How a session ended that said nothing, by the event in its task's history."""
+"""How a session without a closing command ended, by the event in its task's history."""
 
 
 @dataclass(frozen=True)
 class BriefContext:
-    """Everything that a brief says. ``liza`` is the absolute path of the command, ``assignment`` that of the long text.
+    """The data of a brief. ``liza`` is the absolute path of the command, ``assignment`` that of the full text.
 
-    ``task`` is None for a planner; ``trigger``, ``ids`` and ``facts`` are its wake-up. ``committed``: what earlier
-    tries committed on the task's branch, newest first, a line a commit.
+    ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.
+    ``earlier_commits``: commits of earlier tries on the task's branch, newest first, one line each.
     """
 
     state: State
@@ -59,31 +59,34 @@ class BriefContext:
 
     @property
     def liza_command(self) -> str:
-        """The command as a shell takes it."""
+        """The command, quoted for a shell."""
         return shlex.quote(str(self.liza))
 
     @property
     def required_task(self) -> Task:
-        """The task. A coder's or a reviewer's brief cannot be written without one."""
+        """The task, which a coder's or a reviewer's brief must have. Raises ValueError if there is none."""
         if self.task is None:
             raise ValueError(f"{self.run} has no task to be briefed on")
         return self.task
 
     @property
     def rejection(self) -> tuple[str, str] | None:
-        """Who rejected the work last, and why; None when nobody did. A reviewer judges whether that was mended, so
-        what was submitted since takes it from the coder's brief and not from the reviewer's."""
+        """The agent that last rejected the work, and the reason; None if there is none.
+
+        A new submission removes it from the coder's brief. The reviewer's brief keeps it, because the reviewer judges
+        whether the work was fixed.
+        """
         if self.task is None or (self.role == "coder" and not self.task.rejection_reason):
             return None
-        said = [event for event in self.task.history if event.event in ("reject", "deadlock")]
-        reason = self.task.rejection_reason or (said[-1].detail if said else None)
+        rejections = [event for event in self.task.history if event.event in ("reject", "deadlock")]
+        reason = self.task.rejection_reason or (rejections[-1].detail if rejections else None)
         if not reason:
             return None
-        return (said[-1].agent if said and said[-1].agent else "the reviewer"), reason
+        return (rejections[-1].agent if rejections and rejections[-1].agent else "the reviewer"), reason
 
     @property
     def previous_end(self) -> str | None:
-        """How the session before this one ended, where it ended on its own and said nothing; None else."""
+        """How the session before this one ended, if it had no closing command; otherwise None."""
         events = self.task.history if self.task else ()
         ends = [event for event in events if event.event in (*_END_PHRASES, "claim", "handoff", "submit", "stop")]
         if not ends or ends[-1].event not in _END_PHRASES:
@@ -91,25 +94,29 @@ class BriefContext:
         return f"{_END_PHRASES[ends[-1].event]}. {ends[-1].detail or ''}".strip()
 
     def spec_path(self, reference: str) -> str:
-        """A spec as the session finds it: what lies below .liza is in no worktree."""
+        """Return the path of a spec for the session: worktrees have no .liza, so those below it are absolute."""
         return str(self.root / reference) if reference.startswith(".liza/") else reference
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people wrote to this agent, to its role, to its task, or to everyone; the newest last."""
-        mine = {None, "", self.agent, self.role, self.task.id if self.task else self.agent}
-        return tuple(note.message for note in self.state.human_notes if note.recipient in mine)
+        """Messages of people to this agent, its role, its task, or everyone; the newest last."""
+        recipients = {None, "", self.agent, self.role, self.task.id if self.task else self.agent}
+        return tuple(note.message for note in self.state.human_notes if note.recipient in recipients)
 
     @property
     def test_command(self) -> str:
-        """The command that tests the project; empty where nobody named one."""
+        """The command that tests the project; empty if none is configured."""
         return self.state.config.integration_command or ""
 
 
-def describe_sprint(at: BriefContext) -> str:
-    """How many tasks stand where, the tip of integration, and what was found and not yet triaged."""
-    counts = Counter(task.status.value for task in at.state.tasks)
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no tasks"
-    tip = f" · {at.state.config.integration_branch} {at.integration_tip[:12]}" if at.integration_tip else ""
-    found = sum(one.converted_to_task is None for one in at.state.discovered)
-    return f"{told}{tip} · {found} {'discovery' if found == 1 else 'discoveries'} not yet triaged"
+def describe_sprint(context: BriefContext) -> str:
+    """Return the number of tasks by status, the tip of integration, and the number of untriaged discoveries."""
+    counts = Counter(task.status.value for task in context.state.tasks)
+    statuses = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no tasks"
+    tip = (
+        f" · {context.state.config.integration_branch} {context.integration_tip[:12]}"
+        if context.integration_tip
+        else ""
+    )
+    untriaged = sum(discovery.converted_to_task is None for discovery in context.state.discovered)
+    return f"{statuses}{tip} · {untriaged} {'discovery' if untriaged == 1 else 'discoveries'} not yet triaged"

@@ -1,7 +1,7 @@
-"""The block in a program's instructions file: written at its start, and taken away without a trace.
+"""The block in a program's instructions file: written at a session's start, removed without a trace at its end.
 
-The file is the block directly followed by the bytes that were there before. So taking the block away gives exactly
-those bytes back, whatever their encoding, line ends or missing last newline.
+The file is the block, directly followed by the bytes that were there before. Removing the block restores exactly those
+bytes, with any encoding, line ends or missing last newline.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from liza.programs.session.run_directory import BriefLocation, RunDir
 from liza.system import crash_points
 
 NEW_FILE_MODE = 0o644
-MAX_FILE_SIZE = 1 << 23
+MAX_FILE_SIZE = 1 << 23  # bytes
 
 
 @dataclass(frozen=True)
 class BlockPlacement:
-    """``file``: where the block stands, relative to the worktree. None: nowhere, ``reason`` says why, and the block has
-    to go with the prompt."""
+    """``file``: the file with the block, relative to the worktree. None: ``reason`` says why there is none, and the
+    prompt has to contain the block."""
 
     file: str | None
     reason: str | None = None
@@ -35,18 +35,18 @@ class _UnsuitableInstructions(Exception):
 
 
 def write_block(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> BlockPlacement:
-    """Put the block into the first of the preset's files that exists, else into a new one; it replaces older blocks.
+    """Write the block into the first of the preset's files that exists, else into a new one; it replaces older blocks.
 
-    Nothing outside the worktree is ever written. Raises OSError when the disk says no.
+    Nothing outside the worktree is ever written. Raises OSError if writing fails.
     """
     worktree = worktree.resolve()
-    named = next(
+    name = next(
         (name for name in preset.instructions if os.path.lexists(worktree / name)), preset.new_instructions_file
     )
-    if not named:
+    if not name:
         return BlockPlacement(None, f"{preset.name} reads no instructions file")
     try:
-        target = _resolve_target(worktree, named)
+        target = _resolve_target(worktree, name)
     except _UnsuitableInstructions as error:
         return BlockPlacement(None, str(error))
     relative = str(target.relative_to(worktree))
@@ -58,83 +58,91 @@ def write_block(worktree: Path, preset: Preset, run_dir: RunDir, block: str) -> 
 
 
 def remove_block(worktree: Path, run_dir: RunDir) -> str | None:
-    """Take away what this run wrote, and nothing else; a file that held only that goes with it. Repeatable.
+    """Remove this run's block, and nothing else; also the file, if this run created it and it has no other content.
+    Idempotent.
 
-    The file's name, relative to the worktree; None when this run's block is nowhere any more.
+    Return the file's name, relative to the worktree; None if there is no block of this run.
     """
-    noted = run_dir.read_brief_location()
-    if noted is None:
+    location = run_dir.read_brief_location()
+    if location is None:
         return None
     worktree = worktree.resolve()
     try:
-        target = _resolve_target(worktree, noted.file)
+        target = _resolve_target(worktree, location.file)
         old = target.read_bytes()
     except (_UnsuitableInstructions, FileNotFoundError):
         return None
-    left = strip_block(old, run_dir.run)
-    if left == old:
+    remaining = strip_block(old, run_dir.run)
+    if remaining == old:
         return None
-    if left or not noted.created:
-        _replace_file(target, left, run_dir)
+    if remaining or not location.created:
+        _replace_file(target, remaining, run_dir)
     else:
         target.unlink()
-    return noted.file
+    return location.file
 
 
 def find_block_file(worktree: Path, run_dir: RunDir) -> str | None:
-    """The file of the worktree that this run's block was written into, whether it is still there or not; None where
-    none was, or where that is no file now."""
-    noted = run_dir.read_brief_location()
+    """Return the file of the worktree that this run's block was written into, with or without the block now.
+
+    None if there was none, or if it is not a regular file now.
+    """
+    location = run_dir.read_brief_location()
     try:
-        there = noted is not None and _resolve_target(worktree.resolve(), noted.file).is_file()
+        is_file = location is not None and _resolve_target(worktree.resolve(), location.file).is_file()
     except _UnsuitableInstructions:
         return None
-    return noted.file if noted is not None and there else None
+    return location.file if location is not None and is_file else None
 
 
 def _resolve_target(worktree: Path, name: str) -> Path:
-    """The file that ``name`` leads to. Raises _Unsuitable unless it is, or may become, a plain file of the worktree."""
+    """Return the path that ``name`` leads to. Raises _UnsuitableInstructions unless it is, or can be, a regular file
+    of the worktree."""
     path = worktree / name
     try:
         target = path.resolve(strict=os.path.lexists(path))
     except (OSError, RuntimeError) as error:
-        raise _UnsuitableInstructions(f"{name} is a link that leads nowhere ({error})") from error
+        raise _UnsuitableInstructions(f"{name} is a link that cannot be resolved ({error})") from error
     if not target.is_relative_to(worktree):
-        raise _UnsuitableInstructions(f"{name} is a link that leads out of the worktree, to {target}")
+        raise _UnsuitableInstructions(f"{name} is a link to {target}, outside the worktree")
     if ".git" in target.relative_to(worktree).parts:
         raise _UnsuitableInstructions(f"{name} is a link into git's own files")
     if not target.parent.is_dir():
-        raise _UnsuitableInstructions(f"{target.parent.relative_to(worktree)}, where {name} would be, is no directory")
+        raise _UnsuitableInstructions(
+            f"{target.parent.relative_to(worktree)}, the directory of {name}, is not a directory"
+        )
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
-        raise _UnsuitableInstructions(f"{name} is no plain file")
+        raise _UnsuitableInstructions(f"{name} is not a regular file")
     if os.path.lexists(target) and target.lstat().st_size > MAX_FILE_SIZE:
-        raise _UnsuitableInstructions(f"{name} is larger than any instructions: {target.lstat().st_size} bytes")
+        raise _UnsuitableInstructions(f"{name} is too large: {target.lstat().st_size} bytes, limit {MAX_FILE_SIZE}")
     return target
 
 
 def _was_created(run_dir: RunDir, relative: str) -> bool:
-    """Whether the run whose block is now replaced, an earlier one or this, had made the file."""
+    """Return whether the file was created by the run whose block is now replaced: this run or an earlier one."""
     for writer in (run_dir, *run_dir.other_runs()):
-        noted = writer.read_brief_location()
-        if noted is not None and noted.file == relative and noted.created:
+        location = writer.read_brief_location()
+        if location is not None and location.file == relative and location.created:
             return True
     return False
 
 
 def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
-    """Write aside in the run's directory, where git does not look, then rename; the file's mode stays."""
+    """Replace the file by a rename; keep its mode. The temporary file is in the run's directory, where git does not
+    look."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE_MODE
-    aside = run_dir.path / f"brief.{os.getpid()}.aside"
-    _write(aside, data, mode)
+    temporary = run_dir.path / f"brief.{os.getpid()}.aside"
+    _write(temporary, data, mode)
     crash_points.point("written", "brief")
     try:
-        aside.replace(target)
+        temporary.replace(target)
         crash_points.point("renamed", "brief")
     except OSError as error:
-        aside.unlink()
+        temporary.unlink()
         if error.errno != errno.EXDEV:
             raise
-        # The worktree lies on another disk: git may see the aside file for the blink of an eye.
+        # The worktree is on another file system: the temporary file must be beside the target, where git may see it
+        # briefly.
         beside = target.with_name(f".{target.name}.aside")
         _write(beside, data, mode)
         beside.replace(target)

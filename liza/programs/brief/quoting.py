@@ -1,4 +1,5 @@
-"""Other people's text inside a brief: short enough, plain, and unable to end or begin a block. Pure."""
+"""Text of other authors inside a brief: limited, without control characters, and unable to begin or end a block.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from liza.rules.redaction import redact
 
 MESSAGE_PREFIX = "MESSAGE from "
-"""How each message to an agent begins."""
+"""The start of each message to an agent."""
 BLOCK_BEGIN = "<!-- liza:begin run={run} -->"
 BLOCK_END = "<!-- liza:end run={run} -->"
 TRUNCATED = " […] (cut: see MORE)"
@@ -16,14 +17,16 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def sanitize(text: str) -> str:
-    """``text`` without marks of a block, without characters that a terminal or a parser takes as orders, and without
-    secrets: what stands in a brief is sent to whoever runs the model."""
+    """Return ``text`` without block marks, control characters and secrets.
+
+    A terminal or a parser could act on control characters; secrets would be sent to the model's provider.
+    """
     text = redact(text).replace("\r\n", "\n").replace("\r", "\n")
     return _MARK_START.sub("<!- -", _CONTROL.sub("", text))
 
 
 def truncate_text(text: str, limit: int) -> str:
-    """At most ``limit`` bytes of ``text``, at a whole character, and a word that there was more."""
+    """Return at most ``limit`` bytes of ``text``, cut between characters, with a note that it was cut."""
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return data.decode()
@@ -31,33 +34,36 @@ def truncate_text(text: str, limit: int) -> str:
 
 
 def quote_lines(text: str, limit: int) -> str:
-    """Defused, cut, and indented from the second line on, so that it stays visibly one thing."""
+    """Sanitize and truncate a text, and indent it from the second line on, so that it stays one visible unit."""
     return truncate_text(sanitize(text).strip(), limit).replace("\n", "\n  ")
 
 
 def quote_tail(text: str, limit: int) -> str:
-    """As ``lines``, of a line that says what failed and the end of its output: that line, and as many of the last ones
-    as there is room for."""
+    """As ``quote_lines``, for a failure and the end of its output: keep the first line, and as many of the last
+    lines as fit."""
     first, *rest = sanitize(text).strip().splitlines() or [""]
-    room, kept = limit - len(first.encode()), list[str]()
-    for row in reversed(rest):
-        room -= len(row.encode()) + 1
-        if room < 0:
+    bytes_left, tail = limit - len(first.encode()), list[str]()
+    for line in reversed(rest):
+        bytes_left -= len(line.encode()) + 1
+        if bytes_left < 0:
             break
-        kept.insert(0, row)
-    told = ["[…]", *kept] if len(kept) < len(rest) else kept
-    return "\n  ".join([truncate_text(first, limit), *told])
+        tail.insert(0, line)
+    body = ["[…]", *tail] if len(tail) < len(rest) else tail
+    return "\n  ".join([truncate_text(first, limit), *body])
 
 
 def quote_line(text: str, limit: int) -> str:
-    """As ``lines``, in one line."""
+    """As ``quote_lines``, in one line."""
     return truncate_text(" ".join(sanitize(text).split()), limit)
 
 
 def strip_blocks(data: bytes) -> bytes:
-    """``data`` without its complete blocks: from a begin mark at a line's start through the end mark of the same run,
-    with the one line end after it. A mark without its partner is text. Directly behind a block a line starts, too.
-    Git's clean filter has the same rule."""
+    """Return ``data`` without its complete blocks.
+
+    A block reaches from a begin mark at a line's start to the end mark of the same run, and includes one line end after
+    it. A mark without its partner is text. The position directly after a block counts as a line's start. Git's clean
+    filter implements the same rule.
+    """
     return _without(data, None)
 
 
@@ -68,28 +74,28 @@ def strip_block(data: bytes, run: str) -> bytes:
 
 def _without(data: bytes, run: bytes | None) -> bytes:
     kept: list[bytes] = []
-    done = look = behind = 0
-    unended: set[bytes] = set()
-    while begin := (look == behind and _MARKED.match(data, look)) or _BEGIN.search(data, look):
-        look = begin.end()
+    copied = position = block_end = 0
+    unterminated: set[bytes] = set()
+    while begin := (position == block_end and _MARKED.match(data, position)) or _BEGIN.search(data, position):
+        position = begin.end()
         name = begin["run"]
-        # A text of nothing but begin marks is not read once for each.
-        if name in unended or len(unended) > _MAX_UNENDED:
+        # Search for a missing end mark once per run only: otherwise a text of begin marks takes quadratic time.
+        if name in unterminated or len(unterminated) > _MAX_UNENDED:
             continue
-        end = data.find(b"<!-- liza:end run=%s -->" % name, look)
+        end = data.find(b"<!-- liza:end run=%s -->" % name, position)
         if end < 0:
-            unended.add(name)
+            unterminated.add(name)
             continue
-        look = behind = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
+        position = block_end = _LINE_END.match(data, data.index(b"-->", end) + 3).end()  # type: ignore[union-attr]
         if run in (None, name):
-            kept.append(data[done : begin.start()])
-            done = look
-    return b"".join(kept) + data[done:]
+            kept.append(data[copied : begin.start()])
+            copied = position
+    return b"".join(kept) + data[copied:]
 
 
 _RUN_PATTERN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
-# In a settings file the mark stands in a comment.
+# In a settings file the mark is in a comment.
 _MARKED = re.compile(rb"(?:// )?<!-- liza:begin run=%s -->" % _RUN_PATTERN)
 _BEGIN = re.compile(rb"^" + _MARKED.pattern, re.MULTILINE)
 _LINE_END = re.compile(rb"(?:\r?\n)?")
-_MAX_UNENDED = 100  # runs whose block is not ended: a file with more is somebody's game, and stays as it is
+_MAX_UNENDED = 100  # unterminated blocks; the rest of such a file is not searched: it is malformed or hostile
