@@ -229,7 +229,7 @@ def test_a_settings_file_that_cannot_be_joined_is_left_as_it_is_and_the_reason_t
 def test_hooks_of_the_project_in_a_file_whose_form_is_unknown_are_left_alone(place: Place) -> None:
     (place.tree / ".cursor").mkdir()
     (place.tree / ".cursor" / "hooks.json").write_text("{}")
-    assert place.install("cursor").reason == ".cursor/hooks.json is the project's own, and is left as it is"
+    assert place.install("cursor").reason == ".cursor/hooks.json belongs to the project, and is not changed"
     assert place.files() == {".cursor/hooks.json": b"{}"}
 
 
@@ -399,7 +399,7 @@ def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place
     place.run.set_closing_code("0")
     inbox.queue_message(place.paths, "coder-1", "too late", "human:ann", NOW)
     answer = place.said(tool, provider, sessionId="s").reply()
-    assert "said its last word" in answer.err + answer.out
+    assert "called its closing command" in answer.err + answer.out
     assert answer.code == (0 if events[tool].refuse is not None else 2)
     for name, event in events.items():
         if event.means not in ("tool", "started", "compaction"):
@@ -477,4 +477,4 @@ def test_the_command_itself_refuses_a_tool_with_two_and_loads_neither_git_nor_th
         [sys.executable, "-c", code], input="{}", capture_output=True, text=True, env=environ, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (2, "[]\n")
-    assert "said its last word" in done.stderr
+    assert "called its closing command" in done.stderr

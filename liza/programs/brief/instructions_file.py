@@ -104,7 +104,7 @@ def _resolve_target(worktree: Path, name: str) -> Path:
     except (OSError, RuntimeError) as error:
         raise _UnsuitableInstructions(f"{name} is a link that cannot be resolved ({error})") from error
     if not target.is_relative_to(worktree):
-        raise _UnsuitableInstructions(f"{name} is a link to {target}, outside the worktree")
+        raise _UnsuitableInstructions(f"{name} is a link that leads out of the worktree, to {target}")
     if ".git" in target.relative_to(worktree).parts:
         raise _UnsuitableInstructions(f"{name} is a link into git's own files")
     if not target.parent.is_dir():

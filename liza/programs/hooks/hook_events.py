@@ -1,4 +1,4 @@
-"""What a program said through one of its hooks, and what Liza answers. Pure."""
+"""Interpret a hook's event, and compose the reply. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ REFUSED_CODE = 2
 
 @dataclass(frozen=True)
 class ReceivedEvent:
-    """One event. ``session`` is the program's id of the conversation, ``given`` what the tool is called with,
-    ``nested`` whether a helper of its own spoke, ``prompt`` what a turn begins with."""
+    """One event. ``session`` is the program's id of the conversation, ``tool_input`` the tool's arguments,
+    ``is_nested`` whether a sub-agent of the program sent it, ``prompt`` the prompt of a turn."""
 
     event: HookEvent
     meaning: EventMeaning
@@ -30,7 +30,7 @@ class ReceivedEvent:
 
 @dataclass(frozen=True)
 class HookReply:
-    """What the hook prints, and its exit code. Nothing at all lets the program go on as if there were no hook."""
+    """The output of the hook, and its exit code. Without output the program continues as if there were no hook."""
 
     out: str = ""
     err: str = ""
@@ -40,32 +40,32 @@ class HookReply:
 NO_REPLY = HookReply()
 
 
-def parse_event(template: HookTemplate, event: str, said: Mapping[str, Any]) -> ReceivedEvent | None:
-    """What ``event`` with what the program said means; None for an event that the template does not know."""
-    found = template.events.get(event)
-    if found is None:
+def parse_event(template: HookTemplate, event: str, data: Mapping[str, Any]) -> ReceivedEvent | None:
+    """Interpret ``event`` with the data of the program; None if the template does not have the event."""
+    hook_event = template.events.get(event)
+    if hook_event is None:
         return None
-    means = found.means
-    for field, values in found.instead.items():
-        means = values.get(str(said.get(field)), means)
+    meaning = hook_event.means
+    for field, values in hook_event.instead.items():
+        meaning = values.get(str(data.get(field)), meaning)
     reads = template.reads
-    session, tool, prompt = said.get(reads.session), said.get(reads.tool), said.get(reads.prompt)
+    session, tool, prompt = data.get(reads.session), data.get(reads.tool), data.get(reads.prompt)
     return ReceivedEvent(
-        found,
-        means,
+        hook_event,
+        meaning,
         session if isinstance(session, str) and session else None,
         tool if isinstance(tool, str) else "",
-        bool(reads.nested and said.get(reads.nested)),
-        said.get(reads.input),
+        bool(reads.nested and data.get(reads.nested)),
+        data.get(reads.input),
         prompt if isinstance(prompt, str) else "",
     )
 
 
 def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> Turn | None:
-    """Where the turn stands after this; None where it is not the run's own conversation that spoke.
+    """Return the state of the turn after this event; None if the event is not from the run's own conversation.
 
-    A session may start the same program once more as one of its tools, and that one inherits the environment: another
-    conversation that speaks while a turn is under way is not the one that messages are for.
+    A session may start the same program again as a tool, which inherits the environment. An event of another
+    conversation during a turn is therefore ignored: messages are not for that conversation.
     """
     if now_heard.is_nested:
         return None
@@ -82,17 +82,17 @@ def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> T
 
 
 def context_reply(now_heard: ReceivedEvent, text: str) -> HookReply:
-    """``text`` before the model's eyes; silence where this event cannot carry one, or there is no text."""
+    """Show ``text`` to the model; no reply if this event cannot carry a text, or the text is empty."""
     return _fill_reply(now_heard.event.context, text)
 
 
 def push_reply(now_heard: ReceivedEvent, text: str) -> HookReply:
-    """Have the program go on with ``text`` instead of ending its turn; silence where it cannot be told so."""
+    """Make the program continue with ``text`` instead of ending its turn; no reply if this event cannot."""
     return _fill_reply(now_heard.event.push, text)
 
 
 def refusal_reply(now_heard: ReceivedEvent, why: str) -> HookReply:
-    """Keep the tool from running, and tell the model why."""
+    """Stop the tool from running, and tell the model why."""
     form = now_heard.event.refuse
     return HookReply(err=f"{why}\n", code=REFUSED_CODE) if form is None else _fill_reply(form, why)
 
@@ -104,5 +104,5 @@ def _fill_reply(form: Any, text: str) -> HookReply:
 
 
 def choose_brief_text(template: HookTemplate, block: str, short: str) -> str:
-    """The brief, or, where the program would cut it, the few words that say where it lies."""
+    """Return the brief, or the short prompt with its path if the program would truncate the brief."""
     return block if len(block) <= template.limit else short

@@ -1,7 +1,7 @@
-"""Putting Liza's hooks into one session: words, environment and files of the run, and nothing in the person's home.
+"""Install Liza's hooks for one session: arguments, environment and files of the run; nothing in the person's home.
 
-What a program can be given by a flag or a variable lies in the run's directory. Where only a file in the worktree is
-read, ``joined`` lays our part into it and takes it away again.
+Files that a program accepts by a flag or a variable are in the run's directory. If the program reads only a file in the
+worktree, ``settings_section`` adds Liza's part to it and removes it again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ from liza.system import atomic
 
 @dataclass(frozen=True)
 class InstalledHooks:
-    """``args`` and ``env`` are for the command, and so are ``objects``, variables that others may have set besides;
-    ``files`` lie in the worktree (relative) and have to be kept out of commits. ``reason`` says why a program that has
-    hooks goes without."""
+    """What the hooks need for one run.
+
+    ``args`` and ``env`` are for the command. ``env_objects`` are variables that hold JSON objects; their present values
+    are merged. ``files`` are in the worktree (relative), and must be kept out of commits. ``reason`` says why the hooks
+    could not be installed.
+    """
 
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
@@ -43,7 +46,8 @@ class InstalledHooks:
     reason: str | None = None
 
     def apply_to(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The session's environment with what the hooks need; what its variables say already goes on holding."""
+        """Return the session's environment with the hooks' variables; objects in present variables are merged, not
+        replaced."""
         merged = {
             name: json.dumps(merge_objects(_parse_object(env.get(name, "")), value))
             for name, value in self.env_objects.items()
@@ -52,90 +56,92 @@ class InstalledHooks:
 
 
 def install_hooks(preset: Preset, worktree: Path, run_dir: RunDir, liza: Path) -> InstalledHooks:
-    """Put the hooks of ``preset`` in for one run; ``liza`` is the absolute path of the command that they call.
+    """Install the hooks of ``preset`` for one run; ``liza`` is the absolute path of the command that they call.
 
-    Nothing where its hooks are informational, or there is no template for them. Raises OSError, LizaError.
+    Do nothing if its hooks are informational, or there is no template. Raises OSError, LizaError.
     """
     if preset.hooks.informational or preset.hooks.provider not in list_providers():
         return InstalledHooks()
-    found = load_template(preset.hooks.provider)
-    words = [str(liza), "hook", preset.hooks.provider]
-    place = run_dir.path / "hooks"
+    template = load_template(preset.hooks.provider)
+    argv = [str(liza), "hook", preset.hooks.provider]
+    directory = run_dir.path / "hooks"
     files: list[str] = []
-    for file in found.files:
-        text = _render_file(file, found, words, place)
+    for file in template.files:
+        text = _render_file(file, template, argv, directory)
         if not file.worktree:
-            _write_file(place / file.name, text)
+            _write_file(directory / file.name, text)
             continue
         reason = settings_section.add_section(worktree, file, text, run_dir)
         if reason is not None:
             return InstalledHooks(reason=reason)
         files.append(file.worktree)
-    each = ",".join(_fill_for_event(found.each, found, words, event) for event in found.events)
-    args = [fill_form(word, dir=str(place), each=each) for word in found.args]
-    args += [_fill_for_event(word, found, words, event) for event in found.events for word in found.each_args]
-    env = {name: fill_form(value, dir=str(place)) for name, value in found.env.items()}
-    objects = {name: fill_form(value, dir=str(place)) for name, value in found.env_json.items()}
-    return InstalledHooks((*preset.hooks.args, *args), {**preset.hooks.env, **env}, objects, tuple(files))
+    each = ",".join(_fill_for_event(template.each, template, argv, event) for event in template.events)
+    args = [fill_form(word, dir=str(directory), each=each) for word in template.args]
+    args += [_fill_for_event(word, template, argv, event) for event in template.events for word in template.each_args]
+    env = {name: fill_form(value, dir=str(directory)) for name, value in template.env.items()}
+    env_objects = {name: fill_form(value, dir=str(directory)) for name, value in template.env_json.items()}
+    return InstalledHooks((*preset.hooks.args, *args), {**preset.hooks.env, **env}, env_objects, tuple(files))
 
 
 def remove_hooks(worktree: Path, run_dir: RunDir) -> tuple[str, ...]:
-    """Take what this run laid into files of the worktree out again, and nothing else; their names. Repeatable.
+    """Remove this run's sections from files of the worktree, and nothing else. Return the files' names. Idempotent.
 
     Raises OSError, LizaError.
     """
-    taken = settings_section.remove_section(worktree, run_dir)
-    return () if taken is None else (taken,)
+    file = settings_section.remove_section(worktree, run_dir)
+    return () if file is None else (file,)
 
 
 def list_hook_files(run_dir: RunDir) -> tuple[str, ...]:
-    """The files of the worktree that this run's hooks lie in. Raises LizaError."""
-    noted = settings_section.read_section_note(run_dir)
-    return () if noted is None else (noted.file,)
+    """Return the files of the worktree with this run's hooks. Raises LizaError."""
+    note = settings_section.read_section_note(run_dir)
+    return () if note is None else (note.file,)
 
 
 def list_created_files(run_dir: RunDir) -> tuple[str, ...]:
-    """Those of them that were not there before. Raises LizaError."""
-    noted = settings_section.read_section_note(run_dir)
-    return (noted.file,) if noted is not None and noted.created else ()
+    """Return those of them that this run created. Raises LizaError."""
+    note = settings_section.read_section_note(run_dir)
+    return (note.file,) if note is not None and note.created else ()
 
 
-def _render_file(file: HookFile, found: HookTemplate, words: list[str], place: Path) -> str:
+def _render_file(file: HookFile, template: HookTemplate, argv: list[str], directory: Path) -> str:
     if file.script:
         script = (TEMPLATES / file.script).read_text(encoding="utf-8")
-        return str(fill_form(script, words=json.dumps(words)))
+        return str(fill_form(script, words=json.dumps(argv)))
     if file.each:
-        return "".join(_fill_for_event(file.each, found, words, event) for event in found.events)
+        return "".join(_fill_for_event(file.each, template, argv, event) for event in template.events)
     if file.whole is None:
         return file.text
-    events = {event: _fill_for_event(file.entry, found, words, event) for event in found.events}
+    events = {event: _fill_for_event(file.entry, template, argv, event) for event in template.events}
     return (
-        json.dumps(merge_objects(_read_inherited(file), fill_form(file.whole, events=events, dir=str(place))), indent=1)
+        json.dumps(
+            merge_objects(_read_inherited(file), fill_form(file.whole, events=events, dir=str(directory))), indent=1
+        )
         + "\n"
     )
 
 
-def _fill_for_event(form: Any, found: HookTemplate, words: list[str], event: str) -> Any:
-    command = shlex.join([*words, event])
-    named: dict[str, Any] = {
+def _fill_for_event(form: Any, template: HookTemplate, argv: list[str], event: str) -> Any:
+    command = shlex.join([*argv, event])
+    values: dict[str, Any] = {
         "event": event,
         "snake": re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower(),
         "command": command,
         "quoted": json.dumps(command),
-        "seconds": found.events[event].seconds,
+        "seconds": template.events[event].seconds,
     }
-    if found.digest_of is not None:
-        shortest = json.dumps(
-            fill_form(found.digest_of, **named), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    if template.digest_of is not None:
+        canonical = json.dumps(
+            fill_form(template.digest_of, **values), sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
-        named["digest"] = hashlib.sha256(shortest.encode()).hexdigest()
-    return fill_form(form, **named)
+        values["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+    return fill_form(form, **values)
 
 
 def _read_inherited(file: HookFile) -> dict[str, Any]:
-    for name in file.inherits:
+    for pattern in file.inherits:
         try:
-            return _parse_object(Path(os.path.expandvars(name)).read_text(encoding="utf-8"))
+            return _parse_object(Path(os.path.expandvars(pattern)).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             continue
     return {}
@@ -143,14 +149,14 @@ def _read_inherited(file: HookFile) -> dict[str, Any]:
 
 def _parse_object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(settings_section.blank_comments(text))
+        value = json.loads(settings_section.blank_comments(text))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def merge_objects(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Both objects in one: lists behind one another, and of two other values the one above."""
+    """Merge two objects: concatenate lists, merge objects; for other values, ``above`` wins."""
     return dict(_merge_items(below, above))
 
 

@@ -1,6 +1,6 @@
-"""What a template says about one program's hooks: how ours are put in, what its events mean, how it wants an answer.
+"""A template for one program's hooks: how to install them, what its events mean, and the form of the replies.
 
-Everything a vendor names stands in ``templates/NAME.toml``, and beside it the scripts of programs that want one.
+Everything vendor-specific is in ``templates/NAME.toml``, with the scripts of programs that need one beside it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EventMeaning = Literal["started", "busy", "idle", "tool", "compaction", "stopped
 
 
 class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of the program's events, and what it means to Liza. ``instead``: a field of what the program says, and for
-    each of its values that means something else, what.
+    """One of the program's events, and its meaning for Liza.
 
-    ``context`` is the answer that lays a text before the model, ``push`` the one that makes the program go on with a
-    text instead of ending its turn, ``refuse`` the one that keeps a tool from running; ``{text}`` stands for the text.
-    One that is not there cannot be answered so. A refusal without a form is exit code 2, with the text on stderr.
-    ``seconds``: how long the program waits for the answer.
+    ``instead`` maps a field of the event's data, and its values, to other meanings. ``context`` is the reply that shows
+    a text to the model, ``push`` the one that makes the program continue with a text instead of ending its turn,
+    ``refuse`` the one that stops a tool from running; ``{text}`` is replaced by the text. A reply without a form cannot
+    be given. A refusal without a form is exit code 2, with the text on stderr. ``seconds``: how long the program waits
+    for the reply.
     """
 
     means: EventMeaning
@@ -38,8 +38,10 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where in what the program says: its id of the conversation, the tool's name and what it is called with, what a
-    turn begins with, and what is there only where a helper of the program's own speaks."""
+    """Keys of an event's data: the id of the conversation, the tool's name and arguments, and the prompt of a turn.
+
+    ``nested`` is a key that is present only if a sub-agent of the program sent the event.
+    """
 
     session: str = "session_id"
     tool: str = "tool_name"
@@ -49,13 +51,13 @@ class HookFields(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookFile(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file to write: ``name`` below the run's own directory of hooks, or ``worktree`` relative to the worktree.
+    """A file to write: ``name`` below the run's own hooks directory, or ``worktree`` relative to the worktree.
 
-    Its text is ``text``, or ``script`` (a file beside the template), or ``each`` once for every event, or the object
-    ``whole``, in which ``{events}`` becomes all events with their ``entry``. ``inherits``: the files, or ``$NAME`` of a
-    variable that names one, of which the program reads the first; given this one it reads none, so that what they say
-    is taken into it. ``comment`` begins a line that the program overlooks: where the project has the file already, our
-    part is laid into it between two of them; without it a file of the project's own is left alone.
+    Its contents are ``text``, or ``script`` (a file beside the template), or ``each`` once per event, or the object
+    ``whole``, in which ``{events}`` becomes all events with their ``entry``. ``inherits``: files, or ``$NAME`` for a
+    variable with a path, of which the program reads the first; given Liza's file it reads none of them, so their
+    contents are merged into it. ``comment`` starts a comment line: if the project has the file already, Liza's part is
+    added between two such lines; without it, a file of the project is not changed.
     """
 
     name: str = ""
@@ -70,18 +72,17 @@ class HookFile(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookTemplate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One program's hooks. In words and texts ``{dir}`` is the run's directory of hooks, ``{event}`` and ``{command}``
-    an event and the command for it, ``{quoted}`` that command between double quotes, ``{words}`` a list of the words
-    that an event is put behind.
+    """One program's hooks.
 
-    ``{seconds}`` is how long an event is waited for, ``{snake}`` the event in lower case with underscores, ``{digest}``
-    the sha256 of ``digest_of``, an object, in its shortest form with sorted keys: a program may ask for it to know what
-    a person has trusted.
+    In arguments and texts ``{dir}`` is the run's hooks directory, ``{event}`` and ``{command}`` an event and the
+    command for it, ``{quoted}`` that command in double quotes, ``{words}`` the argv to which an event is appended,
+    ``{seconds}`` the time limit of an event, ``{snake}`` the event in lower case with underscores, ``{digest}`` the
+    sha256 of the object ``digest_of``, as JSON without blanks and with sorted keys: a program may use it to identify
+    what a person has trusted.
 
-    ``args`` follow the program's own, ``{each}`` in one of them is ``each`` for all events with commas between them;
-    ``each_args`` follow once for every event; ``env`` is text, ``env_json`` objects that are laid over what the
-    variables hold already. ``limit``: the longest text, in characters, that the program takes as context. ``pushes``:
-    how often in one turn it lets itself be pushed on.
+    ``args`` follow the program's own, and ``{each}`` in one of them is ``each`` for all events, joined by commas;
+    ``each_args`` follow once per event; ``env`` is text; ``env_json`` are objects that are merged into those in the
+    variables. ``limit``: maximum length of a context text, in characters. ``pushes``: maximum pushes in one turn.
     """
 
     verified: str
@@ -99,30 +100,32 @@ class HookTemplate(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def list_providers() -> frozenset[str]:
-    """The hook providers that there is a template for."""
+    """Return the hook providers that have a template."""
     return frozenset(file.stem for file in TEMPLATES.glob("*.toml"))
 
 
 @functools.cache
 def list_worktree_files() -> frozenset[str]:
-    """The files of a worktree that some template's hooks are laid into."""
+    """Return the files of a worktree that any template adds hooks to."""
     return frozenset(file.worktree for name in list_providers() for file in load_template(name).files if file.worktree)
 
 
 def load_template(provider: str) -> HookTemplate:
-    """The template of a provider. Raises Usage where there is none, LizaError where it does not hold together."""
-    place = TEMPLATES / f"{provider}.toml"
-    if not provider.replace("-", "").isalnum() or not place.is_file():
+    """Load the template of a provider. Raises UsageError if there is none, LizaError if it is invalid."""
+    path = TEMPLATES / f"{provider}.toml"
+    if not provider.replace("-", "").isalnum() or not path.is_file():
         raise UsageError(f"there are no hooks for {provider!r}", "liza programs list")
     try:
-        return msgspec.convert(tomllib.loads(place.read_text(encoding="utf-8")), HookTemplate)
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), HookTemplate)
     except (ValueError, msgspec.ValidationError) as error:
-        raise LizaError(f"{place} cannot be read: {error}") from error
+        raise LizaError(f"{path} cannot be read: {error}") from error
 
 
 def fill_form(form: Any, **words: Any) -> Any:
-    """A form with its ``{word}`` filled in. A text that is nothing but one word becomes that word's value, of any kind;
-    words that are not named stay as they are."""
+    """Fill in each ``{word}`` of a form.
+
+    A text that is exactly one placeholder is replaced by its value, of any type. Unknown placeholders are kept.
+    """
     if isinstance(form, str):
         for name, value in words.items():
             if form == f"{{{name}}}":
@@ -133,5 +136,5 @@ def fill_form(form: Any, **words: Any) -> Any:
     if isinstance(form, dict):
         return {fill_form(key, **words): fill_form(value, **words) for key, value in form.items()}
     if isinstance(form, list):
-        return [fill_form(one, **words) for one in form]
+        return [fill_form(item, **words) for item in form]
     return form

@@ -1,4 +1,4 @@
-"""What a run's program may not do any more: asked before each of its tools. Pure."""
+"""Refuse tools in a session that is over: checked before each tool call. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A tool that is about to run. ``word`` is the run's closing word, ``stopped`` why somebody ended its session."""
+    """A tool that is about to run. ``closing_code`` is the run's closing code, ``stop_reason`` why its session was
+    stopped."""
 
     run: str
     tool: str
@@ -17,15 +18,15 @@ class ToolUse:
 
 @dataclass(frozen=True)
 class ToolRefusal:
-    """The tool does not run, and the model is told ``why``."""
+    """The tool must not run; the model is told ``why``."""
 
     why: str
 
 
 def check_tool_use(use: ToolUse) -> ToolRefusal | None:
-    """None lets the tool run."""
+    """Return why the tool must not run; None if it may."""
     if use.stop_reason is not None:
         return ToolRefusal(f"[liza] {use.run} was stopped ({use.stop_reason}). Use no more tools, and end here.")
     if use.closing_code is not None:
-        return ToolRefusal(f"[liza] {use.run} has said its last word; it is over. Use no more tools, and end here.")
+        return ToolRefusal(f"[liza] {use.run} has called its closing command. Use no more tools, and end here.")
     return None
