@@ -1,5 +1,5 @@
-// Liza's hooks for this run: each event is told to `liza hook`, and its answer given back. An error of ours, or no
-// answer within its time, never keeps the program from going on.
+// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. An error or a timeout of
+// the hook never stops the program.
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 
@@ -21,7 +21,7 @@ function ask(event, said) {
 }
 
 export const Liza = async ({ client }) => {
-  // The newest conversation of the run; those that it opens for helpers of its own have another one above them.
+  // The run's newest conversation. Conversations of its sub-agents have a parent and are ignored.
   let own = "";
   const helpers = new Set();
   let brief = "";
@@ -46,7 +46,7 @@ export const Liza = async ({ client }) => {
           synthetic: true,
         });
     },
-    // In every request, so that no compaction takes it away.
+    // Added to every request, because a compaction could remove it.
     "experimental.chat.system.transform": async (input, output) => {
       if (brief && input.sessionID === own) output.system.push(brief);
     },
@@ -60,7 +60,7 @@ export const Liza = async ({ client }) => {
       const { context } = await ask("tool.execute.after", { session_id: own });
       if (context) output.output = `${output.output ?? ""}\n${context}`;
     },
-    // Once the session is idle, a run without a terminal is over: what waits has to come while the turn lasts.
+    // A headless run ends once its session is idle, so pending messages are delivered during the turn.
     "experimental.text.complete": async (input) => {
       if (input.sessionID !== own) return;
       const { push } = await ask("text.complete", { session_id: own });

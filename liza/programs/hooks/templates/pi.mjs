@@ -1,7 +1,7 @@
-// Liza's hooks for this run: each event is told to `liza hook`, and its answer given back. An error of ours, or no
-// answer within its time, never keeps the program from going on.
+// Liza's hooks for this run: each event is sent to `liza hook`, and its reply is returned. An error or a timeout of
+// the hook never stops the program.
 //
-// It is waited for in place: at the end of a turn, and of the session, the program goes on as soon as we give way.
+// The calls are synchronous: at the end of a turn or the session, the program continues as soon as a handler yields.
 import { spawnSync } from "node:child_process";
 
 const WORDS = {words};
@@ -41,7 +41,7 @@ export default function (pi) {
     const { context } = ask("session_compact", ctx);
     if (context) pi.sendMessage(shown(context), { deliverAs: "steer" });
   });
-  // A turn of the model without a tool is the last one of what was asked, unless something follows at once.
+  // A model turn without a tool call is the last one of a request, unless a follow-up is sent now.
   pi.on("turn_end", (event, ctx) => {
     if (event.toolResults?.length || event.message?.stopReason !== "stop") return;
     const { push } = ask("turn_end", ctx);
