@@ -42,7 +42,7 @@ ENDS = [
     (EndedSession(time=NOW, signal=64), None, {}, True, None, Crashed("ended by SIGRTMAX")),
     (code(1), "0", {}, False, None, Completed(idle=False)),
     (code(0), "42", {}, False, None, HandedOff(idle=False)),
-    (code(0), "1", {}, True, None, Crashed("said 1")),
+    (code(0), "1", {}, True, None, Crashed("closing code 1")),
     (EndedSession(time=NOW, signal=15), "0", {}, False, None, Completed(idle=False)),
     (EndedSession(time=NOW, signal=15), "42", {}, False, "over", HandedOff(idle=False)),
     (EndedSession(time=NOW, signal=15), None, {}, False, "hung", Halted("hung")),

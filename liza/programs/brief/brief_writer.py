@@ -186,10 +186,10 @@ def _open_questions(context: BriefContext) -> list[str]:
     all."""
     lines = []
     for task in [task for task in map(context.state.task, context.wake_ids) if task is not None][:3]:
-        asks = "; ".join(task.blocked_questions)
+        questions = "; ".join(task.blocked_questions)
         failed = f"  FAILED {', '.join(task.failed_by)}" if task.failed_by else ""
         lines.append(f"  {task.id} {task.status}: {quote_line(task.blocked_reason or '', 200)}{failed}")
-        lines += [f"    asks: {quote_line(asks, 400)}"] if asks else []
+        lines += [f"    asks: {quote_line(questions, 400)}"] if questions else []
     return lines
 
 

@@ -100,31 +100,31 @@ def read_layer(file: Path, source: str) -> Layer:
     return Layer(source, rows, _normalize_roles(file, " [roles]", roles), document.get("program"), tiers, file)
 
 
-def _normalize_roles(file: Path, where: str, said: Mapping[str, str]) -> dict[str, str]:
+def _normalize_roles(file: Path, section: str, specs: Mapping[str, str]) -> dict[str, str]:
     """Rename the role ``reviewer`` to ``code-reviewer``: both names are accepted, as for ``--program``."""
-    if REVIEWER in said and CODE_REVIEWER in said:
-        raise _file_error(file, f"{where.strip()} {REVIEWER} and {CODE_REVIEWER} are the same role: keep one")
-    return {CODE_REVIEWER if role == REVIEWER else role: spec for role, spec in said.items()}
+    if REVIEWER in specs and CODE_REVIEWER in specs:
+        raise _file_error(file, f"{section.strip()} {REVIEWER} and {CODE_REVIEWER} are the same role: keep one")
+    return {CODE_REVIEWER if role == REVIEWER else role: spec for role, spec in specs.items()}
 
 
 def _read_tables(
-    file: Path, said: Mapping[str, Any], key: str, known: Collection[str] | None
+    file: Path, document: Mapping[str, Any], key: str, valid_keys: Collection[str] | None
 ) -> dict[str, dict[str, Any]]:
-    tables = said.get(key, {})
+    tables = document.get(key, {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise _file_error(file, f"[{key}.NAME] must be a table")
     for name, table in tables.items():
-        if known is not None:
-            _check_keys(file, f" [{key}.{name}]", table, known)
+        if valid_keys is not None:
+            _check_keys(file, f" [{key}.{name}]", table, valid_keys)
     return tables
 
 
-def _check_keys(file: Path, where: str, table: Any, known: Collection[str]) -> None:
+def _check_keys(file: Path, section: str, table: Any, valid_keys: Collection[str]) -> None:
     if not isinstance(table, dict):
-        raise _file_error(file, f"{where.strip()} must be a table")
+        raise _file_error(file, f"{section.strip()} must be a table")
     for key in table:
-        if key not in known:
-            raise _file_error(file, f"{where.strip()} unknown key {key!r}{did_you_mean(key, known)}".strip())
+        if key not in valid_keys:
+            raise _file_error(file, f"{section.strip()} unknown key {key!r}{did_you_mean(key, valid_keys)}".strip())
 
 
 def _check_specs(file: Path, specs: list[Any]) -> None:
@@ -133,8 +133,8 @@ def _check_specs(file: Path, specs: list[Any]) -> None:
             raise _file_error(file, f"a program must be a string, not {spec!r}")
 
 
-def _file_error(file: Path, what: str) -> UsageError:
-    return UsageError(f"{file}: {what}", f"${{EDITOR:-vi}} {shlex.quote(str(file))}")
+def _file_error(file: Path, reason: str) -> UsageError:
+    return UsageError(f"{file}: {reason}", f"${{EDITOR:-vi}} {shlex.quote(str(file))}")
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

@@ -38,7 +38,7 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"input_line {reason}" for reason in _expression_errors(line, re.MULTILINE))
         if isinstance(line, str) and "(?P<typed>" not in line:
             yield "input_line needs a group (?P<typed>…) for the text in the line"
-    yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), whole=True))
+    yield from (f"input_empty {reason}" for reason in _expression_errors(row.get("input_empty"), may_match_empty=True))
     usage = row.get("usage")
     if isinstance(usage, dict) and usage.get("pattern"):
         yield from (f"usage: pattern {reason}" for reason in _expression_errors(usage["pattern"]))
@@ -51,12 +51,12 @@ def find_errors(row: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _expression_errors(value: object, flags: int = 0, *, whole: bool = False) -> Iterator[str]:
-    """Yield the error in an expression; unless ``whole``, it must not match the empty text."""
+def _expression_errors(value: object, flags: int = 0, *, may_match_empty: bool = False) -> Iterator[str]:
+    """Yield the error in an expression; unless ``may_match_empty``, it must not match the empty text."""
     if not isinstance(value, str):
         return
     try:
-        if re.compile(value, flags).search("") and not whole:
+        if re.compile(value, flags).search("") and not may_match_empty:
             yield f"{value!r} matches an empty text, and so every text"
     except (re.error, OverflowError, RecursionError) as error:
         yield f"{value!r} is not a valid regular expression: {error}"

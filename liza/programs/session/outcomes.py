@@ -88,36 +88,36 @@ Outcome = (
 
 def classify_end(
     end: EndedSession | VanishedSession,
-    word: str | None,
+    closing_code: str | None,
     codes: Mapping[str, str],
     moved: bool,
     stopped: str | None = None,
-    trouble: ModelFailure | None = None,
+    failure: ModelFailure | None = None,
     *,
     begun: bool = True,
 ) -> Outcome:
     """Classify the end of a session.
 
-    ``word`` is the run's closing code. ``codes`` maps the program's own exit codes to closing codes (a vendor may use
+    ``closing_code`` is the run's. ``codes`` maps the program's own exit codes to closing codes (a vendor may use
     42 for something else). ``moved``: it committed, or its task changed status. ``stopped`` is the stop reason if it
-    was ended on purpose. ``trouble`` is the model failure in its last lines: four programs exit with 0 even then.
+    was ended on purpose. ``failure`` is the model failure in its last lines: four programs exit with 0 even then.
     ``begun``: it had read its brief.
     """
     if isinstance(end, EndedSession) and end.error is not None:
         return NeverRan(end.error)
-    if word is not None:
-        return _outcome_of_code(word, f"said {word}", idle=False)
+    if closing_code is not None:
+        return _outcome_of_code(closing_code, f"closing code {closing_code}", idle=False)
     if stopped == IDLE_REASON:
         return Completed(idle=not moved)
     if stopped is not None and (
-        trouble is None or stopped in DELIBERATE_STOPS or stopped.startswith(NO_PROGRESS_PREFIX)
+        failure is None or stopped in DELIBERATE_STOPS or stopped.startswith(NO_PROGRESS_PREFIX)
     ):
         return Halted(stopped)
     clean_exit = stopped is None and isinstance(end, EndedSession) and (end.code == 0 or end.unplugged)
-    if trouble is not None and not (moved and clean_exit):
-        return _outcome_of_failure(trouble)
+    if failure is not None and not (moved and clean_exit):
+        return _outcome_of_failure(failure)
     if isinstance(end, VanishedSession):
-        return Crashed("it vanished without an end: killed from outside, or the machine went down")
+        return Crashed("it vanished without an end record: killed from outside, or the machine went down")
     if end.unplugged:
         # The program may exit with 0, because it only saw the end of its input; its exit code is no evidence. Once it
         # has begun, the end counts as a crash: a program that closes its own terminal each time would be restarted for
@@ -129,18 +129,18 @@ def classify_end(
     return _outcome_of_code(codes.get(str(end.code), str(end.code)), describe_end(end), idle=not moved)
 
 
-def _outcome_of_failure(trouble: ModelFailure) -> Outcome:
-    reason = model_silence.describe_failure(trouble.kind, trouble.message)
-    match trouble.kind:
+def _outcome_of_failure(failure: ModelFailure) -> Outcome:
+    reason = model_silence.describe_failure(failure.kind, failure.message)
+    match failure.kind:
         case model_silence.LOGIN:
             return ModelRefused(reason)
         case model_silence.QUOTA:
-            return UsageLimited(reason, trouble.until)
+            return UsageLimited(reason, failure.until)
         case _:
             return NoModelAnswer(reason)
 
 
-def _outcome_of_code(word: str, what: str, *, idle: bool) -> Outcome:
-    if word == "0":
+def _outcome_of_code(code: str, reason: str, *, idle: bool) -> Outcome:
+    if code == "0":
         return Completed(idle)
-    return HandedOff(idle) if word == "42" else Crashed(what)
+    return HandedOff(idle) if code == "42" else Crashed(reason)

@@ -28,10 +28,10 @@ class OutputTimes:
             self._times.append(datetime.fromtimestamp(int(when), UTC))
             self._sizes.append(int(size))
 
-    def time_at(self, place: int) -> datetime | None:
-        """Return when the byte before offset ``place`` was written, to 1-2 seconds; None for output after the last
+    def time_at(self, offset: int) -> datetime | None:
+        """Return when the byte before ``offset`` was written, to 1-2 seconds; None for output after the last
         note."""
-        index = bisect_left(self._sizes, place)
+        index = bisect_left(self._sizes, offset)
         return self._times[index] if index < len(self._times) else None
 
 

@@ -70,10 +70,10 @@ def _quote_for_pipe(path: Path) -> str:
 class Pane:
     """The terminal of a run. A method that calls tmux raises Refused if the pane or the server is gone or stopped."""
 
-    def __init__(self, root: Path, run: str, place: PaneAddress) -> None:
+    def __init__(self, root: Path, run: str, address: PaneAddress) -> None:
         self.root = root
         self.run = run
-        self.address = place
+        self.address = address
         self.path = Paths(root).run(run)
         self.target = f"={session_name(run)}:"
         self.is_piped = True
