@@ -88,7 +88,7 @@ def _no_lock(was: Callable[..., Any]) -> Any:
 
 
 def _as_found(was: Callable[..., Any]) -> Any:
-    return lambda self: self._settler.document(self._settler.found()).state
+    return lambda self: self._repairer.parse_bytes(self._repairer.read_bytes()).state
 
 
 def _always_settled(was: Callable[..., Any]) -> Any:
@@ -126,7 +126,7 @@ def _blind_swap(was: Callable[..., Any]) -> Any:
 
 def _printed_at_once(was: Callable[..., Any]) -> Any:
     def call(self: Any, agent: str, text: str) -> None:
-        self._say(agent, text, self._now())
+        self._print_timed(agent, text, self._now())
 
     return call
 
@@ -187,7 +187,7 @@ def _that_keeps_reports(was: Callable[..., Any]) -> Any:
 
     text = was.read_text()
     place = was.__class__(tempfile.mkdtemp()) / was.name
-    place.write_text(text.replace("        quiet(terminal)\n", "        pass\n"))
+    place.write_text(text.replace("        switch_off_reports(terminal)\n", "        pass\n"))
     assert place.read_text() != text
     return place
 
@@ -211,7 +211,7 @@ def _whatever_waits(was: Callable[..., Any]) -> Any:
 
 
 def _kills_at_once(was: Callable[..., Any]) -> Any:
-    return lambda self, to=None: self.ask("kill-session", "-t", self.target.rstrip(":"))
+    return lambda self, to=None: self.run_tmux("kill-session", "-t", self.target.rstrip(":"))
 
 
 def _uncleaned(was: Callable[..., Any]) -> Any:
@@ -324,7 +324,7 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.repo.slots.pool:locked": lambda was: _unlocked},
+        {"liza.repo.slots.pool:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
     ),
     "half-made slots": Defence(
@@ -654,7 +654,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
-        {"liza.rules.tasks.coding:TOLD_ONLY": lambda was: tuple(one for one in was if one != "unanswered")},
+        {"liza.rules.tasks.coding:UNCOUNTED_ENDS": lambda was: tuple(one for one in was if one != "unanswered")},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
     ),
     "waiting is not starting": Defence(
@@ -690,7 +690,7 @@ TABLE: dict[str, Defence] = {
     ),
     "estimated use": Defence(
         "a program that tells nothing of what it uses is held by a budget of tokens all the same",
-        {"liza.programs.usage.meter:estimate": gives(None)},
+        {"liza.programs.usage.meter:estimate_usage": gives(None)},
         ("tests/unit/test_meter.py::test_what_nobody_tells_is_estimated_after_a_few_calls_and_said_to_be_an_estimate",),
     ),
     "conversation by name": Defence(
