@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 
 from liza.crew.crew import Crew, SystemClock, open_crew
-from liza.programs.brief.brief_writer import BlockPlacement
+from liza.programs.brief.instructions_file import BlockPlacement
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import keyboard, readiness, screens, tmux
@@ -373,10 +373,10 @@ def no_file() -> list[tuple[Any, str, Any]]:
 
     def bare(self: worktree_files.WorktreeFiles, *args: Any) -> tuple[str, tuple[str, ...]]:
         whole(self, *args)
-        return args[3].prompt() or "", ()
+        return args[3].read_prompt() or "", ()
 
     return [
-        (worktree_files.brief, "write", lambda *args: BlockPlacement(None, "switched off")),
+        (worktree_files.instructions_file, "write_block", lambda *args: BlockPlacement(None, "switched off")),
         (worktree_files.WorktreeFiles, "_write_brief", bare),
     ]
 
@@ -409,7 +409,9 @@ def no_event() -> list[tuple[Any, str, Any]]:
 
 def no_dialogs() -> list[tuple[Any, str, Any]]:
     """No question on a screen is seen as one."""
-    unseen = SimpleNamespace(**{**vars(screens), "question": lambda *args: None, "_choice": lambda *args: None})
+    unseen = SimpleNamespace(
+        **{**vars(screens), "find_question": lambda *args: None, "_prompt_choice": lambda *args: None}
+    )
     return [
         (keyboard, "screens", unseen),
         (readiness, "screens", unseen),
@@ -421,7 +423,7 @@ def no_proof() -> list[tuple[Any, str, Any]]:
     """Pasted, one Enter, and taken for sent."""
 
     def typed(text: str, preset: Any, limit: float, patterns: Sequence[str]) -> keyboard.TypingPolicy:
-        screen = yield from keyboard._wait_until_typable(preset, limit, patterns)
+        screen = yield from keyboard._wait_until_typable(text, preset, limit, patterns)
         if isinstance(screen, NotSent):
             return screen
         yield Paste(keyboard.strip_keys(text))
@@ -447,7 +449,7 @@ def no_acknowledgment() -> list[tuple[Any, str, Any]]:
 
     def believed(self: MessageCarrier, typed: Any) -> None:
         came(self, typed)
-        if isinstance(typed.came, Sent):
+        if isinstance(typed.outcome, Sent):
             now = self.crew.clock.now()
             inbox.acknowledge(self.crew.paths, self.agent, (typed.message.id,), typed.run, "typed", now)
 
