@@ -78,10 +78,11 @@ WORDS_OF_REFUSAL = (
 
 ASK = """
 import importlib, json, os, sys
-from liza.cli import app, entry_points as door, command_table as table; from liza.cli.commands import supervise
-for name in {*table.MODULES.values()}:
+from liza.cli import app, command_table, entry_points
+from liza.cli.commands import supervise
+for name in {*command_table.COMMAND_MODULES.values()}:
     importlib.import_module("liza.cli.commands." + name)
-app.root()
+app.build_app()
 for name, words, place in json.load(sys.stdin):
     out, back = os.pipe()
     child = os.fork()
@@ -91,7 +92,7 @@ for name, words, place in json.load(sys.stdin):
         os.dup2(back, 2)
         os.chdir(place)
         sys.argv = [name, *words]
-        (door.liza_agent if name == "liza-agent" else door.liza)()
+        (entry_points.liza_agent if name == "liza-agent" else entry_points.liza)()
     os.close(back)
     with os.fdopen(out) as heard:
         said = heard.read()
