@@ -45,8 +45,8 @@ def submitted(scene: Scene, program: str, agent: str = "coder-1") -> None:
 def counted(scene: Scene, program: str) -> None:
     """What the ledger says is what the model says of its answers, where the program tells it."""
     (spent,) = scene.spent()
-    form = preset_table.load_presets(Paths(scene.crew.root)).resolve(program).usage
-    if not (form.input or form.pattern):
+    preset = preset_table.load_presets(Paths(scene.crew.root)).resolve(program)
+    if not (preset.usage.input or preset.usage.pattern or preset.journal):
         assert spent.used is None
         return
     assert spent.used is not None

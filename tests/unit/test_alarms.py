@@ -218,7 +218,7 @@ def test_a_merge_that_failed_says_why_and_one_that_waits_names_the_files() -> No
         assigned_to="coder-1",
         review_commit=COMMIT,
         approved_by="code-reviewer-1",
-        merging=MergeInProgress(candidate=COMMIT, expected=COMMIT, waiting="a.py"),
+        merging=MergeInProgress(candidate=COMMIT, expected=COMMIT, waiting=("a.py",)),
         history=(Event(time=NOW, event="approve", agent="code-reviewer-1", commit=COMMIT),),
     )
     found = only(board(waits))
