@@ -1,4 +1,4 @@
-"""The steps of a commit, one function each, in the order in which a crash can be settled after any of them."""
+"""The steps of a commit, one function each. In this order `repair` can complete or undo a commit after any of them."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from liza.system import crash_points, files
 
 
 class BoardPaths:
-    """The paths of a commit, put together once."""
+    """The paths that a commit uses, built once."""
 
     def __init__(self, paths: Paths) -> None:
         self.liza, self.state, self.journal = paths.liza, paths.state, paths.journal
         self.intent, self.tx, self.next_board = paths.seal, paths.tx, paths.tx / "next"
 
 
-def write_journal(places: BoardPaths, record: RevisionRecord) -> None:
-    """Step 1: what is about to happen, on the disk."""
-    revision_journal.append_record(places.journal, record)
+def write_journal(paths: BoardPaths, record: RevisionRecord) -> None:
+    """Step 1: append the revision to the journal, with fsync."""
+    revision_journal.append_record(paths.journal, record)
 
 
-def record_intent(places: BoardPaths, fresh: WriteIntent) -> None:
-    """Step 2: the bytes before and after."""
-    write_intent.save_intent(places.intent, msgspec.structs.replace(fresh, stood=write_intent.file_stamp(places.state)))
+def record_intent(paths: BoardPaths, intent: WriteIntent) -> None:
+    """Step 2: write the digests of the board before and after."""
+    write_intent.save_intent(paths.intent, msgspec.structs.replace(intent, stood=write_intent.file_stamp(paths.state)))
 
 
 def write_spool(spool: Spool, item: SpoolItem) -> None:
-    """Step 3: what changed, for history."""
+    """Step 3: write the changed entries, from which the history is made."""
     spool.add_item(item)
 
 
-def write_next_board(places: BoardPaths, data: bytes) -> Path:
-    """Step 4: the board to come, on the disk, in a directory that nobody watches."""
-    fresh = places.next_board
-    files.write_synced(fresh, data)
-    return fresh
+def write_next_board(paths: BoardPaths, data: bytes) -> Path:
+    """Step 4: write the new board, with fsync, in a directory that is not watched. Return its path."""
+    path = paths.next_board
+    files.write_synced(path, data)
+    return path
 
 
 @files.convert_os_errors()
-def rename_board(places: BoardPaths, fresh: Path) -> None:
-    """Step 5: from here on it happened. The board that it replaces stays beside it until the next change."""
-    with suppress(OSError):  # A spare: without it a board that is destroyed comes back from the spool and the history.
-        _link_previous(places)
-    fresh.rename(places.state)
-    crash_points.point("renamed", places.state.name)
+def rename_board(paths: BoardPaths, next_board: Path) -> None:
+    """Step 5: rename the new board. This commits the change. A link to the old board is kept until the next commit."""
+    with suppress(OSError):  # Optional: without it a destroyed board is restored from spool and history.
+        _link_previous(paths)
+    next_board.rename(paths.state)
+    crash_points.point("renamed", paths.state.name)
 
 
-def _link_previous(places: BoardPaths) -> None:
-    """A second name for the board that is about to be replaced: whatever becomes of the spool, it can be read."""
-    aside = places.tx / "previous.new"
-    aside.unlink(missing_ok=True)
-    os.link(places.state, aside)
-    aside.rename(places.tx / PREVIOUS_NAME)
+def _link_previous(paths: BoardPaths) -> None:
+    """Link the board that is about to be replaced, so that it can be restored even if the spool is lost."""
+    link = paths.tx / "previous.new"
+    link.unlink(missing_ok=True)
+    os.link(paths.state, link)
+    link.rename(paths.tx / PREVIOUS_NAME)
 
 
 @files.convert_os_errors()
-def fsync_directory(places: BoardPaths) -> None:
-    """Step 6: and the disk knows."""
-    files.fsync_directory(places.liza)
-    crash_points.point("settled", places.state.name)
+def fsync_directory(paths: BoardPaths) -> None:
+    """Step 6: fsync the directory, so that the rename survives a power cut."""
+    files.fsync_directory(paths.liza)
+    crash_points.point("settled", paths.state.name)

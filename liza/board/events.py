@@ -1,7 +1,7 @@
-"""What the file system tells: typed events in a queue, and one-second looking where it cannot tell.
+"""Watch the board and the signal files: typed events in queues, with polling once a second as the fallback.
 
-Watches lie on directories, because files are replaced by rename. They are armed when ``watch`` returns, so whoever
-reads the board after that misses nothing. An event is a hint to look; it carries no state.
+Directories are watched, because files are replaced by rename. The watches are active when ``watch`` returns, so a
+caller that reads the board after that misses no change. An event is a hint to read again; it carries no state.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from watchdog.observers.polling import PollingObserver
 from liza.board.signals import SIGNALS
 from liza.rules.paths import Paths
 
-# What watchdog says of a watch that is being closed is of no use to anyone at a terminal.
+# watchdog logs errors of a watch that is being closed; without a handler they would go to stderr.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 POLL_SECONDS: Final = 1.0
-"""Seconds between two looks where the system cannot tell of changes."""
+"""Seconds between two polls if the system offers no change events."""
 _READ_EVENTS: Final = frozenset(("opened", "closed_no_write"))
 
 
 @dataclass(frozen=True)
 class BoardChanged:
-    """The board may be another one now."""
+    """The board may have changed."""
 
 
 @dataclass(frozen=True)
 class SignalChanged:
-    """PAUSE, CHECKPOINT or ABORT was raised or taken down."""
+    """PAUSE, CHECKPOINT or ABORT was raised or cleared."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FileChanged:
 
 @dataclass(frozen=True)
 class WatchLost:
-    """Changes may have been missed: read again. ``polling`` says that from now on there is looking, not telling."""
+    """Changes may have been missed: read again. ``polling``: from now on changes are found by polling."""
 
     reason: str
     polling: bool
@@ -61,7 +61,7 @@ WatchEvent = BoardChanged | SignalChanged | FileChanged | WatchLost
 
 
 class Watch:
-    """The watches of one process. Close it, or use it in a ``with``."""
+    """The watches of one process. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, paths: Paths, extra_dirs: Iterable[Path]) -> None:
         self._paths = paths
@@ -70,7 +70,8 @@ class Watch:
         self._queues: list[queue.Queue[WatchEvent]] = []
         self._guard = threading.Lock()
         self._arming = threading.Lock()
-        """Held while watches come and go; never while events are posted, which the watches' thread does."""
+        """Held while watches are added or removed. Not held while events are posted: that happens in watchdog's thread,
+        for which ``_disarm`` waits."""
         self._closed = False
         self._observer: BaseObserver | None = None
         self._undelivered: list[WatchEvent] = []
@@ -78,49 +79,49 @@ class Watch:
         self._arm()
 
     def subscribe(self, target: queue.Queue[WatchEvent]) -> None:
-        """Posts every event from now on, and what happened since the watches were armed, to ``target``."""
+        """Post to ``target`` all events from now on. The first queue also gets those since the watches were armed."""
         with self._guard:
             self._queues.append(target)
             early, self._undelivered = self._undelivered, []
-        for happening in early:
-            target.put(happening)
+        for event in early:
+            target.put(event)
 
     def add_directory(self, directory: Path) -> None:
-        """Watch the files of one more directory for writes; one that is not there is left out."""
+        """Watch the files of one more directory for writes. A missing directory is ignored."""
         path = directory.resolve()
         with self._arming:
             if not self._closed and path not in self._added:
                 self._added[path] = self._schedule(path)
 
     def remove_directory(self, directory: Path) -> None:
-        """Stop watching a directory of ``also``."""
+        """Stop watching a directory of ``add_directory``."""
         with self._arming:
-            laid = self._added.pop(directory.resolve(), None)
-            if self._observer is not None and laid is not None:
+            watch = self._added.pop(directory.resolve(), None)
+            if self._observer is not None and watch is not None:
                 with contextlib.suppress(KeyError, OSError):
-                    self._observer.unschedule(laid)
+                    self._observer.unschedule(watch)
 
     def _schedule(self, path: Path) -> ObservedWatch | None:
         if self._observer is None or not path.is_dir():
             return None
         try:
-            # Only writes: whoever reads the files would hear of its own reading.
+            # Only writes: a watcher that reads the files would get events of its own reads.
             return self._observer.schedule(_Handler(self._on_event), str(path), event_filter=[FileModifiedEvent])
         except OSError:
             return None
 
     def rearm(self, reason: str = "asked for") -> None:
-        """Lays the watches anew and posts WatchLost: what happened in between may have been missed."""
+        """Set all watches again and post WatchLost, because changes in between may have been missed."""
         with self._arming:
             if self._closed:
                 return
             self._disarm()
-            if self._paths.liza.is_dir():  # a crew that is gone must not come back as an empty directory
+            if self._paths.liza.is_dir():  # arming would create the directories of a crew that was removed
                 self._arm()
         self._post(WatchLost(reason, self.is_polling))
 
     def close(self) -> None:
-        """Ends the watching."""
+        """Stop watching."""
         with self._arming:
             self._closed = True
             self._disarm()
@@ -133,7 +134,7 @@ class Watch:
 
     def _arm(self) -> None:
         directories = [self._paths.liza.resolve(), *self._extra]
-        # What was moved away is not made again at its former place.
+        # Do not create directories at the former path of a repository that was moved.
         for path in self._extra if self._paths.liza.is_dir() else ():
             path.mkdir(parents=True, exist_ok=True)
         try:
@@ -142,7 +143,7 @@ class Watch:
         except OSError as error:
             self._observer = _start_observer(PollingObserver(timeout=POLL_SECONDS), directories, self._on_event)
             self.is_polling = True
-            self._post(WatchLost(f"{os.strerror(error.errno or 0)}: looking every {POLL_SECONDS:g} s", True))
+            self._post(WatchLost(f"{os.strerror(error.errno or 0)}: polling every {POLL_SECONDS:g} s", True))
         self._added = {path: self._schedule(path) for path in self._added}
 
     def _disarm(self) -> None:
@@ -159,40 +160,43 @@ class Watch:
             self._classify(Path(os.fsdecode(raw)), event)
 
     def _classify(self, path: Path, event: FileSystemEvent) -> None:
-        home = self._paths.liza.resolve()
-        if event.event_type == "deleted" and (path == home or path in self._extra):
-            threading.Thread(target=self.rearm, args=(f"{path} went away",), daemon=True).start()
-        elif path.parent == home and path.name == self._paths.state.name:
+        liza_directory = self._paths.liza.resolve()
+        if event.event_type == "deleted" and (path == liza_directory or path in self._extra):
+            threading.Thread(target=self.rearm, args=(f"{path} was removed",), daemon=True).start()
+        elif path.parent == liza_directory and path.name == self._paths.state.name:
             self._post(BoardChanged())
-        elif event.event_type == "deleted" and path in (home / self._paths.pins.name, home / self._paths.locks.name):
-            # What a crew cannot be without: whoever waits has to look whether it may go on.
+        elif event.event_type == "deleted" and path in (
+            liza_directory / self._paths.pins.name,
+            liza_directory / self._paths.locks.name,
+        ):
+            # A crew cannot run without these: the waiting supervisor has to check whether it may continue.
             self._post(WatchLost(f"{path} was deleted", self.is_polling))
-        elif path.parent == home and path.name in SIGNALS:
+        elif path.parent == liza_directory and path.name in SIGNALS:
             self._post(SignalChanged())
         elif (path.parent in self._extra or path.parent in self._added) and not event.is_directory:
             self._post(FileChanged(path))
 
-    def _post(self, happening: WatchEvent) -> None:
+    def _post(self, event: WatchEvent) -> None:
         with self._guard:
             targets = list(self._queues)
-            if not targets and happening not in self._undelivered:
-                self._undelivered.append(happening)
+            if not targets and event not in self._undelivered:
+                self._undelivered.append(event)
         for target in targets:
-            target.put(happening)
+            target.put(event)
 
 
 class _Handler(FileSystemEventHandler):
-    def __init__(self, told: object) -> None:
-        self._callback = told
+    def __init__(self, callback: object) -> None:
+        self._callback = callback
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         with contextlib.suppress(queue.Full):
             self._callback(event)  # type: ignore[operator]
 
 
-def _start_observer(observer: BaseObserver, directories: Iterable[Path], told: object) -> BaseObserver:
-    """The observer, started, with a watch on each directory. Raises OSError where the system has none to give."""
-    handler = _Handler(told)
+def _start_observer(observer: BaseObserver, directories: Iterable[Path], callback: object) -> BaseObserver:
+    """Start the observer with a watch on each directory. Raises OSError if the system has no watches left."""
+    handler = _Handler(callback)
     try:
         for path in directories:
             observer.schedule(handler, str(path), recursive=False)
@@ -204,5 +208,5 @@ def _start_observer(observer: BaseObserver, directories: Iterable[Path], told: o
 
 
 def watch(paths: Paths, extra_dirs: Iterable[Path] = ()) -> Watch:
-    """Arms the watches over the board, the signals and ``extra_dirs`` (made where missing) and returns."""
+    """Watch the board, the signal files and ``extra_dirs``, which are created if missing. Returns when active."""
     return Watch(paths, extra_dirs)

@@ -1,4 +1,4 @@
-"""Which violations a change adds. An old one is an alarm, not an obstacle."""
+"""Find the violations that a change adds. Only these refuse a change; older ones raise an alarm."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from liza.rules import invariants
 from liza.rules.model import State, Task, Violation
 
 _EXCLUSIVE_FIELDS: Final = ("worktree", "assigned_to", "run", "review_run")
-"""Fields of a task that another must not have too."""
+"""Fields of a task whose values must be unique among tasks."""
 _RELATION_FIELDS: Final = ("id", "status", "depends_on", "superseded_by", "reservation", *_EXCLUSIVE_FIELDS)
-"""Fields of a task that invariants between tasks look at."""
+"""Fields of a task that the invariants between tasks use."""
 
 
 def find_added(before: State, after: State) -> tuple[Violation, ...]:
-    """The violations of ``after`` that ``before`` does not have, looking only at what changed."""
+    """Return the violations of ``after`` that ``before`` does not have, checking changed entries only."""
     if before.config != after.config or (
         len(before.tasks) != len(after.tasks) and (_has_duplicate_ids(before) or _has_duplicate_ids(after))
     ):
         return find_added_in_full(before, after)
     old: list[Violation] = []
     new: list[Violation] = []
-    between: set[str] = set()
+    related: set[str] = set()
     for section, key, was, now in iter_changed_entries(before, after):
         if was is not None:
             old += invariants.check_entry(section, key, was, before)
         if now is not None:
             new += invariants.check_entry(section, key, now, after)
         if section == "tasks" and _affects_relations(was, now):
-            between.add(key)
+            related.add(key)
         if section == "agents" and was is not None and (now is None or now.runs < was.runs):
             return find_added_in_full(before, after)
-    if between:
-        names = _related_tasks(before, after, between)
+    if related:
+        names = _related_tasks(before, after, related)
         old += invariants.check_relations(select_tasks(before, names))
         new += invariants.check_relations(select_tasks(after, names))
     return _subtract(old, new)
@@ -49,12 +49,12 @@ def _has_duplicate_ids(state: State) -> bool:
 
 
 def find_all(state: State) -> tuple[Violation, ...]:
-    """Every violation on a board."""
+    """Return every violation on a board."""
     return invariants.check_board(state)
 
 
 def find_added_in_full(before: State, after: State) -> tuple[Violation, ...]:
-    """The violations of ``after`` that ``before`` does not have, looking at everything."""
+    """Return the violations of ``after`` that ``before`` does not have, checking both boards in full."""
     return _subtract(invariants.check_board(before), invariants.check_board(after))
 
 
@@ -63,23 +63,25 @@ def _affects_relations(was: Task | None, now: Task | None) -> bool:
 
 
 def _related_tasks(before: State, after: State, start: set[str]) -> set[str]:
-    """The tasks that an invariant could bring together with the tasks of ``start``, before or after."""
-    reach = set(start)
+    """Return the ids of all tasks that share an invariant with a task of ``start``, before or after the change."""
+    reached = set(start)
     for state in (before, after):
         by_id = {task.id: task for task in state.tasks}
         if not start <= by_id.keys():
-            reach |= {task.id for task in state.tasks if not start.isdisjoint((*task.depends_on, *task.superseded_by))}
+            reached |= {
+                task.id for task in state.tasks if not start.isdisjoint((*task.depends_on, *task.superseded_by))
+            }
         values = {value for name in start & by_id.keys() for value in _exclusive_values(by_id[name])}
         if values:
-            reach |= {task.id for task in state.tasks if not values.isdisjoint(_exclusive_values(task))}
-        waiting = list(reach)
+            reached |= {task.id for task in state.tasks if not values.isdisjoint(_exclusive_values(task))}
+        waiting = list(reached)
         while waiting:
             task = by_id.get(waiting.pop())
             for other in (*task.depends_on, *task.superseded_by) if task else ():
-                if other not in reach:
-                    reach.add(other)
+                if other not in reached:
+                    reached.add(other)
                     waiting.append(other)
-    return reach
+    return reached
 
 
 def _exclusive_values(task: Task) -> tuple[str | None, ...]:
@@ -87,25 +89,25 @@ def _exclusive_values(task: Task) -> tuple[str | None, ...]:
 
 
 def select_tasks(state: State, names: set[str]) -> State:
-    """The board with those tasks only: invariants between tasks need no others to judge a change of these."""
+    """Return the board with the tasks of ``names`` only, to check the invariants between them."""
     return msgspec.structs.replace(state, tasks=tuple(task for task in state.tasks if task.id in names))
 
 
 def _subtract(old: Iterable[Violation], new: Iterable[Violation]) -> tuple[Violation, ...]:
-    """The violations in ``new`` that stand for something ``old`` did not have, whatever value was found."""
-    known = Counter((one.entry, one.field, one.expected) for one in old)
-    found = []
-    for one in new:
-        name = one.entry, one.field, one.expected
-        if known[name] > 0:
-            known[name] -= 1
+    """Return the violations of ``new`` without those of ``old``. The found values are not compared."""
+    remaining = Counter((violation.entry, violation.field, violation.expected) for violation in old)
+    added = []
+    for violation in new:
+        name = violation.entry, violation.field, violation.expected
+        if remaining[name] > 0:
+            remaining[name] -= 1
         else:
-            found.append(one)
-    return tuple(found)
+            added.append(violation)
+    return tuple(added)
 
 
 def iter_changed_entries(before: State, after: State) -> Iterator[tuple[str, str, Any, Any]]:
-    """Section, key, entry before and entry after of everything that differs; None where there is none."""
+    """Yield section, key, entry before and entry after of everything that differs; None for a missing entry."""
     for section in SECTIONS:
         was, now = getattr(before, section), getattr(after, section)
         if was is now or section in ("version", "revision"):
@@ -135,5 +137,5 @@ def _changed_rows(section: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> I
             yield section, key, old.get(key), new.get(key)
 
 
-def _entry_name(entry: Any, place: int) -> str:
-    return str(getattr(entry, "id", place))
+def _entry_name(entry: Any, index: int) -> str:
+    return str(getattr(entry, "id", index))

@@ -1,4 +1,4 @@
-"""Edits from outside: what changed, whether the end is torn off, and what an old copy turned back."""
+"""Edits of the board from outside: diff them, detect truncation, and merge edits of an old copy."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from liza.board.text.document import Document, Part
 from liza.rules.model import Agent, FrozenStruct, State, Task
 
 _VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
-_MAX_DIFF: Final = 64 << 10
+_MAX_DIFF: Final = 64 << 10  # characters
 _HUMAN_FIELDS: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
 ) | {"rescope_reason"}
-"""Fields of a task that people write; in all others the crew's later word counts."""
-
+"""Fields of a task that people write. In all others the later value of the crew wins."""
 
 _SECTION: Final = re.compile(r"^([a-z_]+):", re.MULTILINE)
 _OPTIONAL_SECTIONS: Final = frozenset(("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes"))
-"""Sections that a board may be without until something happens; from these nothing is lost in an old copy."""
+"""Sections that a board may lack at first. An old copy without them is not truncated."""
 
 
 def is_truncated(known: Document, found: Document) -> bool:
-    """Whether entries are missing at the end, as a write that was cut off leaves it."""
+    """Return whether ``found`` lacks entries at its end, as after an interrupted write of ``known``."""
     if known.text.startswith(found.text):
         return len(found.text) < len(known.text)
-    # Leases may have been renewed since, and a cut right behind a name leaves a text that does not come apart.
+    # The texts may differ in renewed leases. A cut directly after a section name leaves a text that cannot be split,
+    # so compare the section names before the parts.
     if _is_missing_sections(known, found):
         return True
     if known.is_whole or found.is_whole:
@@ -39,9 +39,9 @@ def is_truncated(known: Document, found: Document) -> bool:
 
 
 def is_old_copy_truncated(base: Document | None, known: Document, found: Document) -> bool:
-    """Whether ``found``, made on an earlier board, lacks its end. ``base`` is that board, where it is still kept.
+    """Return whether ``found``, an edit of an older board, lacks its end. ``base`` is that board if it is still kept.
 
-    Without it only what is missing behind all that is there can tell: whole sections, or entries of the last one.
+    Without ``base`` compare with ``known``: this detects missing sections, and missing entries of the last one.
     """
     if base is not None:
         return is_truncated(base, found)
@@ -49,39 +49,47 @@ def is_old_copy_truncated(base: Document | None, known: Document, found: Documen
         return True
     if known.is_whole or found.is_whole:
         return known.text.endswith("\n") and not found.text.endswith("\n")
-    return _is_last_section_short([one for one in found.parts if one.section == found.parts[-1].section], known)
+    return _is_last_section_short([part for part in found.parts if part.section == found.parts[-1].section], known)
 
 
 def _is_missing_sections(known: Document, found: Document) -> bool:
-    """Whether whole sections are missing at the end, or the rest of the last one."""
-    here = _SECTION.findall(found.text)
-    there = [one for one in _SECTION.findall(known.text) if one in here or one not in _OPTIONAL_SECTIONS]
-    if here != there[: len(here)] or not there:
+    """Return whether whole sections are missing at the end, or the end of the last one."""
+    found_sections = _SECTION.findall(found.text)
+    known_sections = [
+        section
+        for section in _SECTION.findall(known.text)
+        if section in found_sections or section not in _OPTIONAL_SECTIONS
+    ]
+    if found_sections != known_sections[: len(found_sections)] or not known_sections:
         return False
-    if len(here) < len(there):
+    if len(found_sections) < len(known_sections):
         return True
-    end, whole = _section_text(found.text, here[-1]), _section_text(known.text, here[-1])
-    return whole.startswith(end) and len(end) < len(whole)
+    found_text = _section_text(found.text, found_sections[-1])
+    known_text = _section_text(known.text, found_sections[-1])
+    return known_text.startswith(found_text) and len(found_text) < len(known_text)
 
 
 def _section_text(text: str, name: str) -> str:
-    """The lines of a section, to the next one."""
-    begins = [(found[1], found.start()) for found in _SECTION.finditer(text)]
-    ends = [*(start for _, start in begins[1:]), len(text)]
-    return next(text[start:end] for (one, start), end in zip(begins, ends, strict=True) if one == name)
+    """Return the lines of a section, up to the next one."""
+    starts = [(match[1], match.start()) for match in _SECTION.finditer(text)]
+    ends = [*(start for _, start in starts[1:]), len(text)]
+    return next(text[start:end] for (section, start), end in zip(starts, ends, strict=True) if section == name)
 
 
-def _is_last_section_short(last: list[Part], known: Document) -> bool:
-    """Whether the last section stops before, or within, an entry that the newest board has there."""
-    there = [part for part in known.parts if part.section == last[-1].section]
-    if len(last) > len(there) or [one.key for one in last] != [one.key for one in there[: len(last)]]:
+def _is_last_section_short(found_parts: list[Part], known: Document) -> bool:
+    """Return whether the last section ends before or inside an entry of the newest board."""
+    known_parts = [part for part in known.parts if part.section == found_parts[-1].section]
+    same_keys = [part.key for part in found_parts] == [part.key for part in known_parts[: len(found_parts)]]
+    if len(found_parts) > len(known_parts) or not same_keys:
         return False
-    end, whole = last[-1].text, there[len(last) - 1].text
-    return len(last) < len(there) or (len(end) < len(whole) and whole.startswith(end))
+    found_text, known_text = found_parts[-1].text, known_parts[len(found_parts) - 1].text
+    return len(found_parts) < len(known_parts) or (
+        len(found_text) < len(known_text) and known_text.startswith(found_text)
+    )
 
 
 def diff_texts(known: str, found: str) -> str:
-    """The lines that differ, leases left out, as a unified diff; at most 64 KB of it."""
+    """Return a unified diff without lease times, at most 64 K characters."""
     old, new = _stable_lines(known), _stable_lines(found)
     start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, start - 3)
@@ -101,9 +109,9 @@ def _stable_lines(text: str) -> list[str]:
 
 
 def merge_edit(base: State | None, known: State, found: State, named: frozenset[str]) -> State:
-    """``found``, made on a copy of ``base``, with what happened on the board since put on top.
+    """Return ``found``, an edit of a copy of ``base``, merged with the changes from ``base`` to ``known``.
 
-    ``named`` are the tasks that the journal names since then; it serves where the base is not kept any more.
+    ``named`` are the tasks with journal records since the base. They are used if ``base`` is not kept any more.
     """
     old = {task.id: task for task in base.tasks} if base else {}
     now = {task.id: task for task in known.tasks}
@@ -132,7 +140,7 @@ _ROW_SECTIONS: Final = ("discovered", "anomalies", "human_notes", "spec_changes"
 
 
 def _merge_value(base: Any, known: Any, found: Any) -> Any:
-    """One value: the side that changed it; the crew's where both did, or where the base is not known."""
+    """Return the changed value; that of the crew if both sides changed it or the base is not known."""
     return found if base is not None and known == base else known
 
 
@@ -141,14 +149,14 @@ def _merge_task(base: Task | None, known: Task | None, found: Task, named: bool)
         return found
     chosen: dict[str, Any] = {}
     for name in Task.__struct_fields__:
-        was = getattr(base, name) if base is not None else None
-        mine, theirs = getattr(known, name), getattr(found, name)
+        base_value = getattr(base, name) if base is not None else None
+        known_value, found_value = getattr(known, name), getattr(found, name)
         if base is None:
-            chosen[name] = theirs if name in _HUMAN_FIELDS else mine
-        elif theirs == was:
-            chosen[name] = mine
+            chosen[name] = found_value if name in _HUMAN_FIELDS else known_value
+        elif found_value == base_value:
+            chosen[name] = known_value
         else:
-            chosen[name] = theirs if mine == was or name in _HUMAN_FIELDS else mine
+            chosen[name] = found_value if known_value == base_value or name in _HUMAN_FIELDS else known_value
     return Task(**chosen)
 
 
@@ -163,25 +171,25 @@ def _merge_agents(base: State | None, known: State, found: State) -> dict[str, A
 
 
 def _merge_table(base: dict[str, Any] | None, known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for key in [*found, *(key for key in known if key not in found)]:
-        was = (base or {}).get(key)
+        base_value = (base or {}).get(key)
         if key in found and key in known:
-            made[key] = _merge_value(was, known[key], found[key])
+            merged[key] = _merge_value(base_value, known[key], found[key])
         elif key in found:
-            made[key] = found[key]
-        elif base is None or known[key] != was:
-            made[key] = known[key]
-    return made
+            merged[key] = found[key]
+        elif base is None or known[key] != base_value:
+            merged[key] = known[key]
+    return merged
 
 
 def _merge_rows(known: tuple[FrozenStruct, ...], found: tuple[FrozenStruct, ...]) -> tuple[FrozenStruct, ...]:
-    """Rows only grow: what the copy did not have yet comes back behind what it has."""
+    """Rows are only added: append the rows that the copy did not have."""
     return (*found, *(entry for entry in known if entry not in found))
 
 
 def restore_run_counters(known: State, found: State) -> State:
-    """``found`` with no agent's counter of runs turned back: a run names every leftover, once."""
+    """Return ``found`` with no run counter lower than before: a run name must never be used twice."""
     agents = {
         name: msgspec.structs.replace(agent, runs=known.agents[name].runs)
         if name in known.agents and known.agents[name].runs > agent.runs

@@ -1,4 +1,4 @@
-"""The start of a transaction: what was left by a crash or by an edit from outside is settled before anything else."""
+"""Repair the board at the start of a transaction: finish or undo an interrupted commit, accept an edit from outside."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from liza.rules.paths import Paths
 from liza.system import files
 
 STABLE_SECONDS: Final = 0.5
-"""Seconds for which size, time and sha of an edited board must stand still before it counts."""
+"""Seconds for which size, time and sha256 of an edited board must stay the same before it is accepted."""
 _STABLE_TIMEOUT: Final = 10.0
+"""Seconds to wait for a board that keeps changing."""
 _TORN_READS: Final = 2
+"""Reads that find a recent edit broken or truncated before this is reported."""
 _RECENT_SECONDS: Final = 2.0
-"""Seconds after its last change in which a board that is broken or short may still be on its way."""
+"""Seconds after the last change in which a broken or short board may still be in the course of being written."""
 
 
 @dataclass(frozen=True)
 class LockedBoard:
-    """The board under its lock: what it means, its bytes' sha, and the seal that fits it."""
+    """The board under its lock: the document, its bytes, their sha256, and the write intent that matches them."""
 
     document: Document
     data: bytes
@@ -43,11 +45,11 @@ class LockedBoard:
 
 
 class _StillChanging(Exception):
-    """An edit from outside that may still be going on."""
+    """An edit from outside may still be in progress. Has an argument if the text is broken or truncated."""
 
 
 class BoardRepairer:
-    """Reads the board, remembers what it read, and settles what it finds under the lock."""
+    """Read the board, cache the last document, and repair the board under the lock."""
 
     def __init__(self, paths: Paths, clock: Clock, spool: Spool) -> None:
         self._board_paths, self._clock, self._spool = BoardPaths(paths), clock, spool
@@ -55,12 +57,12 @@ class BoardRepairer:
         self._document: Document | None = None
         self.alerts: list[tuple[str, str, datetime]] = []
         self.is_truncated = False
-        """Whether the last reading under the lock found a board whose end is missing."""
+        """Whether the last read under the lock found a truncated board."""
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read_bytes(self) -> bytes:
-        """The bytes of the board. Raises BoardUnreadable where there are none."""
+        """Return the bytes of the board. Raises BoardUnreadable if the file is missing or cannot be read."""
         try:
             return files.read_limited(self._board_paths.state, files.MAX_BOARD_SIZE)
         except FileNotFoundError:
@@ -69,11 +71,11 @@ class BoardRepairer:
             raise BoardUnreadable(f"{document.BOARD_NAME}: {error.strerror}", RESTORE_COMMAND) from None
 
     def hash_bytes(self, data: bytes) -> str:
-        """The sha256 of bytes; free for those that were read last."""
+        """Return the sha256 of ``data``; cached for the bytes that were read last."""
         return self._digest if self._document is not None and data == self._data else sha(data)
 
     def parse_bytes(self, data: bytes) -> Document:
-        """What bytes mean, parsing what is new in them only. Raises BoardUnreadable, BoardTooNew."""
+        """Parse ``data``; parts that the cached document has are reused. Raises BoardUnreadable, BoardTooNew."""
         if self._document is not None and data == self._data:
             return self._document
         try:
@@ -81,42 +83,45 @@ class BoardRepairer:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise BoardUnreadable(f"{document.BOARD_NAME}:{line}: not UTF-8: {error.reason}", RESTORE_COMMAND) from None
-        made = document.read_document(text, known=self._document)
-        self.remember(data, sha(data), made)
-        return made
+        parsed = document.read_document(text, known=self._document)
+        self.remember(data, sha(data), parsed)
+        return parsed
 
-    def remember(self, data: bytes, digest: str, made: Document) -> None:
-        """Keeps what the newest bytes mean."""
-        self._data, self._digest, self._document = data, digest, made
+    def remember(self, data: bytes, digest: str, parsed: Document) -> None:
+        """Cache the newest bytes, their sha256 and their document."""
+        self._data, self._digest, self._document = data, digest, parsed
 
     # ── under the lock ───────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def lock_and_repair(self, held: Callable[[], AbstractContextManager[None]]) -> Iterator[LockedBoard]:
-        """The settled board with the lock held; while an edit settles down, the lock is let go."""
+    def lock_and_repair(self, hold_lock: Callable[[], AbstractContextManager[None]]) -> Iterator[LockedBoard]:
+        """Take the lock, repair the board and yield it. Release the lock while waiting for an edit to end.
+
+        Raises BoardInconsistent if the board still changes after 10 seconds, and what ``repair`` raises.
+        """
         seen: tuple[int, int, str] | None = None
         torn = 0
         limit = time.monotonic() + _STABLE_TIMEOUT
         while True:
-            with held():
-                found = self._fingerprint()
+            with hold_lock():
+                fingerprint = self._fingerprint()
                 try:
                     self.is_truncated = False
-                    age = time.time() - found[1] / 1e9
-                    # A slow writer stands still as well, and is not done.
-                    still = (found == seen or age > STABLE_SECONDS) and not files.is_being_written(
+                    age = time.time() - fingerprint[1] / 1e9
+                    # A slow writer may pause for longer than that, so also ask the kernel for open writers.
+                    stable = (fingerprint == seen or age > STABLE_SECONDS) and not files.is_being_written(
                         self._board_paths.state
                     )
-                    standing = self.repair(accepted=still, patient=torn < _TORN_READS and age < _RECENT_SECONDS)
-                except _StillChanging as unsettled:
-                    torn += bool(unsettled.args)
+                    locked = self.repair(accepted=stable, patient=torn < _TORN_READS and age < _RECENT_SECONDS)
+                except _StillChanging as changing:
+                    torn += bool(changing.args)
                 else:
-                    yield standing
+                    yield locked
                     return
             if time.monotonic() > limit:
                 raise BoardInconsistent(f"{document.BOARD_NAME} keeps changing outside its lock", "liza lock -- CMD")
-            seen = found
-            time.sleep(STABLE_SECONDS)  # stillness is a time, and no event tells it
+            seen = fingerprint
+            time.sleep(STABLE_SECONDS)  # no event says that a file has stopped changing
 
     @files.convert_os_errors()
     def _fingerprint(self) -> tuple[int, int, str]:
@@ -126,73 +131,80 @@ class BoardRepairer:
 
     @files.convert_os_errors()
     def repair(self, accepted: bool, patient: bool) -> LockedBoard:
-        """The board after settling. Raises BoardUnreadable, BoardTooNew, BoardInconsistent, and _Unsettled."""
+        """Repair the board and return it. The caller holds the lock.
+
+        ``accepted``: an edit from outside is complete and may be recorded. ``patient``: retry a broken or truncated
+        edit. Raises BoardUnreadable, BoardTooNew, BoardInconsistent, and _StillChanging to retry later.
+        """
         data = self.read_bytes()
         digest = self.hash_bytes(data)
-        sealed = write_intent.read_intent(self._board_paths.intent)
+        intent = write_intent.read_intent(self._board_paths.intent)
         last = revision_journal.last_record(self._board_paths.journal)
-        if last is not None and last.sha256 == digest and (sealed is None or sealed.revision < last.revision):
-            # The journal is on the disk before the board is; after a power cut seal and spool may lag behind both.
-            sealed = WriteIntent(last.revision, digest, digest, spool.UNKNOWN_RENEWED)
-            commit_steps.record_intent(self._board_paths, sealed)
-        if sealed is not None and digest == sealed.after:
-            if last is not None and last.revision > sealed.revision:
+        if last is not None and last.sha256 == digest and (intent is None or intent.revision < last.revision):
+            # Journal and board are synced to disk, write intent and spool are not: after a power cut these may be
+            # older. The journal has the digest of this board, so write the intent again.
+            intent = WriteIntent(last.revision, digest, digest, spool.UNKNOWN_RENEWED)
+            commit_steps.record_intent(self._board_paths, intent)
+        if intent is not None and digest == intent.after:
+            if last is not None and last.revision > intent.revision:
                 self._void(last)
-            return LockedBoard(self.parse_bytes(data), data, digest, sealed)
-        if sealed is not None and self.is_untouched(sealed, digest):
-            found = self.parse_bytes(data)
-            # What never came to be may also have been a heartbeat, whose seal bears the revision that it left standing.
-            if last is not None and last.revision > found.state.revision:
+            return LockedBoard(self.parse_bytes(data), data, digest, intent)
+        if intent is not None and self.is_untouched(intent, digest):
+            parsed = self.parse_bytes(data)
+            # Compare with the revision of the board, not of the intent: a heartbeat writes an intent too, with the
+            # unchanged revision.
+            if last is not None and last.revision > parsed.state.revision:
                 self._void(last)
-            sealed = sealed.rolled_back()
-            commit_steps.record_intent(self._board_paths, sealed)
-            return LockedBoard(found, data, digest, sealed)
+            intent = intent.rolled_back()
+            commit_steps.record_intent(self._board_paths, intent)
+            return LockedBoard(parsed, data, digest, intent)
         if not accepted:
             raise _StillChanging
-        return self._accept_edit(data, digest, sealed, last, patient)
+        return self._accept_edit(data, digest, intent, last, patient)
 
-    def is_untouched(self, sealed: WriteIntent, digest: str) -> bool:
-        """Whether the board is still the very file that the last writer found: its change never came to be."""
-        same_file = sealed.stood is None or sealed.stood == write_intent.file_stamp(self._board_paths.state)
-        return digest == sealed.before and same_file
+    def is_untouched(self, intent: WriteIntent, digest: str) -> bool:
+        """Return whether the board is the file that the last writer found: that writer did not rename its board."""
+        same_file = intent.stood is None or intent.stood == write_intent.file_stamp(self._board_paths.state)
+        return digest == intent.before and same_file
 
     def void_failed_creation(self) -> None:
-        """A first board that a crash kept from coming to be leaves nothing that counts."""
-        sealed, last = (
+        """Void the record of a first board that a crash kept from being written."""
+        intent, last = (
             write_intent.read_intent(self._board_paths.intent),
             revision_journal.last_record(self._board_paths.journal),
         )
-        if last is not None and (sealed is None or not sealed.before):
+        if last is not None and (intent is None or not intent.before):
             self._void(last)
 
     def _void(self, record: RevisionRecord) -> None:
-        """A revision that was announced and never came to be."""
-        # First out of the spool: once the void is written nobody looks for it there, and it would go into history.
+        """Record that a revision in the journal was not written."""
+        # First remove it from the spool. After a crash between the two steps the void is written again; in the other
+        # order the spool item would stay and go into history.
         self._spool.remove_revision(record.revision)
         revision_journal.append_record(
             self._board_paths.journal, RevisionRecord(void=record.revision, time=format_time(self._clock.now()))
         )
 
     def newest_known(self) -> Document | None:
-        """The newest board that is known to have been one: remembered, or rebuilt from the spool."""
+        """Return the newest valid board: cached, rebuilt from the spool, or the one before the last commit."""
         return self._newest_of(self._document)
 
     def _newest_of(self, remembered: Document | None) -> Document | None:
         newest = remembered
         texts = [text for _, text in self._spool.rebuild_texts()][-1:]
         if texts:
-            kept = document.read_document(texts[0], known=newest)
-            if newest is None or kept.state.revision > newest.state.revision:
-                newest = kept
-        spare = self.previous_document(newest)
-        if spare is not None and (newest is None or spare.state.revision > newest.state.revision):
-            newest = spare
+            rebuilt = document.read_document(texts[0], known=newest)
+            if newest is None or rebuilt.state.revision > newest.state.revision:
+                newest = rebuilt
+        previous = self.previous_document(newest)
+        if previous is not None and (newest is None or previous.state.revision > newest.state.revision):
+            newest = previous
         return newest
 
     def previous_document(self, known: Document | None = None) -> Document | None:
-        """The board before the last change, where its bytes are those that the last writer found."""
-        text, sealed = self._spool.read_previous(), write_intent.read_intent(self._board_paths.intent)
-        if text is None or sealed is None or sha(text.encode()) != sealed.before:
+        """Return the board before the last commit, if its sha256 is the one in the write intent; else None."""
+        text, intent = self._spool.read_previous(), write_intent.read_intent(self._board_paths.intent)
+        if text is None or intent is None or sha(text.encode()) != intent.before:
             return None
         try:
             return document.read_document(text, known=known)
@@ -200,34 +212,34 @@ class BoardRepairer:
             return None
 
     def void_failed_replacement(self) -> None:
-        """A change that could not take the place of a board that cannot be read never came to be."""
-        sealed, last = (
+        """Void the record of a replacement of an unreadable board that a crash interrupted."""
+        intent, last = (
             write_intent.read_intent(self._board_paths.intent),
             revision_journal.last_record(self._board_paths.journal),
         )
-        if last is not None and (self._is_uncommitted(sealed, last) or not self._spool.has_revision(last.revision)):
+        if last is not None and (self._is_uncommitted(intent, last) or not self._spool.has_revision(last.revision)):
             self._void(last)
 
     def substitute_good(self, good: Document) -> LockedBoard:
-        """A board that cannot be read, standing as the last good one."""
+        """Return ``good`` as the board before the replacement of an unreadable one."""
         try:
             data = self.read_bytes()
         except BoardUnreadable:
             data = b""
-        sealed = write_intent.read_intent(self._board_paths.intent) or WriteIntent(0, "", "")
-        # Not the sha of these bytes: a seal that names them as what came before would have them count, should the
-        # disk refuse what is to take their place.
-        return LockedBoard(good, data, sealed.before, sealed)
+        intent = write_intent.read_intent(self._board_paths.intent) or WriteIntent(0, "", "")
+        # Not the sha256 of these bytes: if the next write fails, a write intent that names them as the bytes before
+        # would make the unreadable board valid.
+        return LockedBoard(good, data, intent.before, intent)
 
     # ── an edit from outside ─────────────────────────────────────────────────────────────────────────────────────
 
     def _accept_edit(
-        self, data: bytes, digest: str, sealed: WriteIntent | None, last: RevisionRecord | None, patient: bool
+        self, data: bytes, digest: str, intent: WriteIntent | None, last: RevisionRecord | None, patient: bool
     ) -> LockedBoard:
         remembered = (self._data, self._digest, self._document)
         try:
-            found = self.parse_bytes(data)
-            check_revision(found.state.revision)
+            edited = self.parse_bytes(data)
+            check_revision(edited.state.revision)
         except BoardTooNew:
             raise
         except LizaError:
@@ -235,111 +247,122 @@ class BoardRepairer:
             if patient:
                 raise _StillChanging("broken") from None
             raise
-        if last is not None and found.state.revision < last.revision and self._is_uncommitted(sealed, last):
+        if last is not None and edited.state.revision < last.revision and self._is_uncommitted(intent, last):
             self._void(last)
         known = self._newest_of(remembered[2])
-        if known is not None and self._is_edit_truncated(known, found, digest):
+        if known is not None and self._is_edit_truncated(known, edited, digest):
             self._data, self._digest, self._document = remembered
             if patient:
                 raise _StillChanging("torn")
-            raise self._truncation_error(known, found)
-        return self._record_edit(found, known, sealed)
+            raise self._truncation_error(known, edited)
+        return self._record_edit(edited, known, intent)
 
-    def _is_edit_truncated(self, known: Document, found: Document, digest: str) -> bool:
-        """Whether the end of an edit is missing: of the newest board, or of an old copy, which is whole where the
-        journal knows its bytes."""
-        if found.state.revision >= known.state.revision:
-            return outside_edits.is_truncated(known, found)
+    def _is_edit_truncated(self, known: Document, edited: Document, digest: str) -> bool:
+        """Return whether the end of an edit is missing.
+
+        An old copy is complete if the journal has the digest of its bytes."""
+        if edited.state.revision >= known.state.revision:
+            return outside_edits.is_truncated(known, edited)
         for record in revision_journal.iter_newest_first(self._board_paths.journal):
-            if record.revision == found.state.revision and record.sha256 == digest:
+            if record.revision == edited.state.revision and record.sha256 == digest:
                 return False
-            if record.revision < found.state.revision:
+            if record.revision < edited.state.revision:
                 break
-        return outside_edits.is_old_copy_truncated(self._edited_base(found, known), known, found)
+        return outside_edits.is_old_copy_truncated(self._edited_base(edited, known), known, edited)
 
-    def _edited_base(self, found: Document, known: Document) -> Document | None:
-        """The board that an old copy was made of, where it still waits in the spool."""
+    def _edited_base(self, edited: Document, known: Document) -> Document | None:
+        """Return the board that an old copy was made from, if it is still in the spool."""
         for revision, text in self._spool.rebuild_texts():
-            if revision == found.state.revision:
+            if revision == edited.state.revision:
                 return document.read_document(text, known=known)
         return None
 
-    def _is_uncommitted(self, sealed: WriteIntent | None, last: RevisionRecord) -> bool:
-        """Whether a kill kept the newest revision of the journal from the board that was then edited, or from being
-        the settlement of that very edit."""
-        if sealed is None:
-            return all(revision != last.revision for revision, _ in self._spool.rebuild_texts())
-        here = write_intent.file_stamp(self._board_paths.state)
-        return last.revision > sealed.revision or (last.revision == sealed.revision and sealed.stood == here)
+    def _is_uncommitted(self, intent: WriteIntent | None, last: RevisionRecord) -> bool:
+        """Return whether the newest record of the journal was not written to the board, because of a crash.
 
-    def _truncation_error(self, known: Document, found: Document) -> BoardInconsistent:
-        gone = len(known.parts) - len(found.parts)
+        That revision was either a commit before the edit, or the record of this same edit."""
+        if intent is None:
+            return all(revision != last.revision for revision, _ in self._spool.rebuild_texts())
+        stamp = write_intent.file_stamp(self._board_paths.state)
+        return last.revision > intent.revision or (last.revision == intent.revision and intent.stood == stamp)
+
+    def _truncation_error(self, known: Document, edited: Document) -> BoardInconsistent:
+        gone = len(known.parts) - len(edited.parts)
         lost = f"{gone} entries" if gone > 0 else "part of the last entry"
         message = f"the end of {document.BOARD_NAME} is missing ({lost}); nothing is written until it is back"
         self.is_truncated = True
         self.alerts.append(("torn", message, self._clock.now()))
         return BoardInconsistent(message, RESTORE_COMMAND)
 
-    def _record_edit(self, found: Document, known: Document | None, sealed: WriteIntent | None) -> LockedBoard:
-        """Gives an edit its number, its entry in the journal and its place in the spool."""
+    def _record_edit(self, edited: Document, known: Document | None, intent: WriteIntent | None) -> LockedBoard:
+        """Commit an edit from outside as a revision: the same steps as a transaction."""
         highest = revision_journal.highest_revision(self._board_paths.journal)
-        number = 1 + max(found.state.revision, sealed.revision if sealed else 0, highest)
-        wanted, overwrote = self._merge_edit(found, known)
-        made = changes.change_document(found, msgspec.structs.replace(wanted, revision=number))
-        messages = self._describe_edit(known, made, overwrote)
-        data = files.encode_board(made.text)
+        number = 1 + max(edited.state.revision, intent.revision if intent else 0, highest)
+        merged, overwrote = self._merge_edit(edited, known)
+        changed = changes.change_document(edited, msgspec.structs.replace(merged, revision=number))
+        messages = self._describe_edit(known, changed, overwrote)
+        data = files.encode_board(changed.text)
         record = RevisionRecord(
             number,
             format_time(self._clock.now()),
             "outside",
             "external_edit",
             sha256=sha(data),
-            diff=outside_edits.diff_texts(known.text if known else "", made.text),
+            diff=outside_edits.diff_texts(known.text if known else "", changed.text),
             alerts=messages,
             overwrote=overwrote,
         )
-        # Not the bytes of the edit: a kill must leave them as an edit, to be judged and numbered again.
-        fresh = WriteIntent(number, sealed.after if sealed else "", record.sha256)
+        # ``before`` is not the sha256 of the edit: after a crash the edit must still be found as an edit and be judged
+        # and numbered again.
+        new_intent = WriteIntent(number, intent.after if intent else "", record.sha256)
         commit_steps.write_journal(self._board_paths, record)
-        commit_steps.record_intent(self._board_paths, fresh)
-        item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=made.text)
+        commit_steps.record_intent(self._board_paths, new_intent)
+        item = SpoolItem(number, "external edit (outside)", "outside", record.time, record.sha256, full=changed.text)
         commit_steps.write_spool(self._spool, item)
         commit_steps.rename_board(self._board_paths, commit_steps.write_next_board(self._board_paths, data))
         commit_steps.fsync_directory(self._board_paths)
-        self.remember(data, record.sha256, made)
+        self.remember(data, record.sha256, changed)
         now = self._clock.now()
-        self.alerts.append(("external_edit", f"revision {number} was made outside liza", now))
+        self.alerts.append(("external_edit", f"revision {number} is an edit from outside liza", now))
         self.alerts += [("overwritten" if overwrote else "external_edit", message, now) for message in messages]
-        return LockedBoard(made, data, record.sha256, fresh)
+        return LockedBoard(changed, data, record.sha256, new_intent)
 
-    def _merge_edit(self, found: Document, known: Document | None) -> tuple[State, tuple[int, ...]]:
-        """The edit's state with what an old copy turned back put on top, and the revisions that it overwrote."""
+    def _merge_edit(self, edited: Document, known: Document | None) -> tuple[State, tuple[int, ...]]:
+        """Return the state of the edit and the revisions that it overwrote.
+
+        Changes that an edit of an old copy reverted are applied again in that state."""
         if known is None:
-            return found.state, ()
-        if found.state.revision >= known.state.revision:
-            return outside_edits.restore_run_counters(known.state, found.state), ()
+            return edited.state, ()
+        if edited.state.revision >= known.state.revision:
+            return outside_edits.restore_run_counters(known.state, edited.state), ()
         later = []
         for record in revision_journal.iter_newest_first(self._board_paths.journal):
-            if record.revision <= found.state.revision:
+            if record.revision <= edited.state.revision:
                 break
             later.append(record)
-        base = self._edited_base(found, known)
+        base = self._edited_base(edited, known)
         named = frozenset(record.task for record in later if record.task)
         numbers = tuple(sorted(record.revision for record in later))
-        if set(range(found.state.revision + 1, known.state.revision + 1)) - set(numbers):
-            # The journal does not tell all that happened since: what the crew did may have been to any task.
-            named = frozenset(task.id for task in (*known.state.tasks, *found.state.tasks))
-        return outside_edits.merge_edit(base.state if base else None, known.state, found.state, named), numbers
+        if set(range(edited.state.revision + 1, known.state.revision + 1)) - set(numbers):
+            # The journal lacks some of the later revisions, so any task may have been changed by the crew.
+            named = frozenset(task.id for task in (*known.state.tasks, *edited.state.tasks))
+        return outside_edits.merge_edit(base.state if base else None, known.state, edited.state, named), numbers
 
-    def _describe_edit(self, known: Document | None, made: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
+    def _describe_edit(self, known: Document | None, changed: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
         from liza.rules import transitions
 
-        found = []
+        messages = []
         if overwrote:
             numbers = ", ".join(map(str, overwrote))
-            found.append(f"an edit of an old copy overwrote revision {numbers}; what they did was put forward again")
+            messages.append(f"an edit of an old copy overwrote revision {numbers}; those changes were applied again")
         if known is None:
-            return (*found, *(f"{one}" for one in new_violations.find_all(made.state)))
-        found += [f"changed outside liza: {one}" for one in transitions.find_illegal_changes(known.state, made.state)]
-        found += [f"changed outside liza: {one}" for one in new_violations.find_added_in_full(known.state, made.state)]
-        return tuple(found)
+            return (*messages, *(f"{message}" for message in new_violations.find_all(changed.state)))
+        messages += [
+            f"changed outside liza: {message}"
+            for message in transitions.find_illegal_changes(known.state, changed.state)
+        ]
+        messages += [
+            f"changed outside liza: {message}"
+            for message in new_violations.find_added_in_full(known.state, changed.state)
+        ]
+        return tuple(messages)

@@ -1,7 +1,7 @@
-"""The journal: one entry a revision, appended, never rewritten.
+"""The journal: one record per revision, appended, never rewritten.
 
-Each entry is one line of YAML that is JSON too, so that its tail is read without the rest. A line of its own says
-``void`` after an entry whose revision never came to be.
+Each record is one line, a YAML list item in JSON syntax, so that the file can be read from its end. A record with
+``void`` says that the revision before it was not committed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from liza.board.text.values import Revision
 from liza.rules.model import State
 from liza.system import crash_points, files
 
-_BLOCK_SIZE: Final = 8192
+_BLOCK_SIZE: Final = 8192  # bytes of the first read from the end
 
 
 class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
-    """What one revision did. ``sha256`` is that of the board after it; ``void`` names a revision that never was."""
+    """One revision. ``sha256`` is that of the board after it. ``void`` names a revision that was not committed."""
 
     revision: Revision = 0
     time: str = ""
@@ -39,7 +39,7 @@ class RevisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"f
 
 
 def format_record(record: RevisionRecord) -> bytes:
-    """A record as it stands in the file."""
+    """Return a record as a line of the file."""
     return b"- " + json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
 
 
@@ -47,17 +47,17 @@ def _parse_record(text: bytes) -> RevisionRecord | None:
     if not text.startswith(b"- "):
         return None
     try:
-        found = msgspec.json.decode(text[2:], type=RevisionRecord)
+        record = msgspec.json.decode(text[2:], type=RevisionRecord)
     except (ValueError, RecursionError):
-        # No JSON, no letters, too deep: whatever wrote it, it is no entry.
+        # Not JSON, not UTF-8, or nested too deeply: not a record.
         return None
-    return found if found.revision or found.void is not None else None
+    return record if record.revision or record.void is not None else None
 
 
 def append_record(path: Path, record: RevisionRecord) -> None:
-    """Appends a record and waits for the disk; what a crash left half written becomes a comment first.
+    """Append a record with fsync. First turn a torn last line into a comment. Raises WriteFailed.
 
-    A last line that is whole but for its end is an entry, for everybody has read it as one.
+    A last line that lacks only its newline is a record: readers already accept it as one, so it gets its newline.
     """
     _repair_torn_line(path)
     files.append_synced(path, format_record(record))
@@ -65,7 +65,7 @@ def append_record(path: Path, record: RevisionRecord) -> None:
 
 @files.convert_os_errors()
 def _open_journal(path: Path, flags: int) -> int | None:
-    """The journal, where there is one. Raises DiskRefused where it is no file."""
+    """Open the journal; None if there is none. Raises WriteFailed if it is not a regular file."""
     try:
         return files.open_no_follow(path, flags)
     except FileNotFoundError:
@@ -90,24 +90,24 @@ def _repair_torn_line(path: Path) -> None:
 
 
 def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Where each line starts and what it says, from the last."""
-    end, held = size, b""
+    """Yield the offset and the bytes of each line, the last line first."""
+    end, buffer = size, b""
     while end > 0:
-        # As much again as is held: a line without an end, however long, is not put together anew at each step.
-        start = max(0, end - max(_BLOCK_SIZE, len(held)))
-        held = os.pread(descriptor, end - start, start) + held
+        # Double the buffer at each read, so that a very long line is not copied once for each block.
+        start = max(0, end - max(_BLOCK_SIZE, len(buffer)))
+        buffer = os.pread(descriptor, end - start, start) + buffer
         end = start
-        lines = held.split(b"\n")
+        lines = buffer.split(b"\n")
         lines = [text + b"\n" for text in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
-        place = start + len(held)
+        offset = start + len(buffer)
         for text in reversed(lines[1:] if start else lines):
-            place -= len(text)
-            yield place, text
-        held = lines[0]
+            offset -= len(text)
+            yield offset, text
+        buffer = lines[0]
 
 
 def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
-    """Records from the newest to the oldest, those that never came to be left out. A missing file has none."""
+    """Yield the committed records, newest first. A missing file has none. Raises WriteFailed."""
     descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return
@@ -128,7 +128,7 @@ def iter_newest_first(path: Path) -> Iterator[RevisionRecord]:
 
 
 def highest_revision(path: Path) -> int:
-    """The highest revision that was ever written down, void or not; 0 for none."""
+    """Return the revision of the last record, committed or void; 0 if there is none."""
     descriptor = _open_journal(path, os.O_RDONLY)
     if descriptor is None:
         return 0
@@ -143,19 +143,19 @@ def highest_revision(path: Path) -> int:
 
 
 def last_record(path: Path) -> RevisionRecord | None:
-    """The newest record that came to be."""
+    """Return the newest committed record; None if there is none."""
     return next(iter_newest_first(path), None)
 
 
 def format_subject(record: RevisionRecord) -> str:
-    """What a revision did, in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
+    """Return a revision in one line: ``task-3: CLAIMED → READY_FOR_REVIEW (coder-1.7)``."""
     if record.task and record.from_ != record.to and record.to:
         return f"{record.task}: {record.from_ or 'new'} → {record.to} ({record.actor})"
     return f"{record.task}: {record.event} ({record.actor})" if record.task else f"{record.event} ({record.actor})"
 
 
 def with_statuses(record: RevisionRecord, before: State, after: State) -> RevisionRecord:
-    """The record with the statuses that its task went from and to, where it did."""
+    """Return the record with the old and the new status of its task, if the status changed."""
     if record.task is None:
         return record
     old, new = before.task(record.task), after.task(record.task)

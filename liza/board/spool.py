@@ -1,4 +1,4 @@
-"""What each revision changed, kept until the recorder has put it into history."""
+"""The spool: one file per revision with its changes, kept until the revision is recorded in the history."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from liza.rules.errors import BoardInconsistent
 from liza.system import crash_points, files
 
 FULL_TEXT_INTERVAL: Final = 64
-"""Each so many revisions the whole text is kept, so that a gap cannot reach far."""
+"""Every so many revisions the whole text is kept, so that a missing item affects at most this many revisions."""
 UNKNOWN_RENEWED: Final = (("", ""),)
-"""In the place of the entries that heartbeats changed: what came before is not known, keep the next revision whole."""
-_MAX_FILE_SIZE: Final = 4 * files.MAX_BOARD_SIZE
+"""Value of ``WriteIntent.renewed`` if the renewed entries are not known: the next item keeps the whole text."""
+_MAX_FILE_SIZE: Final = 4 * files.MAX_BOARD_SIZE  # bytes of an item: a board as JSON, with escapes
 PREVIOUS_NAME: Final = "previous"
 DRAIN_SIZE: Final = 64 << 20
-"""Bytes; a larger spool is drained by the writer."""
+"""Bytes; the writer itself drains a larger spool."""
 
 
 class EntryChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry's new text. ``after`` is the entry it comes behind, where it is new."""
+    """The new text of one entry. ``after`` is the key of the entry before it, if the entry is new."""
 
     section: str
     key: str
@@ -33,7 +33,7 @@ class EntryChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SpoolItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One revision: the changed ``entries``, or the ``full`` text. ``sha`` is that of the text after it."""
+    """One revision: the changed ``entries``, or the ``full`` text. ``sha`` is the sha256 of the board after it."""
 
     revision: int
     subject: str
@@ -45,7 +45,7 @@ class SpoolItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spool:
-    """The directory of waiting revisions, and ``base``: the text of the newest one that has left it."""
+    """The directory of waiting revisions, and the file ``base``: the text of the newest revision that was dropped."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -53,19 +53,19 @@ class Spool:
         self._previous = directory.with_name(PREVIOUS_NAME)
 
     def add_item(self, item: SpoolItem) -> None:
-        """Adds a revision."""
+        """Add a revision. Raises WriteFailed."""
         files.replace_unsynced(self._directory / str(item.revision), msgspec.json.encode(item))
 
     @files.convert_os_errors()
     def revisions(self) -> list[int]:
-        """The revisions that wait, ascending. Raises DiskRefused where no directory stands there."""
+        """Return the waiting revisions, ascending. Raises WriteFailed if the path is not a directory."""
         try:
             return sorted(int(path.name) for path in self._directory.iterdir() if path.name.isdecimal())
         except FileNotFoundError:
             return []
 
     def read_items(self) -> Iterator[SpoolItem]:
-        """The revisions that wait, ascending; one that cannot be read is left out."""
+        """Yield the waiting revisions, ascending; unreadable items are left out."""
         for revision in self.revisions():
             try:
                 yield msgspec.json.decode(
@@ -75,31 +75,31 @@ class Spool:
                 continue
 
     def is_complete_after(self, revision: int) -> bool:
-        """Whether what comes after ``revision`` can be put together from what waits: nothing of it was taken away."""
+        """Return whether the next revision may be stored as a difference: no item up to ``revision`` is missing."""
         waiting = self.revisions()
         if not waiting:
             return self._base_revision() == revision
         return waiting[-1] == revision and len(waiting) == revision - waiting[0] + 1
 
     def has_revision(self, revision: int) -> bool:
-        """Whether the text of ``revision`` can be had from here, or was dropped after it had been recorded."""
+        """Return whether the text of ``revision`` can be rebuilt, or was dropped after it had been recorded."""
         dropped = self._base_revision()
         if dropped is None and not self.revisions():
-            # Nothing is known at all: it may have been recorded.
+            # The spool is empty, so the revision may have been recorded.
             return True
         return (dropped or 0) >= revision or any(number == revision for number, _ in self.rebuild_texts())
 
     def _base_revision(self) -> int | None:
-        """The newest revision that was dropped, without reading its text."""
+        """Return the newest dropped revision, without reading its text; None if there is none."""
         try:
             with self._base.open("rb") as file:
-                return int(file.read(24)[1:].partition(b",")[0])
+                return int(file.read(24)[1:].partition(b",")[0])  # JSON: [revision, text]
         except (OSError, ValueError):
             return None
 
     @files.convert_os_errors()
     def size(self) -> int:
-        """Bytes that wait. Raises DiskRefused where no directory stands there."""
+        """Return the size of all waiting revisions, in bytes. Raises WriteFailed if the path is not a directory."""
         total = 0
         for revision in self.revisions():
             try:
@@ -109,7 +109,7 @@ class Spool:
         return total
 
     def read_base(self) -> tuple[int, str] | None:
-        """The newest revision that was dropped, and its text."""
+        """Return the newest dropped revision and its text; None if there is none or it is unreadable."""
         try:
             revision, text = msgspec.json.decode(files.read_limited(self._base, _MAX_FILE_SIZE), type=tuple[int, str])
         except (OSError, ValueError, RecursionError):
@@ -117,7 +117,7 @@ class Spool:
         return revision, text
 
     def read_previous(self) -> str | None:
-        """The board that the last writer found, heartbeats and all; None where it is not kept or is no text."""
+        """Return the board before the last write, heartbeats included; None if it is not kept or not UTF-8."""
         try:
             return files.read_limited(self._previous, files.MAX_BOARD_SIZE).decode()
         except (OSError, ValueError):
@@ -125,7 +125,7 @@ class Spool:
 
     @files.convert_os_errors()
     def drop_through(self, revision: int) -> None:
-        """Lets go of the revisions up to ``revision``; the text of the newest of them stays as the base."""
+        """Drop the revisions up to ``revision``; the text of the newest of them becomes the base."""
         newest = None
         for number, text in self.rebuild_texts():
             if number > revision:
@@ -140,26 +140,26 @@ class Spool:
 
     @files.convert_os_errors()
     def remove_revision(self, revision: int) -> None:
-        """Takes out a revision that never came to be."""
+        """Remove a revision that was not committed."""
         (self._directory / str(revision)).unlink(missing_ok=True)
         crash_points.point("forgotten", "spool")
 
     def rebuild_texts(self) -> Iterator[tuple[int, str]]:
-        """Each revision with its text, ascending, from the base on; those that cannot be rebuilt are left out."""
+        """Yield each revision with its text, ascending from the base; those that cannot be rebuilt are left out."""
         text, dropped = None, 0
         if (base := self.read_base()) is not None:
             dropped, text = base
             yield base
         for item in self.read_items():
             if item.revision <= dropped:
-                # A kill between the new base and the last unlink left it; its text would not fit behind the base.
+                # Left by a crash after the new base was written and before the last unlink: older than the base.
                 continue
             text = self._rebuild_text(text, item)
             if text is not None:
                 yield item.revision, text
 
     def _rebuild_text(self, text: str | None, item: SpoolItem) -> str | None:
-        """The text of a revision: from the one before it, or, where that is lost, from the board before the last."""
+        """Return the text of a revision, built on the one before it or, if that is lost, on the previous board."""
         if text is None and item.full is None:
             text = self.read_previous()
         try:
@@ -169,70 +169,75 @@ class Spool:
 
 
 _last: document.Document | None = None
+"""Cache: the last document that ``apply_item`` read, whose parts need no new parsing."""
 
 
 def apply_item(base_text: str, item: SpoolItem) -> str:
-    """The text of a revision from the text of the one before it. Raises BoardInconsistent where they do not fit."""
+    """Return the text of a revision, given the text before it. Raises BoardInconsistent if the digest differs."""
     global _last
     if item.full is not None:
         return _check_sha(item, item.full)
-    known = _last = document.read_document(base_text, known=_last)
-    parts = {name: place for place, name in enumerate(known.names)}
-    texts = [part.text for part in known.parts]
-    behind: dict[int, str] = {}
+    base = _last = document.read_document(base_text, known=_last)
+    parts = {name: index for index, name in enumerate(base.names)}
+    texts = [part.text for part in base.parts]
+    added: dict[int, str] = {}  # text of new entries, by the index of the part before them
     for change in item.entries:
         if change.after is None and (change.section, change.key) in parts:
             texts[parts[change.section, change.key]] = change.text
         elif change.after is not None and (change.section, change.after) in parts:
-            place = parts[change.section, change.after]
-            behind[place] = behind.get(place, "") + change.text
+            index = parts[change.section, change.after]
+            added[index] = added.get(index, "") + change.text
         else:
-            raise BoardInconsistent(f"revision {item.revision} does not fit the one before it", "liza doctor")
-    text = "".join(text + behind.get(place, "") for place, text in enumerate(texts))
+            raise BoardInconsistent(
+                f"revision {item.revision} in the spool changes an entry that the one before it lacks", "liza doctor"
+            )
+    text = "".join(text + added.get(index, "") for index, text in enumerate(texts))
     return _check_sha(item, text)
 
 
 def _check_sha(item: SpoolItem, text: str) -> str:
     if sha(text.encode()) != item.sha:
-        raise BoardInconsistent(f"revision {item.revision} is not kept as it was", "liza doctor")
+        raise BoardInconsistent(
+            f"the text of revision {item.revision} in the spool does not match its digest", "liza doctor"
+        )
     return text
 
 
 def diff_entries(
     before: document.Document, after: document.Document, renewed: tuple[tuple[str, str], ...]
 ) -> tuple[EntryChange, ...] | None:
-    """What turns one text into the other, entry by entry; None where only the whole text can say it.
+    """Return the changed entries between two documents; None if the whole text must be kept.
 
-    ``renewed`` are entries to name even where they are the same: heartbeats changed them since the last revision.
+    ``renewed`` are entries to include even if they are equal: heartbeats changed them since the last revision.
     """
     if before.is_whole or after.is_whole:
         return None
     if before.names == after.names:
-        touched = set(renewed)
+        renewed_names = set(renewed)
         return tuple(
             EntryChange(*name, now.text)
             for was, now, name in zip(before.parts, after.parts, after.names, strict=True)
-            if (was is not now and was.text != now.text) or (touched and name in touched)
+            if (was is not now and was.text != now.text) or (renewed_names and name in renewed_names)
         )
     return _diff_added_entries(before, after, set(renewed))
 
 
 def _diff_added_entries(
-    before: document.Document, after: document.Document, touched: set[tuple[str, str]]
+    before: document.Document, after: document.Document, renewed: set[tuple[str, str]]
 ) -> tuple[EntryChange, ...] | None:
-    """The same, where entries came; None where one went away, moved, or came into a section that had none."""
+    """Return the changed and added entries; None if one was removed or moved, or added to a section without entries."""
     old = {name: part.text for name, part in zip(before.names, before.parts, strict=True)}
-    found = []
+    changed = []
     kept = []
-    behind: dict[str, str] = {}
+    last_key: dict[str, str] = {}
     for (section, key), part in zip(after.names, after.parts, strict=True):
         if (section, key) in old:
             kept.append((section, key))
-            behind[section] = key
-            if old[section, key] != part.text or (section, key) in touched:
-                found.append(EntryChange(section, key, part.text))
-        elif part.kind in ("item", "pair") and section in behind:
-            found.append(EntryChange(section, key, part.text, after=behind[section]))
+            last_key[section] = key
+            if old[section, key] != part.text or (section, key) in renewed:
+                changed.append(EntryChange(section, key, part.text))
+        elif part.kind in ("item", "pair") and section in last_key:
+            changed.append(EntryChange(section, key, part.text, after=last_key[section]))
         else:
             return None
-    return tuple(found) if kept == before.names else None
+    return tuple(changed) if kept == before.names else None

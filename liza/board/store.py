@@ -1,4 +1,4 @@
-"""Read and transaction: the two words by which everybody meets the board."""
+"""Read the board, and change it in a transaction."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from liza.system import files
 from liza.system.file_lock import Lock
 
 _MAX_LOCKLESS_READS: Final = 4
-"""Reads without the lock before a board that does not fit its seal is read under it."""
+"""Reads without the lock; if none matches the write intent, the board is read under the lock."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Something that a person must know. ``kind`` is a word, ``message`` a sentence."""
+    """A message for a person. ``kind`` is one word, ``message`` a sentence."""
 
     kind: str
     message: str
@@ -43,7 +43,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Restored:
-    """The board that came back, as it was, and where the one that could not be read is kept, if there was one."""
+    """The restored board, and the path of the kept copy of the unreadable one; None if there was none."""
 
     state: State
     broken_copy: Path | None
@@ -51,19 +51,19 @@ class Restored:
 
 @dataclass
 class Transaction:
-    """A change under the lock: ``state`` starts as ``before``; what it is at the end is written."""
+    """A change under the lock. The caller replaces ``state``; its value at the end is written."""
 
     before: State
     state: State
     revision: int | None = field(default=None, init=False)
-    """The revision that the change became; None while it is not written, or when nothing changed."""
+    """Revision of the change; None until it is written, and if nothing changed."""
 
 
 class Board:
-    """The board of one crew. One thread at a time is in a transaction; another waits."""
+    """The board of one crew. Only one thread at a time is in a transaction; the others wait."""
 
     def __init__(self, paths: Paths, clock: Clock, trusted: Callable[[State], State] = lambda state: state) -> None:
-        """``trusted`` gives a board that was read the settings that count; see ``rules.settings``."""
+        """``trusted`` replaces the settings of a board that was read by the effective ones; see ``rules.settings``."""
         self.paths = paths
         self._with_effective_settings = trusted
         self._board_paths = BoardPaths(paths)
@@ -75,155 +75,168 @@ class Board:
         self._thread_lock = threading.Lock()
         self._newest_read = 0
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self) -> State:
-        """The board as it is now, with the settings that count. Raises what ``as_written`` raises."""
+        """Return the board with the effective settings. Raises what ``read_as_written`` raises."""
         return self._with_effective_settings(self.read_as_written())
 
     def read_as_written(self) -> State:
-        """The board as it is now, without the lock unless it is in doubt.
+        """Return the board as the file says it, settings included. Take the lock only if the file does not match
+        the write intent.
 
-        Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, and LockTimeout."""
+        Raises NoCrew, BoardUnreadable, BoardTooNew, BoardInconsistent, LockTimeout.
+        """
         self._require_crew()
         for _ in range(_MAX_LOCKLESS_READS):
+            # A writer saves the intent before it renames the board, so a mismatch is usually a commit in progress.
             data = self._repairer.read_bytes()
-            sealed = write_intent.read_intent(self._board_paths.intent)
+            intent = write_intent.read_intent(self._board_paths.intent)
             digest = self._repairer.hash_bytes(data)
-            if sealed is None or (digest != sealed.after and not self._repairer.is_untouched(sealed, digest)):
+            if intent is None or (digest != intent.after and not self._repairer.is_untouched(intent, digest)):
                 continue
-            known = self._repairer.parse_bytes(data)
-            if known.state.revision >= self._newest_read:
-                self._newest_read = known.state.revision
-                return known.state
+            document_read = self._repairer.parse_bytes(data)
+            if document_read.state.revision >= self._newest_read:
+                self._newest_read = document_read.state.revision
+                return document_read.state
         if self._owner == threading.get_ident():
             raise BoardInconsistent("the board changed under its lock", "liza doctor")
-        with self._lock_and_repair() as standing:
-            self._newest_read = standing.document.state.revision
-            return standing.document.state
+        with self._lock_and_repair() as locked:
+            self._newest_read = locked.document.state.revision
+            return locked.document.state
 
     def read_text(self) -> str:
-        """The text as it is, whatever it is. Raises NoCrew."""
+        """Return the text of the board, valid or not. Raises NoCrew, BoardUnreadable."""
         self._require_crew()
         return self._repairer.read_bytes().decode("utf-8", errors="replace")
 
     def take_alerts(self) -> list[Alert]:
-        """What was settled since the last call and a person must know; the journal keeps it too."""
-        found, self._repairer.alerts = self._repairer.alerts, []
-        return [Alert(kind, message, time) for kind, message, time in found]
+        """Return the alerts of the repairs since the last call, and forget them. The journal has them too."""
+        alerts, self._repairer.alerts = self._repairer.alerts, []
+        return [Alert(kind, message, time) for kind, message, time in alerts]
 
     def last_good_text(self) -> str:
-        """The newest text that is known to have been the board. Raises BoardInconsistent where none is kept here."""
+        """Return the newest text that was a valid board. Raises BoardInconsistent if no such text is kept."""
         records = list(revision_journal.iter_newest_first(self._board_paths.journal))
         shas = {record.sha256 for record in records}
-        # The end of the journal may be gone as well: the seal tells how far the board had come.
-        sealed = write_intent.read_intent(self._board_paths.intent)
-        unsaid = range(records[0].revision + 1 if records else 1, sealed.revision + 1 if sealed else 0)
-        found = [known for known in self.spool.rebuild_texts() if known[0] in unsaid or sha(known[1].encode()) in shas]
-        spare = self._repairer.previous_document()
-        if spare is not None:
-            found.append((spare.state.revision, spare.text))
-        if not found:
-            raise BoardInconsistent("no earlier board is kept beside this one", "git log -p liza/blackboard")
-        return max(found, key=lambda known: known[0])[1]
+        # The end of the journal may be lost too. The write intent has the highest revision, so revisions after the last
+        # record are accepted without a digest to compare.
+        intent = write_intent.read_intent(self._board_paths.intent)
+        unrecorded = range(records[0].revision + 1 if records else 1, intent.revision + 1 if intent else 0)
+        candidates = [
+            candidate
+            for candidate in self.spool.rebuild_texts()
+            if candidate[0] in unrecorded or sha(candidate[1].encode()) in shas
+        ]
+        previous = self._repairer.previous_document()
+        if previous is not None:
+            candidates.append((previous.state.revision, previous.text))
+        if not candidates:
+            raise BoardInconsistent("no earlier board is kept in .liza", "git log -p liza/blackboard")
+        return max(candidates, key=lambda candidate: candidate[0])[1]
 
     def unknown_config(self) -> tuple[str, ...]:
-        """Keys of ``config:`` that no rule reads."""
+        """Return the keys of ``config:`` that are no setting."""
         return document.find_unknown_config(self.read_text())
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def transaction(self, actor: str, event: str, *, task: str | None = None) -> Iterator[Transaction]:
-        """A change, all or nothing: what ``tx.state`` is at the end becomes the next revision.
+        """Write ``tx.state`` as the next revision when the block ends, or nothing if it raises.
 
-        Raises BoardInconsistent where the change adds a violation, LockTimeout, and what ``read`` raises. An exception
-        inside writes nothing.
+        Raises BoardInconsistent if the change adds a violation, LockTimeout, and what ``read`` raises.
         """
-        with self._lock_and_repair() as standing:
-            before = standing.document.state
+        with self._lock_and_repair() as locked:
+            before = locked.document.state
             tx = Transaction(before, before)
             yield tx
             if tx.state is before or tx.state == before:
                 return
-            number = self._next_revision(standing)
+            number = self._next_revision(locked)
             after = msgspec.structs.replace(tx.state, version=before.version, revision=number)
             self._refuse_new_violations(before, after)
-            made = changes.change_document(standing.document, after)
-            self._commit(standing, made, RevisionRecord(number, actor=actor, event=event, task=task))
-            tx.state, tx.revision = made.state, number
+            changed = changes.change_document(locked.document, after)
+            self._commit(locked, changed, RevisionRecord(number, actor=actor, event=event, task=task))
+            tx.state, tx.revision = changed.state, number
 
     @contextmanager
     def heartbeat(self, actor: str) -> Iterator[Transaction]:
-        """A heartbeat: written and sealed, but no revision, and nothing of it in the journal and the spool.
+        """Write ``tx.state`` without a new revision, journal record or spool item, as lease renewals need it.
 
-        ``actor`` is who renews. Raises what ``transaction`` raises; entries may not come or go.
+        ``actor`` renews the lease. Entries may not be added or removed. Raises what ``transaction`` raises.
         """
-        with self._lock_and_repair() as standing:
-            before = standing.document.state
+        with self._lock_and_repair() as locked:
+            before = locked.document.state
             tx = Transaction(before, before)
             yield tx
             if tx.state is before or tx.state == before:
                 return
             after = msgspec.structs.replace(tx.state, version=before.version, revision=before.revision)
             self._refuse_new_violations(before, after)
-            made = changes.change_document(standing.document, after)
-            tx.state = made.state
-            touched = spool.diff_entries(standing.document, made, ())
-            names = {(one.section, one.key) for one in touched} if touched is not None else {("", "")}
-            data = files.encode_board(made.text)
-            old = standing.intent
-            fresh = WriteIntent(
-                old.revision, standing.digest, sha(data), tuple(sorted({*old.renewed, *names})), old.renewed
+            changed = changes.change_document(locked.document, after)
+            tx.state = changed.state
+            entries = spool.diff_entries(locked.document, changed, ())
+            renewed = {(entry.section, entry.key) for entry in entries} if entries is not None else {("", "")}
+            data = files.encode_board(changed.text)
+            old_intent = locked.intent
+            intent = WriteIntent(
+                old_intent.revision,
+                locked.digest,
+                sha(data),
+                tuple(sorted({*old_intent.renewed, *renewed})),
+                old_intent.renewed,
             )
-            commit_steps.record_intent(self._board_paths, fresh)
-            self._write_board(made, data, fresh)
+            commit_steps.record_intent(self._board_paths, intent)
+            self._write_board(changed, data, intent)
 
     def create(self, text: str, above: int = 0) -> None:
-        """The first board of a crew, numbered ``above`` what a history that is there already has come to.
+        """Write the first board of a crew. ``above`` is the highest revision of an existing history.
 
-        Raises Refused where there is a board, BoardInconsistent where it breaks a rule.
+        Raises Refused if there is a board, BoardInconsistent if ``text`` violates an invariant.
         """
         self._make_directories()
         with self._one_thread(), self._hold_lock():
             if self._board_paths.state.exists():
-                raise Refused(f"{self._board_paths.state} is there already", "liza status")
+                raise Refused(f"{self._board_paths.state} exists already", "liza status")
             self._repairer.void_failed_creation()
-            known = document.read_document(text)
+            first = document.read_document(text)
             number = 1 + max(above, revision_journal.highest_revision(self._board_paths.journal))
             check_revision(number)
-            if known.state.revision != number:
-                known = changes.change_document(known, msgspec.structs.replace(known.state, revision=number))
-            _raise_if_any(new_violations.find_all(known.state))
-            nothing = LockedBoard(known, b"", "", WriteIntent(0, "", ""))
-            self._commit(nothing, known, RevisionRecord(number, actor="human", event="init"), full=True)
+            if first.state.revision != number:
+                first = changes.change_document(first, msgspec.structs.replace(first.state, revision=number))
+            _raise_if_any(new_violations.find_all(first.state))
+            no_board = LockedBoard(first, b"", "", WriteIntent(0, "", ""))
+            self._commit(no_board, first, RevisionRecord(number, actor="human", event="init"), full=True)
 
     def replace_text(self, actor: str, text: str, event: str = "edit") -> None:
-        """The whole text anew, as ``edit`` has it: judged like an edit from outside, but refused when it adds a
-        violation. A board that could not be read is kept beside the new one first."""
+        """Replace the whole text, as ``edit`` does. Unlike an edit from outside, it is refused if it adds a violation.
+
+        If the board is unreadable, a copy of it is kept first. Raises BoardInconsistent, LockTimeout.
+        """
         self._require_crew()
         with self._one_thread():
             try:
-                with self._repairer.lock_and_repair(self._hold_lock) as standing:
-                    self._commit_text(standing, actor, event, text)
+                with self._repairer.lock_and_repair(self._hold_lock) as locked:
+                    self._commit_text(locked, actor, event, text)
                 return
-            except BoardInconsistent as wrong:
-                self._refuse_unless_broken(wrong)
+            except BoardInconsistent as error:
+                self._refuse_unless_broken(error)
             with self._hold_lock():
                 self._replace_broken(actor, event, text)
 
     def restore(self, actor: str, good: Callable[[], str]) -> Restored | None:
-        """``good`` in the place of a board that is gone, cannot be read or has lost its end; that one is kept.
+        """Write ``good()`` if the board is missing, unreadable or truncated, and keep a copy of the broken file.
 
-        None where there was no need of it, judged under the lock: what somebody else has mended meanwhile stays.
+        Return None if the board is valid. This is decided under the lock, so a repair by another process stays.
         """
         self._make_directories()
         with self._one_thread():
             try:
                 with self._repairer.lock_and_repair(self._hold_lock):
                     return None
-            except BoardInconsistent as wrong:
-                self._refuse_unless_broken(wrong)
+            except BoardInconsistent as error:
+                self._refuse_unless_broken(error)
             with self._hold_lock():
                 try:
                     self._repairer.repair(accepted=True, patient=False)
@@ -232,47 +245,47 @@ class Board:
                     return Restored(document.read_document(text).state, self._replace_broken(actor, "restore", text))
                 return None
 
-    def _refuse_unless_broken(self, wrong: LizaError) -> None:
-        if not isinstance(wrong, BoardUnreadable) and not self._repairer.is_truncated:
-            raise wrong
+    def _refuse_unless_broken(self, error: LizaError) -> None:
+        if not isinstance(error, BoardUnreadable) and not self._repairer.is_truncated:
+            raise error
 
     def _replace_broken(self, actor: str, event: str, text: str) -> Path | None:
         wanted = document.read_document(text)
         stamp = format_time(self._clock.now()).replace(":", "")
         self._repairer.void_failed_replacement()
-        kept = files.preserve_file(self._board_paths.state, self._board_paths.tx, f"broken-{stamp}")
+        copy = files.preserve_file(self._board_paths.state, self._board_paths.tx, f"broken-{stamp}")
         self._commit_text(self._repairer.substitute_good(self._repairer.newest_known() or wanted), actor, event, text)
-        return kept
+        return copy
 
     def transform_text(self, actor: str, rewritten: Callable[[str], str], event: str = "edit") -> None:
-        """As ``replace_text``, of what ``rewritten`` makes of the text under the lock. If it raises, nothing."""
-        with self._lock_and_repair() as standing:
-            self._commit_text(standing, actor, event, rewritten(standing.document.text))
+        """Replace the text by ``rewritten(text)``, under the lock. If ``rewritten`` raises, nothing is written."""
+        with self._lock_and_repair() as locked:
+            self._commit_text(locked, actor, event, rewritten(locked.document.text))
 
-    def _commit_text(self, standing: LockedBoard, actor: str, event: str, text: str) -> None:
+    def _commit_text(self, locked: LockedBoard, actor: str, event: str, text: str) -> None:
         wanted = document.read_document(text)
         check_revision(wanted.state.revision)
-        before = standing.document.state
-        if files.encode_board(wanted.text) == standing.data:
+        before = locked.document.state
+        if files.encode_board(wanted.text) == locked.data:
             return
-        number = max(self._next_revision(standing), wanted.state.revision + 1)
+        number = max(self._next_revision(locked), wanted.state.revision + 1)
         after = msgspec.structs.replace(wanted.state, revision=number)
         self._refuse_new_violations(before, after)
-        made = changes.change_document(wanted, after)
-        self._commit(standing, made, RevisionRecord(number, actor=actor, event=event), full=True)
+        changed = changes.change_document(wanted, after)
+        self._commit(locked, changed, RevisionRecord(number, actor=actor, event=event), full=True)
 
-    # ── the steps ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the commit ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, standing: LockedBoard, made: Document, record: RevisionRecord, full: bool = False) -> None:
-        """Everything that makes a revision, in the order that can be settled after a crash at any point."""
-        data = files.encode_board(made.text)
+    def _commit(self, locked: LockedBoard, changed: Document, record: RevisionRecord, full: bool = False) -> None:
+        """Write one revision. The order of the steps lets ``repair`` complete or undo it after a crash at any point."""
+        data = files.encode_board(changed.text)
         record = msgspec.structs.replace(record, time=format_time(self._clock.now()), sha256=sha(data))
-        record = revision_journal.with_statuses(record, standing.document.state, made.state)
-        renewed = standing.intent.renewed
-        entries = None
-        chained = self.spool.is_complete_after(standing.document.state.revision)
-        if not full and chained and record.revision % spool.FULL_TEXT_INTERVAL and ("", "") not in renewed:
-            entries = spool.diff_entries(standing.document, made, renewed)
+        record = revision_journal.with_statuses(record, locked.document.state, changed.state)
+        renewed = locked.intent.renewed
+        entries = None  # None: the spool item keeps the whole text
+        spool_complete = self.spool.is_complete_after(locked.document.state.revision)
+        if not full and spool_complete and record.revision % spool.FULL_TEXT_INTERVAL and ("", "") not in renewed:
+            entries = spool.diff_entries(locked.document, changed, renewed)
         item = SpoolItem(
             record.revision,
             revision_journal.format_subject(record),
@@ -280,25 +293,25 @@ class Board:
             record.time,
             record.sha256,
             entries or (),
-            None if entries is not None else made.text,
+            None if entries is not None else changed.text,
         )
-        fresh = WriteIntent(record.revision, standing.digest, record.sha256, (), renewed)
+        intent = WriteIntent(record.revision, locked.digest, record.sha256, (), renewed)
         commit_steps.write_journal(self._board_paths, record)
-        commit_steps.record_intent(self._board_paths, fresh)
+        commit_steps.record_intent(self._board_paths, intent)
         commit_steps.write_spool(self.spool, item)
-        self._write_board(made, data, fresh)
+        self._write_board(changed, data, intent)
         self._newest_read = max(self._newest_read, record.revision)
 
-    def _write_board(self, made: Document, data: bytes, fresh: WriteIntent) -> None:
-        aside = commit_steps.write_next_board(self._board_paths, data)
-        commit_steps.rename_board(self._board_paths, aside)
+    def _write_board(self, changed: Document, data: bytes, intent: WriteIntent) -> None:
+        next_board = commit_steps.write_next_board(self._board_paths, data)
+        commit_steps.rename_board(self._board_paths, next_board)
         commit_steps.fsync_directory(self._board_paths)
-        self._repairer.remember(data, fresh.after, made)
+        self._repairer.remember(data, intent.after, changed)
 
-    def _next_revision(self, standing: LockedBoard) -> int:
+    def _next_revision(self, locked: LockedBoard) -> int:
         return 1 + max(
-            standing.document.state.revision,
-            standing.intent.revision,
+            locked.document.state.revision,
+            locked.intent.revision,
             revision_journal.highest_revision(self._board_paths.journal),
         )
 
@@ -320,7 +333,7 @@ class Board:
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:
-        """The turn of this thread among those that share this object."""
+        """Let one thread at a time use this object. Raises RuntimeError if this thread already does."""
         if self._owner == threading.get_ident():
             raise RuntimeError("a transaction inside a transaction")
         with self._thread_lock:
@@ -339,10 +352,10 @@ class Board:
 
     @contextmanager
     def _lock_and_repair(self) -> Iterator[LockedBoard]:
-        """The board under its lock, with everything settled that was left."""
+        """Take the lock, repair what crashes and edits from outside left, and return the board."""
         self._require_crew()
-        with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as standing:
-            yield standing
+        with self._one_thread(), self._repairer.lock_and_repair(self._hold_lock) as locked:
+            yield locked
 
 
 def _raise_if_any(violations: tuple[Violation, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a `task add --file`, as plain values."""
+"""Read the file of `task add --file`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from liza.rules.errors import UsageError
 
 
 def load_tasks(text: str) -> list[dict[str, Any]]:
-    """A YAML mapping, a list of them, or a mapping with ``tasks``. Ids are read as they were typed. Raises Usage."""
+    """Return the tasks of a YAML text: one mapping, a list of mappings, or a mapping with the only key ``tasks``.
+
+    Ids stay as they were typed, as text. Raises UsageError if the text is anything else.
+    """
     try:
-        found = parse.parse_text(text)
-    except parse.Unparsable as wrong:
-        raise UsageError(f"the task file does not parse: {wrong}", "liza task add --help") from wrong
-    if isinstance(found, dict) and set(found) == {"tasks"}:
-        found = found["tasks"]
-    entries = [found] if isinstance(found, dict) else found
+        value = parse.parse_text(text)
+    except parse.Unparsable as error:
+        raise UsageError(f"the task file does not parse: {error}", "liza task add --help") from error
+    if isinstance(value, dict) and set(value) == {"tasks"}:
+        value = value["tasks"]
+    entries = [value] if isinstance(value, dict) else value
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UsageError(
-            "a task file is a mapping, or a list of them, with the fields of a task", "liza task add --help"
+            "a task file must be a mapping with the fields of a task, or a list of such mappings",
+            "liza task add --help",
         )
     return entries

@@ -1,4 +1,7 @@
-"""A bell: what is no change of the board, and may yet be what a neighbour waits for (a session over, an agent gone)."""
+"""Wake the other supervisors after an event that does not change the board: a session ended, an agent is gone.
+
+Each agent touches its own file in a directory that all supervisors watch.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from liza.rules.paths import Paths
 
 
 def wake_directory(paths: Paths) -> Path:
-    """The directory to watch."""
+    """Return the directory to watch."""
     return paths.liza / "bell"
 
 
 def wake_watchers(paths: Paths, agent: str) -> None:
-    """Wake everyone who watches. Raises OSError, also if there is no ``.liza``: it may have been moved away."""
+    """Touch the file of ``agent``, which wakes all watchers.
+
+    Raises OSError, also if ``.liza`` does not exist: the repository may have been moved, so it is not created.
+    """
     wake_directory(paths).mkdir(exist_ok=True)
     path = wake_directory(paths) / agent
     path.touch()
@@ -22,7 +28,7 @@ def wake_watchers(paths: Paths, agent: str) -> None:
 
 
 def last_wake(paths: Paths, agent: str) -> int | None:
-    """When an agent rang last, for comparing; None where it never did. Raises OSError."""
+    """Return the mtime in nanoseconds of the last wake-up by ``agent``; None if there was none. Raises OSError."""
     try:
         return (wake_directory(paths) / agent).stat().st_mtime_ns
     except FileNotFoundError:

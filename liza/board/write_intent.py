@@ -1,4 +1,8 @@
-"""The seal: which bytes the last writer found, and which it was about to leave."""
+"""The write intent: digests of the board before and after the last write.
+
+It is written before the board is renamed. Compared with the board, it tells whether the last write was completed, was
+not, or whether the board was edited from outside.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,16 @@ import msgspec
 from liza.board.text.values import Revision
 from liza.system import files
 
-_MAX_SIZE: Final = 1 << 20
+_MAX_SIZE: Final = 1 << 20  # bytes of the file
 
 
 class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same
-    as of the bytes before. ``stood`` is the inode and the time of the file that held the bytes before: a crash leaves
-    that very file, a person who puts a copy back leaves another, or a later one."""
+    """``before`` and ``after`` are sha256 digests.
+
+    ``renewed`` are the entries that heartbeats changed since the last revision; ``renewed_before`` is the same for the
+    bytes before. ``stood`` is inode and mtime of the file with the bytes before: a crash leaves this same file, while
+    a person who restores a copy creates a file with another inode or mtime.
+    """
 
     revision: Revision
     before: str
@@ -27,32 +34,32 @@ class WriteIntent(msgspec.Struct, frozen=True, omit_defaults=True):
     stood: tuple[int, int] | None = None
 
     def rolled_back(self) -> WriteIntent:
-        """The seal of the bytes before: what it announced never happened."""
+        """Return the intent that matches the bytes before, after a write that was not completed."""
         return WriteIntent(self.revision, self.before, self.before, self.renewed_before, self.renewed_before)
 
 
 def file_stamp(path: Path) -> tuple[int, int] | None:
-    """The inode and the time of a file; None where there is none to be had."""
+    """Return the inode and the mtime in nanoseconds of a file; None if it cannot be read."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def sha(data: bytes) -> str:
-    """The sha256 of bytes, in hexadecimal."""
+    """Return the sha256 of ``data`` in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def read_intent(path: Path) -> WriteIntent | None:
-    """The seal in a file; None where there is none that can be read."""
+    """Read the intent from a file; None if it is missing or invalid."""
     try:
         return msgspec.json.decode(files.read_limited(path, _MAX_SIZE), type=WriteIntent)
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def save_intent(path: Path, seal: WriteIntent) -> None:
-    """Replaces the seal in one step."""
-    files.replace_unsynced(path, msgspec.json.encode(seal) + b"\n")
+def save_intent(path: Path, intent: WriteIntent) -> None:
+    """Replace the intent in one step, without fsync."""
+    files.replace_unsynced(path, msgspec.json.encode(intent) + b"\n")

@@ -250,7 +250,7 @@ def _change_whole(known: Document, after: State) -> Document:
         except (NeedsSlowPath, Unparsable, BoardUnreadable):
             continue
     raise BoardInconsistent(
-        f"the change cannot be written into {document.BOARD_NAME} without disturbing the rest of it; nothing was written",
+        f"the change cannot be written to {document.BOARD_NAME} without altering other lines; nothing was written",
         "liza edit",
     )
 
