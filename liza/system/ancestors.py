@@ -1,4 +1,4 @@
-"""The environments of the processes that this one descends from: what they were born with, and cannot take back."""
+"""Read the environments that the ancestors of this process were started with. A process cannot change its own."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SHIM_PREFIX = "LIZA_SHIM_"
-"""A shim bears its run under names of its own, for what bears it under the usual ones is ended with the run."""
+"""A shim has its run in variables with this prefix: processes with the usual names are killed when the run ends."""
 PROJECT_COMMAND_RUN = "merge"
-"""The run that stands in the environment of the project's own commands: tests, and the set-up of a merge."""
-_INITIAL_PID_NAMESPACE = (
-    "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel's linux/proc_ns.h: the namespace that sees all others
-)
+"""Value of ``LIZA_RUN`` for the project's own commands: tests, and the set-up of a merge."""
+# PROC_PID_INIT_INO of the kernel's linux/proc_ns.h: the namespace that sees the processes of all others.
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def ancestor_environments() -> Iterator[dict[str, str]]:
-    """The environment at birth of each ancestor that may be read, nearest first. Nothing where there is no /proc."""
+    """Yield the start environment of each readable ancestor, nearest first. Yields nothing without /proc."""
     pid = _parent_pid("self")
     while pid is not None and pid > 0:
         with suppress(OSError):
-            # Another user's (sudo, for example) is not shown; whoever started that one may be of a session of ours.
+            # The environment of another user's process (sudo, for example) is not readable, but its parent's may be.
             block = (PROC / str(pid) / "environ").read_bytes()
             pairs = (pair.partition("=") for pair in block.decode(errors="replace").split("\0") if "=" in pair)
             yield {name.replace(SHIM_PREFIX, "LIZA_", 1): value for name, _, value in pairs}
@@ -30,18 +29,20 @@ def ancestor_environments() -> Iterator[dict[str, str]]:
 
 
 def find_outermost_run(root: Path) -> str | None:
-    """The run of the crew at ``root`` whose session this process descends from, as whoever started that session named
-    it: a session can give what it starts any environment, but not itself. None outside of all, or where none can be
-    seen."""
-    found = None
+    """Return the run of the crew at ``root`` whose session this process descends from.
+
+    The outermost ancestor counts: a session can give its children any environment, but cannot change its own.
+    Return None outside of every session, or if no ancestor can be read.
+    """
+    run = None
     for environ in ancestor_environments():
         if environ.get("LIZA_RUN") and environ.get("LIZA_ROOT") == str(root):
-            found = environ["LIZA_RUN"]
-    return found
+            run = environ["LIZA_RUN"]
+    return run
 
 
 def is_in_initial_pid_namespace() -> bool:
-    """Whether no process of this machine is hidden by a pid namespace. True as well where the system has none."""
+    """Return whether no pid namespace hides processes of this machine. Also True on systems without namespaces."""
     try:
         return os.readlink(PROC / "self" / "ns" / "pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - "pid:[7]" is no path
     except OSError:
@@ -49,9 +50,9 @@ def is_in_initial_pid_namespace() -> bool:
 
 
 def is_holder_visible(lock: Path) -> bool:
-    """Whether the process that took a lock, which is held, is in the pid namespace of this one, or below it.
+    """Return whether the holder of a held lock is in the pid namespace of this process, or below it.
 
-    The kernel's table of locks leaves out the others, whatever they wrote into the file.
+    /proc/locks does not list other holders, so the content of the lock file is not used. True if it cannot be read.
     """
     try:
         number, table = lock.stat().st_ino, (PROC / "locks").read_text()
@@ -62,8 +63,11 @@ def is_holder_visible(lock: Path) -> bool:
 
 
 def _parent_pid(pid: int | str) -> int | None:
-    """The parent's pid as the mounted /proc counts; 0 where it is in a namespace above, None where there is no such
-    process. The name in the second field may hold spaces and brackets, so fields count from its end."""
+    """Return the parent's pid in the mounted /proc; 0 if the parent is in a namespace above, None if there is no
+    such process.
+
+    The command name in the second field may contain spaces and brackets, so split after its last bracket.
+    """
     try:
         return int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""Whole files or none: written aside, synced, renamed; and read only where they are files."""
+"""Atomic writes: write a temporary file, fsync, rename. And safe reads: regular files of limited size only."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from liza.rules.errors import NotRegularFile
 from liza.system import crash_points
 
 MAX_RECORD_SIZE = 64 << 20
-"""Bytes of a file of facts; more is nobody's word."""
+"""Maximum size of a record file, in bytes."""
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace ``path`` with ``data`` in one step; a reader sees the old bytes or the new ones. Raises OSError."""
-    aside = _write_temporary(path.parent, data, mode)
+    temporary = _write_temporary(path.parent, data, mode)
     crash_points.point("synced", path.name)
     try:
-        aside.replace(path)
+        temporary.replace(path)
         crash_points.point("renamed", path.name)
     except OSError:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
-    """Write ``path`` unless it exists; of several writers one wins, with its bytes whole. Whether this one did."""
-    aside = _write_temporary(path.parent, data, mode)
+    """Write ``path`` atomically unless it exists; return whether it was written. Of several writers one wins.
+
+    Raises OSError.
+    """
+    temporary = _write_temporary(path.parent, data, mode)
     try:
-        os.link(aside, path)
+        os.link(temporary, path)
     except FileExistsError:
         return False
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return True
 
 
@@ -54,9 +57,9 @@ def _write_temporary(directory: Path, data: bytes, mode: int) -> Path:
 
 
 def make_directory(root: Path, directory: Path) -> None:
-    """Make a directory of the crew at ``root``, for this user only. Repeatable.
+    """Create a directory of the crew at ``root`` with mode 0700. Idempotent.
 
-    Raises FileNotFoundError if the repository is not there: what was moved away is not made again at its former path.
+    Raises FileNotFoundError if ``root`` does not exist: a repository that was moved must not reappear at its old path.
     """
     if not root.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root))
@@ -65,28 +68,35 @@ def make_directory(root: Path, directory: Path) -> None:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """A file to read. Anybody can put anything in its place: a pipe would be waited for, and a device read, for ever.
+    """Open a regular file for reading.
 
-    Raises NoFile for what is none, OSError.
+    Agents can put anything in its place: opening a pipe, or reading a device, could block for ever.
+    Raises NotRegularFile if the path is not a regular file, OSError.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise NotRegularFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}") from error
+        raise _not_regular(path) from error  # ENXIO: a socket, or a device without a driver
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise NotRegularFile(f"{path} is no file", f"ls -lL {shlex.quote(str(path))}")
+            raise _not_regular(path)
         with os.fdopen(handle, "rb", closefd=False) as file:
             yield file
     finally:
         os.close(handle)
 
 
+def _not_regular(path: Path) -> NotRegularFile:
+    return NotRegularFile(f"{path} is not a regular file", f"ls -lL {shlex.quote(str(path))}")
+
+
 def read_if_exists(path: Path, largest: int = MAX_RECORD_SIZE) -> bytes | None:
-    """What a file holds; None where there is none. Raises NoFile for what is none or has more than ``largest`` bytes,
-    OSError."""
+    """Return the bytes of a file; None if it does not exist.
+
+    Raises NotRegularFile if it is not a regular file or has more than ``largest`` bytes, OSError.
+    """
     try:
         with open_regular(path) as file:
             data = file.read(largest + 1)

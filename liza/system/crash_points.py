@@ -1,9 +1,9 @@
-"""Named points at which a test can end, halt or fail this very process, to prove that its leftovers are settled.
+"""Named points at which a test can kill, stop or fail this process, to prove that the next start repairs its state.
 
 ``LIZA_FAULT=board.rename`` kills the process with signal 9 when it passes that point for the first time,
-``board.rename#3`` the third time. ``:group`` behind it kills the whole process group, ``:stop`` halts the process,
-``:full`` has the step fail as on a full disk: ``git.switch#2:group``. ``LIZA_FAULT_TRACE=FILE`` writes down every
-point that is passed. No program that Liza starts for an agent is given these names, and a process can only harm itself.
+``board.rename#3`` the third time. The suffix ``:group`` kills the whole process group, ``:stop`` stops the process,
+``:full`` makes the step fail as on a full disk: ``git.switch#2:group``. ``LIZA_FAULT_TRACE=FILE`` appends every passed
+point to a file. Agent programs do not get these variables, and they affect only the process that has them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _passed = 0
 
 
 def point(name: str, detail: str = "") -> None:
-    """Here a process can die: ``name`` says after which step, ``detail`` of what. Raises OSError when told to fail."""
+    """Mark a point after the step ``name`` on the object ``detail``. Raises OSError if a test set ``:full``."""
     if _ARMED:
         _pass_point(f"{name}.{detail}" if detail else name)
 
 
 def limit_write(data: memoryview) -> memoryview:
-    """What the next write takes of ``data``: all of it, or half where a test looks for what a torn write leaves."""
+    """Return the bytes for the first write: all of ``data``; in a test half of it, so that a crash tears the write."""
     return data[: len(data) // 2] if _ARMED and len(data) > 1 else data
 
 
 def _pass_point(name: str) -> None:
     global _passed
     if _TRACE:
-        with open(_TRACE, "a") as trace:  # noqa: PTH123 - one small append, which the kernel does not tear
+        with open(_TRACE, "a") as trace:  # noqa: PTH123 - one small append is atomic
             trace.write(f"{os.getpid()} {name}\n")
     if name != _NAME:
         return

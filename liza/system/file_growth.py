@@ -1,4 +1,4 @@
-"""Hearing that a file grows: what a program shows in its terminal goes to one as well, and the kernel tells of that."""
+"""Wait until a file grows, with inotify: the output of a terminal is also written to a file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from pathlib import Path
 
 from liza.system import processes
 
+# Values of linux/inotify.h.
 IN_MODIFY = 2
-CLOSED, MOVED_HERE, CREATED = 8, 0x80, 0x100
+CLOSED, MOVED_HERE, CREATED = 8, 0x80, 0x100  # IN_CLOSE_WRITE, IN_MOVED_TO, IN_CREATE
 NEWS = CLOSED | MOVED_HERE | CREATED
-"""Of a directory: a file of it is there, was replaced, or is not written to any more."""
-QUIET_SECONDS = 0.005  # seconds without another word that make what was drawn whole
-MAX_BURST_SECONDS = 0.05  # seconds of drawing after which one looks all the same
+"""Events of a directory: a file in it was created, was replaced, or was closed after writing."""
+QUIET_SECONDS = 0.005  # seconds without growth after which a screen update is complete
+MAX_BURST_SECONDS = 0.05  # longest wait for a continuous update, in seconds
 
 
 @contextmanager
 def watch_growth(path: Path, events: int = IN_MODIFY) -> Iterator[Callable[[float], None]]:
-    """What waits until the file has grown and come to rest, so many seconds at the longest; growth since the last time
-    counts. Where the system does not tell, it waits for as long as it may. ``events``: those of inotify that count."""
+    """Yield a function that waits until the file has grown and then paused, at most the given number of seconds.
+
+    Growth since the last call counts. Without inotify the function sleeps for the whole time. ``events``: mask of the
+    inotify events to wait for.
+    """
     handle = _open_inotify(path, events)
     if handle is None:
         yield time.sleep
@@ -42,15 +46,15 @@ def _wait_for_growth(handle: int, seconds: float) -> None:
 
 
 def _open_inotify(path: Path, events: int) -> int | None:
-    """A descriptor that can be read once the file grew; None where the system has none to give."""
+    """Return an inotify descriptor with a watch on ``path``; None if the system offers none."""
     try:
-        system = ctypes.CDLL(None, use_errno=True)
-        handle = int(system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        libc = ctypes.CDLL(None, use_errno=True)
+        handle = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     except (OSError, AttributeError):
         return None
     if handle < 0:
         return None
-    if system.inotify_add_watch(handle, os.fsencode(path), events) < 0:
+    if libc.inotify_add_watch(handle, os.fsencode(path), events) < 0:
         os.close(handle)
         return None
     return handle

@@ -1,7 +1,8 @@
-"""flock(2) behind filelock's interface.
+"""File locks with flock(2) and a timeout.
 
-filelock waits by asking again and again, which is unfair under load; here the kernel's own queue is waited in. The
-lock file is never unlinked, so that ``flock .liza/state.yaml.lock CMD`` excludes the same people.
+filelock polls, which is unfair under load; ``Lock`` has its interface but waits in the queue of the kernel. The lock
+file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. ``lock_path`` locks a file or a
+directory without writing to it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from liza.rules.errors import LockTimeout, Refused
 from liza.system import files
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock unless the caller says otherwise."""
+"""Seconds to wait for a lock by default."""
 
 
 class Lock(BaseFileLock):
-    """An exclusive lock on a file, held by this process until released or dead.
+    """An exclusive lock on a file, held until it is released or this process ends.
 
     ``acquire(timeout=seconds)`` and ``with lock:`` raise LockTimeout, which names the holder.
     """
 
     _wait_limit = 0.0
 
-    def acquire(  # type: ignore[override]  # how to wait is not the caller's choice: the kernel's queue
+    def acquire(  # type: ignore[override]  # no choice of how to wait: always the queue of the kernel
         self, timeout: float | None = None
     ) -> AcquireReturnProxy[Lock]:
-        """Takes the lock, waiting ``timeout`` seconds at most: LIMIT for None, for ever when negative.
+        """Take the lock. Wait at most ``timeout`` seconds: DEFAULT_TIMEOUT for None, for ever if negative.
 
         Raises LockTimeout.
         """
@@ -47,7 +48,7 @@ class Lock(BaseFileLock):
             ) from None
 
     def try_acquire(self) -> bool:
-        """Takes the lock if it is free now."""
+        """Take the lock if it is free now; return whether it was taken."""
         try:
             self.acquire(timeout=0)
         except LockTimeout:
@@ -56,11 +57,14 @@ class Lock(BaseFileLock):
 
     @property
     def descriptor(self) -> int:
-        """What a child inherits that is to go on holding the lock, whoever dies first. Raises Refused when not held."""
-        held = self._context.lock_file_fd
-        if held is None:
+        """The descriptor of the lock. A child that inherits it keeps the lock after this process ends.
+
+        Raises Refused if the lock is not held.
+        """
+        descriptor = self._context.lock_file_fd
+        if descriptor is None:
             raise Refused(f"{self.lock_file} is not held", "liza status")
-        return held
+        return descriptor
 
     def _acquire(self) -> None:
         with files.convert_os_errors():
@@ -71,7 +75,7 @@ class Lock(BaseFileLock):
                 return
             if not _FlockThread(descriptor).wait_acquired(self._wait_limit):
                 return
-        # The name is for people; on a full disk the lock is held without it.
+        # The holder line is only for messages; on a full disk the lock is held without it.
         with suppress(OSError):
             os.ftruncate(descriptor, os.pwrite(descriptor, _own_holder_line(), 0))
         self._context.lock_file_fd = descriptor
@@ -93,9 +97,9 @@ def _try_flock(descriptor: int) -> bool:
 
 
 class _FlockThread:
-    """A thread that stands in the kernel's queue; when nobody wants the lock any more, it lets go at once.
+    """A thread that waits in flock(2). If the caller has given up, it closes the descriptor as soon as it has the lock.
 
-    A thread, because a blocked flock(2) can otherwise be ended by a signal only, and signals belong to the program.
+    A blocked flock(2) has no timeout; without a thread only a signal could end it, and the program needs its signals.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -108,20 +112,21 @@ class _FlockThread:
     def _wait_in_queue(self) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            taken = True
+            acquired = True
         except OSError:
-            taken = False
+            acquired = False
         with self._guard:
-            self._acquired = taken
-            if self._given_up or not taken:
+            self._acquired = acquired
+            if self._given_up or not acquired:
                 os.close(self._descriptor)
         self._finished.set()
 
     def wait_acquired(self, limit: float) -> bool:
-        """Whether the lock was had within ``limit`` seconds; if not, the descriptor is closed sooner or later."""
+        """Return whether the lock was taken within ``limit`` seconds. If not, the thread closes it later."""
         try:
             self._finished.wait(None if limit < 0 else limit)
         finally:
+            # Closed race: under the guard either the thread has reported the lock, or it sees that the caller gave up.
             with self._guard:
                 self._given_up = not self._acquired
         return self._acquired
@@ -131,7 +136,7 @@ _HOLDER_LINES: dict[int, bytes] = {}
 
 
 def _own_holder_line() -> bytes:
-    """``pid start command`` of this process, made once."""
+    """Return the line ``pid start command`` of this process, at most 400 bytes; built once per pid."""
     pid = os.getpid()
     if pid not in _HOLDER_LINES:
         _HOLDER_LINES.clear()
@@ -140,7 +145,7 @@ def _own_holder_line() -> bytes:
 
 
 def _start_ticks(pid: int) -> str:
-    """When a process started, in clock ticks since boot; ``?`` where it cannot be known."""
+    """Return the start time of a process in clock ticks since boot; ``?`` if unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -156,7 +161,7 @@ def _command_line(pid: int) -> str:
 
 
 def describe_holder(path: Path) -> str:
-    """Who holds a lock, for a message: the kernel's word where it gives one, else what the holder wrote down."""
+    """Describe the holder of a lock for a message: from /proc/locks, else from the line in the lock file."""
     try:
         wanted = path.stat()
         table = Path("/proc/locks").read_text()
@@ -172,13 +177,16 @@ def describe_holder(path: Path) -> str:
     try:
         pid_text, start, command = path.read_text(errors="replace").split(" ", 2)
     except (OSError, ValueError):
-        return "its holder is not known"
+        return "its holder is unknown"
     return f"last taken by process {pid_text} (started at tick {start}): {command.strip()}"
 
 
 def _may_have_open(pid: int, wanted: os.stat_result) -> bool:
-    """Whether a process has this very file open: another file system has a file of the same number. The device in the
-    kernel's table is no help, for some file systems show another one to whoever asks for a file's."""
+    """Return whether a process has this file open, or True if that is unknown.
+
+    /proc/locks has inode numbers, and another file system can have a file with the same one. Its device numbers are
+    no help: on some file systems they differ from those of stat(2).
+    """
     try:
         handles = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -191,7 +199,7 @@ def _may_have_open(pid: int, wanted: os.stat_result) -> bool:
 
 
 def last_holder_pid(path: Path) -> int | None:
-    """The process that wrote its name into a lock last; None where none did."""
+    """Return the pid in a lock file, which is that of the last holder; None if there is none."""
     try:
         return int(path.read_text(errors="replace").split(" ", 1)[0])
     except (OSError, ValueError):

@@ -9,22 +9,23 @@ from liza.rules.errors import NotRegularFile
 from liza.system import atomic
 
 BLOCK = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes of one read."""
 LONGEST_LINE = 16 << 20
-"""Bytes of a line; a longer one is dropped."""
+"""Maximum length of a line, in bytes; longer lines are dropped."""
 
 
 class Tail:
-    """The lines that a file gained since the last call. What is no regular file has none.
+    """The lines that were appended to a file since the last call. A path that is not a regular file has none.
 
-    ``first``: reading begins that many bytes before the end, None: at the beginning. ``most``: of more new bytes only
-    the end is read. A file that became shorter is read from its end, or with ``anew`` from its beginning.
+    ``first``: start that many bytes before the end; None: start at the beginning. ``most``: if there are more new
+    bytes, read only that many at the end. If the file became shorter, continue at its end, or with ``anew`` at its
+    beginning.
     """
 
     def __init__(self, path: Path, *, first: int | None = None, most: int | None = None, anew: bool = False) -> None:
         self.path = path
         self.size = 0
-        """Bytes of the file that were read, or passed over."""
+        """Bytes of the file that were read or skipped."""
         self._first, self._most, self._anew = first, most, anew
         self._began = first is None
         self._rest = b""
@@ -33,14 +34,14 @@ class Tail:
         """Yield the lines that are complete now. Raises OSError."""
         end = self._end()
         while self.size < end and (block := self._block(end)):
-            *whole, self._rest = (self._rest + block).split(b"\n")
+            *complete, self._rest = (self._rest + block).split(b"\n")
             if len(self._rest) > LONGEST_LINE:
                 self._rest = b""
-            for line in whole:
+            for line in complete:
                 yield line.decode(errors="replace").rstrip("\r")
 
     def _end(self) -> int:
-        """The size of the file now; the position is moved to where reading goes on."""
+        """Return the current size of the file, and set ``self.size`` to the offset of the next read."""
         try:
             with atomic.open_regular(self.path) as file:
                 end = file.seek(0, 2)

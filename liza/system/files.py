@@ -1,4 +1,8 @@
-"""Bytes onto the disk in the ways that a crash cannot tear, and from it without being led astray by what is no file."""
+"""Write files so that a crash does not tear them, and read only regular files.
+
+Files in the repository may be replaced by agents with links, pipes or devices. Files are opened here or in `atomic.py`,
+with O_NONBLOCK and a check of the type; files that Liza writes also with O_NOFOLLOW.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ from liza.rules.errors import BoardInconsistent, WriteFailed
 from liza.system import crash_points
 
 MAX_BOARD_SIZE: Final = 16 << 20
-"""Bytes of a board, and of what a revision keeps of it. To read and judge so much takes about as long as others wait
-for the lock; a board of 5,000 tasks has a third of it."""
+"""Maximum size of a board, in bytes. Reading and checking a larger one takes longer than the timeout of the lock; a
+board of 5,000 tasks has a third of this size."""
 
 _BASE_FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
-"""A pipe must not hold up who opens it."""
+"""Opening a pipe must not block."""
 _NO_FOLLOW_FLAGS: Final = _BASE_FLAGS | os.O_NOFOLLOW
-"""What is written must not end up elsewhere, over a file that a link leads to."""
+"""A write must not follow a link and overwrite another file."""
 _HINTS: Final = {
     errno.ENOSPC: "df -h .",
     errno.EDQUOT: "df -h .",
@@ -34,14 +38,14 @@ _HINTS: Final = {
 
 _WRONG_TYPE_ERRORS: Final = {
     *(errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.ENOTEMPTY),
-    # A directory was to be made where something else stands.
+    # mkdir(2) on a path that exists and is not a directory.
     errno.EEXIST,
 }
 
 
 @contextlib.contextmanager
 def convert_os_errors() -> Iterator[None]:
-    """What the disk refuses inside is raised as DiskRefused."""
+    """Raise WriteFailed for an OSError in the block."""
     try:
         yield
     except OSError as error:
@@ -49,31 +53,31 @@ def convert_os_errors() -> Iterator[None]:
 
 
 def _build_write_failed(error: OSError) -> WriteFailed:
-    place = error.filename2 or error.filename
-    said = f"{place}: {error.strerror}" if place else error.strerror
+    path = error.filename2 or error.filename
+    reason = f"{path}: {error.strerror}" if path else error.strerror
     hint = _HINTS.get(error.errno or 0)
     if hint is None:
-        word = shlex.quote(str(place))
+        quoted = shlex.quote(str(path))
         blocked = error.errno in _WRONG_TYPE_ERRORS
-        hint = "liza doctor" if not place else f"mv {word} {word}.odd" if blocked else f"ls -ld {word}"
-    return WriteFailed(f"the disk did not take it: {said}; what was acknowledged before is kept", hint)
+        hint = "liza doctor" if not path else f"mv {quoted} {quoted}.odd" if blocked else f"ls -ld {quoted}"
+    return WriteFailed(f"writing to disk failed: {reason}; changes that were confirmed before are kept", hint)
 
 
 def to_write_failed(error: OSError) -> WriteFailed | None:
-    """What to tell of a disk that is full or read-only; None where the error says something else."""
+    """Return a WriteFailed for a full or read-only disk, a quota or a size limit; None for other errors."""
     return _build_write_failed(error) if error.errno in _HINTS else None
 
 
 def require_regular(descriptor: int, path: Path) -> os.stat_result:
-    """What is open, if it is a file. Raises OSError for a directory, a pipe, a device."""
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "this is no file but something else", str(path))
-    return found
+    """Return the status of an open file. Raises OSError if it is not a regular file, as a directory, pipe or device."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "this is not a regular file", str(path))
+    return status
 
 
 def open_no_follow(path: Path, flags: int) -> int:
-    """A descriptor of a file of Liza's own, which no link may lead away from. Raises OSError."""
+    """Open a file of Liza's own without following a link. Raises OSError, also if it is not a regular file."""
     descriptor = os.open(path, flags | _NO_FOLLOW_FLAGS, 0o666)
     try:
         require_regular(descriptor, path)
@@ -84,7 +88,7 @@ def open_no_follow(path: Path, flags: int) -> int:
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """The bytes of a file. Raises OSError, also for what is no file, and for one with more than ``most`` bytes."""
+    """Return the bytes of a file. Raises OSError, also if it is not a regular file or has more than ``most`` bytes."""
     descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         size = require_regular(descriptor, path).st_size
@@ -95,44 +99,51 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def encode_board(text: str) -> bytes:
-    """The bytes of a board. Raises BoardInconsistent where it could not be read again."""
+    """Return the bytes of a board. Raises BoardInconsistent if they could not be read again."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise BoardInconsistent(f"a letter that UTF-8 does not have: {error}", "liza validate") from None
+        raise BoardInconsistent(f"a character that UTF-8 cannot encode: {error}", "liza validate") from None
     if len(data) > MAX_BOARD_SIZE:
         size = f"{len(data) / (1 << 20):.1f} MB"
         raise BoardInconsistent(
-            f"the board would have {size}, more than {MAX_BOARD_SIZE >> 20}; nothing was written", "liza edit"
+            f"the board would have {size}, at most {MAX_BOARD_SIZE >> 20} MB are allowed; nothing was written",
+            "liza edit",
         )
     return data
 
 
 @convert_os_errors()
 def preserve_file(path: Path, directory: Path, name: str) -> Path | None:
-    """Gives what stands at a path a second name, or where that cannot be had another one: that name, None where nothing
-    stands. Nothing is copied: it may be a directory, a device without an end, a file larger than the disk."""
+    """Keep the object at ``path`` under a free name in ``directory``: as a hard link, or if that fails by a rename.
+
+    Return the new path, None if ``path`` does not exist. Nothing is copied: the object may be a directory, an endless
+    device or a file larger than the free space. Raises WriteFailed.
+    """
     if not os.path.lexists(path):
         return None
-    kept = next(place for number in count() if not os.path.lexists(place := directory / f"{name}{number or ''}.yaml"))
+    copy = next(
+        candidate for number in count() if not os.path.lexists(candidate := directory / f"{name}{number or ''}.yaml")
+    )
     try:
-        os.link(path, kept, follow_symlinks=False)
+        os.link(path, copy, follow_symlinks=False)
     except OSError:
-        path.rename(kept)
-    return kept
+        path.rename(copy)
+    return copy
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a process has the file open for writing, as far as the kernel tells: it gives no lease on such a file.
+    """Return whether a process has the file open for writing: the kernel grants no read lease on such a file.
 
-    Where it gives none for other reasons (another owner, a file system without leases): False.
+    False if a lease is refused for another reason, as another owner or a file system without leases.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
     except OSError:
         return False
     try:
-        # Whoever opens the file in this moment would have us told by SIGIO, which ends a process; SIGURG does not.
+        # If another process opens the file now, the kernel sends a signal. The default, SIGIO, would end this process;
+        # SIGURG is ignored.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -147,7 +158,7 @@ def is_being_written(path: Path) -> bool:
 
 @convert_os_errors()
 def append_synced(path: Path, data: bytes) -> None:
-    """Appends and waits until the disk has it."""
+    """Append with fdatasync. Raises WriteFailed."""
     descriptor = open_no_follow(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         _write_all(descriptor, data)
@@ -160,7 +171,7 @@ def append_synced(path: Path, data: bytes) -> None:
 
 @convert_os_errors()
 def write_synced(path: Path, data: bytes) -> None:
-    """Writes a file that is not in use yet, and waits until the disk has it."""
+    """Write a file that is not in use yet, with fsync. Raises WriteFailed."""
     descriptor = open_no_follow(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         _write_all(descriptor, data)
@@ -172,16 +183,16 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def replace_unsynced(path: Path, data: bytes) -> None:
-    """Replaces a small file in one step, without waiting for the disk: readers see the old one or the new one."""
+    """Replace a file atomically, without fsync: readers see the old or the new bytes. Raises WriteFailed."""
     replace_unsynced_via(path.parent, path, data)
 
 
 @convert_os_errors()
 def replace_unsynced_via(directory: Path, path: Path, data: bytes) -> None:
-    """The same, the new file being made in another directory of the same disk."""
+    """Replace a file atomically, without fsync. The temporary file is in ``directory``, on the same file system."""
     directory.mkdir(parents=True, exist_ok=True)
-    fresh = directory / f"{path.name}.new"
-    descriptor = open_no_follow(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    temporary = directory / f"{path.name}.new"
+    descriptor = open_no_follow(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if data:
             _preallocate(descriptor, len(data))
@@ -190,19 +201,19 @@ def replace_unsynced_via(directory: Path, path: Path, data: bytes) -> None:
         os.close(descriptor)
     name = directory.name if path.name.isdecimal() else path.name
     crash_points.point("written", name)
-    fresh.rename(path)
+    temporary.rename(path)
     crash_points.point("renamed", name)
 
 
 def _preallocate(descriptor: int, size: int) -> None:
-    """Takes the blocks now: ext4 would otherwise write them out inside the rename, a millisecond each time."""
+    """Allocate the blocks now: otherwise ext4 writes them out during the rename, which takes about 1 ms."""
     with contextlib.suppress(OSError, AttributeError):
         os.posix_fallocate(descriptor, 0, size)
 
 
 @convert_os_errors()
 def fsync_directory(path: Path) -> None:
-    """Waits until the disk has the names in a directory."""
+    """fsync a directory, so that its new names survive a power cut. Raises WriteFailed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -14,10 +14,10 @@ from liza.rules.errors import LockTimeout
 
 @contextmanager
 def lock_path(path: Path, timeout: float = 300) -> Iterator[int]:
-    """Hold flock(2) on ``path``, a file that is made or a directory that is there.
+    """Hold flock(2) on ``path``: an existing directory, or a file, which is created if missing.
 
-    Gives the descriptor, so that a child can go on holding the lock.
-    Raises LockTimeout after ``timeout`` seconds.
+    Yields the descriptor; a child that inherits it keeps the lock. Raises LockTimeout after ``timeout`` seconds,
+    OSError.
     """
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def lock_path(path: Path, timeout: float = 300) -> Iterator[int]:
 
 
 def _wait_for_lock(handle: int, path: Path, timeout: float) -> None:
-    """Wait in line. flock(2) has no time limit, so a thread waits, and closes what comes too late."""
+    """Wait in a thread, because flock(2) has no timeout. After the timeout the thread closes ``handle``."""
     mutex, given_up = threading.Lock(), False
     done = threading.Event()
 
@@ -51,4 +51,4 @@ def _wait_for_lock(handle: int, path: Path, timeout: float) -> None:
     with mutex:
         if not done.is_set():
             given_up = True
-            raise LockTimeout(f"{path} was not had in {timeout:g} s: another process holds it", "liza doctor")
+            raise LockTimeout(f"{path} was not free within {timeout:g} s: another process holds it", "liza doctor")

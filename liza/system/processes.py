@@ -1,7 +1,7 @@
-"""Which process is which, whether it is dead, and how every process of a run is ended.
+"""Identify processes, prove that a process is dead, and kill all processes of a run.
 
-A process is named by host, boot, pid and start time. Only what can be proved counts as dead: another host and a
-``/proc`` that hides its entries are unknown, and unknown is alive.
+A process is identified by host, boot, pid and start time, so that a reused pid is not confused with it. It counts as
+dead only if that is proved. On another host, or if ``/proc`` hides its entry, it counts as alive.
 """
 
 from __future__ import annotations
@@ -22,46 +22,44 @@ from liza.rules.model import ProcessIdentity
 PROC = Path("/proc")
 _BOOT_ID_FILE = PROC / "sys" / "kernel" / "random" / "boot_id"
 _KTHREAD = 0x00200000  # PF_KTHREAD of the kernel's linux/sched.h, in the flags of /proc/<pid>/stat
-_EXEC_LIMIT = (
-    0.5  # seconds that a process may take from one program to the next before its environment is taken for empty
-)
-_KILL_ROUND = 0.25  # seconds that one round of killing waits for its dead
+_EXEC_LIMIT = 0.5  # seconds that an execve(2) may take before the environment of the process is taken as empty
+_KILL_ROUND = 0.25  # seconds to wait for the killed processes before the next search
 
 
 def has_proc() -> bool:
-    """Whether this system shows its processes under ``/proc``."""
+    """Return whether this system has ``/proc``."""
     return _BOOT_ID_FILE.exists()
 
 
 def host_name() -> str:
-    """The name of this machine."""
+    """Return the name of this machine."""
     return os.uname().nodename
 
 
 @functools.cache
 def boot_id() -> str:
-    """A text that changes with every boot of this machine; empty where the system tells none."""
+    """Return a text that changes with every boot of this machine; empty if the system has none."""
     if has_proc():
         return _BOOT_ID_FILE.read_text().strip()
     return _command_output("sysctl", "-n", "kern.boottime")
 
 
 def identify_self() -> ProcessIdentity:
-    """This process."""
-    found = identify_process(os.getpid())
-    if found is None:
-        raise OSError("this process cannot see itself in the process table")
-    return found
+    """Return the identity of this process. Raises OSError if it is not in the process table."""
+    process = identify_process(os.getpid())
+    if process is None:
+        raise OSError(f"process {os.getpid()} (this one) is not in the process table")
+    return process
 
 
 def identify_process(pid: int) -> ProcessIdentity | None:
-    """The process that has ``pid`` now; None when there is none, or only its zombie."""
+    """Return the process that has ``pid`` now; None if there is none, or only a zombie."""
     start = _start_time(pid)
     return None if start is None else ProcessIdentity(host=host_name(), boot=boot_id(), pid=pid, start=start)
 
 
 def is_proved_dead(process: ProcessIdentity) -> bool | None:
-    """True: it is gone. False: it lives. None: that cannot be known from here, and it counts as alive."""
+    """Return True if the process is dead, False if it is alive, None if unknown; callers treat None as alive."""
     if process.host != host_name() or not boot_id():
         return None
     if process.boot != boot_id():
@@ -73,12 +71,12 @@ def is_proved_dead(process: ProcessIdentity) -> bool | None:
 
 
 def may_be_alive(process: ProcessIdentity) -> bool:
-    """Whether the process must be treated as living: proved alive, or not provable."""
+    """Return whether the process is alive, or not proved dead."""
     return is_proved_dead(process) is not True
 
 
 def process_age(process: ProcessIdentity) -> float | None:
-    """Seconds since the process began, by a clock that nobody can set; None where the system does not tell."""
+    """Return the seconds since the process started, by CLOCK_BOOTTIME, which cannot be set; None if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME") or not process.start.isdecimal():
         return None
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(process.start) / os.sysconf("SC_CLK_TCK"))
@@ -86,15 +84,18 @@ def process_age(process: ProcessIdentity) -> float | None:
 
 def _start_time(pid: int) -> str | None:
     if not has_proc():
-        said = _command_output("ps", "-o", "stat=,lstart=", "-p", str(pid))
-        state, _, start = said.partition(" ")
-        return None if not said or state.startswith("Z") else start.strip()
+        row = _command_output("ps", "-o", "stat=,lstart=", "-p", str(pid))
+        state, _, start = row.partition(" ")
+        return None if not row or state.startswith("Z") else start.strip()
     fields = _stat_fields(pid)
     return None if fields is None or fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
 def _stat_fields(pid: int) -> list[bytes] | None:
-    """The fields of ``/proc/<pid>/stat`` after the command's name, which may itself hold blanks and brackets."""
+    """Return the fields of ``/proc/<pid>/stat`` from the third on, the state; None if it cannot be read.
+
+    They are split after the command name, which may contain blanks and brackets.
+    """
     try:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -102,7 +103,7 @@ def _stat_fields(pid: int) -> list[bytes] | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a pid without a readable entry is in use all the same (``hidepid``), and not by a zombie."""
+    """Return whether a pid without a readable entry is that of a live process (mount option hidepid)."""
     fields = _stat_fields(pid)
     if fields is not None:
         return fields[0] not in (b"Z", b"X")
@@ -112,7 +113,7 @@ def _is_hidden(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    # Ours, and yet without an entry: it goes this moment, or took the pid only now.
+    # Our own process without an entry: it has ended just now, or another one has just got the pid.
     return False
 
 
@@ -124,77 +125,76 @@ def _command_output(*words: str) -> str:
 
 
 def find_run_pids(run: str, root: Path) -> tuple[int, ...]:
-    """The pids whose environment names this run of this crew, without this process. Empty where there is no ``/proc``.
+    """Return the pids whose environment names this run of this crew, without this process. Empty without ``/proc``.
 
-    Programs put their tools into sessions and groups of their own; the environment is what those inherit.
+    The environment is used because programs start their tools in other sessions and process groups.
     """
     return tuple(iter_run_pids(run, root))
 
 
 def iter_run_pids(run: str, root: Path) -> Iterator[int]:
-    """As ``with_run``, each as it is found, and those that were born last first."""
+    """Yield the pids of ``find_run_pids`` one by one, the highest pid first."""
     return _iter_pids_with_variables(f"LIZA_RUN={run}", f"LIZA_ROOT={root}")
 
 
 def iter_agent_pids(agent: str, root: Path) -> Iterator[int]:
-    """As ``each_of_run``, for all runs of an agent of this crew."""
+    """Yield the pids of all runs of an agent of this crew, the highest pid first."""
     return _iter_pids_with_variables(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
 
 
 def _iter_pids_with_variables(*variables: str) -> Iterator[int]:
     wanted = set(map(os.fsencode, variables))
-    # A family that keeps forking goes on in its youngest, which must not be looked at last.
+    # Highest pid first: of processes that keep forking, the newest must be found before it forks again.
     for pid in sorted(_pids(), reverse=True):
-        shown = b""
-        # A process of another user, or one that went meanwhile, is not of this run as far as can be seen.
+        block = b""
+        # The process belongs to another user or has just ended: treat it as not of this run.
         with suppress(OSError):
-            shown = _read_environment(pid)
-        if wanted <= set(shown.split(b"\0")):
+            block = _read_environment(pid)
+        if wanted <= set(block.split(b"\0")):
             yield pid
 
 
 def _read_environment(pid: int) -> bytes:
-    """What a process was given; what is between two programs has none to show for a moment, and is asked again.
+    """Return the environment that a process was started with. It is empty during an execve(2); then read it again.
 
-    Raises:
-        OSError: it is another user's, or gone.
+    Raises OSError if the process belongs to another user or has ended.
     """
-    at = PROC / str(pid) / "environ"
-    if shown := at.read_bytes():
-        return shown
+    path = PROC / str(pid) / "environ"
+    if block := path.read_bytes():
+        return block
     end = time.monotonic() + _EXEC_LIMIT
     while _is_in_exec(pid) and time.monotonic() < end:
-        time.sleep(0.001)  # the kernel needs microseconds for it, and tells nobody when it is done
-    return at.read_bytes()
+        time.sleep(0.001)  # takes microseconds, and there is no event to wait for
+    return path.read_bytes()
 
 
 def _is_in_exec(pid: int) -> bool:
-    """Whether the kernel is still laying out the program's memory."""
+    """Return whether the process is inside execve(2): its environment has no address yet."""
     fields = _stat_fields(pid)
     if fields is None or fields[0] in (b"Z", b"X") or int(fields[6]) & _KTHREAD:
         return False
-    return fields[48] == b"0"
+    return fields[48] == b"0"  # field 51, env_end
 
 
 def find_pids_with_open(pattern: str) -> dict[int, str]:
-    """The pids that have a file open whose path matches, with that path; ``(deleted)`` stands behind one that is gone.
+    """Return the pids that have a file open whose path matches, each with that path. Empty without ``/proc``.
 
-    Empty where there is no ``/proc``.
+    The path of a deleted file ends in ``(deleted)``.
     """
-    wanted = re.compile(pattern)
-    found = {}
+    regex = re.compile(pattern)
+    matches = {}
     for pid in _pids():
-        # A process of another user, or one that went meanwhile, shows nothing.
+        # The process belongs to another user or has just ended.
         with suppress(OSError):
             for descriptor in (PROC / str(pid) / "fd").iterdir():
                 with suppress(OSError):
-                    if wanted.fullmatch(path := str(descriptor.readlink())):
-                        found[pid] = path
-    return found
+                    if regex.fullmatch(path := str(descriptor.readlink())):
+                        matches[pid] = path
+    return matches
 
 
 def find_descendants(process: ProcessIdentity) -> tuple[int, ...]:
-    """The pids of every descendant of a living process; with a subreaper on top nothing escapes by orphaning itself."""
+    """Return the pids of all descendants of a living process. If it is a subreaper, orphans are among them."""
     if is_proved_dead(process) is not False:
         return ()
     children: dict[int, list[int]] = {}
@@ -206,30 +206,32 @@ def find_descendants(process: ProcessIdentity) -> tuple[int, ...]:
 
 
 def _walk_children(children: dict[int, list[int]], top: int) -> Iterable[int]:
-    ahead = list(children.get(top, []))
-    while ahead:
-        pid = ahead.pop()
+    waiting = list(children.get(top, []))
+    while waiting:
+        pid = waiting.pop()
         yield pid
-        ahead.extend(children.get(pid, []))
+        waiting.extend(children.get(pid, []))
 
 
 def _pids() -> tuple[int, ...]:
     if not has_proc():
         return ()
-    return tuple(int(at.name) for at in PROC.iterdir() if at.name.isdigit() and int(at.name) != os.getpid())
+    return tuple(int(path.name) for path in PROC.iterdir() if path.name.isdigit() and int(path.name) != os.getpid())
 
 
 def kill_run(run: str, root: Path, limit: float = 5.0) -> tuple[int, ...]:
-    """KILL every process of the run until none is found; the pids that were still there after ``limit`` seconds."""
+    """Send SIGKILL to every process of the run until none is found. Return the pids left after ``limit`` seconds."""
     return kill_all(lambda: iter_run_pids(run, root), limit)
 
 
 def kill_all(find: Callable[[], Iterable[int]], limit: float = 5.0) -> tuple[int, ...]:
-    """KILL what ``find`` finds as it finds it, again and again, for it may fork meanwhile; what is left after ``limit``
-    seconds."""
+    """Send SIGKILL to each pid as ``find`` yields it, and repeat until it yields none, since processes may fork.
+
+    Return the pids left after ``limit`` seconds.
+    """
     end = time.monotonic() + limit
     while True:
-        late = time.monotonic() >= end
+        is_last_round = time.monotonic() >= end
         killed = [(pid, _kill(pid)) for pid in find()]
         handles = [handle for _, handle in killed if handle is not None]
         try:
@@ -237,12 +239,15 @@ def kill_all(find: Callable[[], Iterable[int]], limit: float = 5.0) -> tuple[int
         finally:
             for handle in handles:
                 os.close(handle)
-        if not killed or late:
+        if not killed or is_last_round:
             return tuple(pid for pid, _ in killed)
 
 
 def _kill(pid: int) -> int | None:
-    """KILL by a handle, so that a reused pid is never hit twice; the handle, which becomes readable at its death."""
+    """Send SIGKILL through a pidfd; return the pidfd, which becomes readable when the process ends.
+
+    None if the process has ended or the system has no pidfd.
+    """
     with suppress(ProcessLookupError, PermissionError):
         if not hasattr(os, "pidfd_open"):
             os.kill(pid, signal.SIGKILL)
@@ -261,9 +266,9 @@ def _wait_all(handles: list[int], limit: float) -> None:
 
 
 def open_pidfd(process: ProcessIdentity) -> int | None:
-    """A file descriptor that becomes readable when the process ends; the caller closes it.
+    """Return a pidfd, which becomes readable when the process ends. The caller closes it.
 
-    None when the process is gone, or the system has no such thing.
+    None if the process has ended or the system has no pidfd.
     """
     if not hasattr(os, "pidfd_open"):
         return None
@@ -271,7 +276,7 @@ def open_pidfd(process: ProcessIdentity) -> int | None:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return None
-    # The pid may have changed hands before it was opened; from here on it cannot.
+    # Closed race: the pid may have been reused before the pidfd was opened. Afterwards it cannot change.
     if identify_process(process.pid) == process:
         return handle
     os.close(handle)
@@ -279,7 +284,7 @@ def open_pidfd(process: ProcessIdentity) -> int | None:
 
 
 def wait_readable(handle: int, limit: float) -> bool:
-    """Wait until the descriptor is readable or closed at the other end, at most ``limit`` seconds."""
+    """Wait until the descriptor is readable or hung up, at most ``limit`` seconds; return whether it is."""
     waiter = select.poll()
     waiter.register(handle, select.POLLIN)
     return bool(waiter.poll(max(0, int(limit * 1000))))

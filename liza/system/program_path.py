@@ -1,8 +1,9 @@
-"""PATH as Liza uses it: the programs that it runs itself come from absolute directories that no agent writes to.
+"""PATH without directories that agents can write to.
 
-A relative or an empty entry means the current directory, and Liza and its gits work in worktrees: a file that an agent
-committed would run as Liza's own git. So such entries are dropped from this process's PATH when it starts, and those
-inside the worktrees of a crew as soon as the crew is known. What git looks up by itself is found the same way.
+An empty or relative entry means the current directory, which for Liza and its git processes is often a worktree: a file
+that an agent committed there would run as Liza's own git. Such entries are removed from this process's PATH when it
+starts, and entries inside the worktrees of a crew as soon as the crew is known. Child processes, such as git, inherit
+the same PATH.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ _cache: dict[tuple[str, str], str | None] = {}
 
 
 def remove_unsafe_entries(*trees: Path) -> None:
-    """Drop from PATH what is relative, empty, or inside one of these directories."""
+    """Remove entries from PATH that are relative, empty, or inside one of ``trees``."""
     now = os.environ.get("PATH")
     if now is not None and (kept := _filter_path(now, trees)) != now:
         os.environ["PATH"] = kept
 
 
 def find_program(name: str) -> str:
-    """The absolute path of a program that Liza runs itself. Raises Missing."""
-    found = _find_cached(name, _filter_path(os.environ.get("PATH", os.defpath), ()))
-    if found is None:
+    """Return the absolute path of a program. Raises Missing if it is not in PATH."""
+    path = _find_cached(name, _filter_path(os.environ.get("PATH", os.defpath), ()))
+    if path is None:
         raise Missing(f"{name} is not installed, or not in PATH", "liza doctor")
-    return found
+    return path
 
 
 def _find_cached(name: str, path: str) -> str | None:
-    known = _cache.get((name, path))
-    if known is None or not os.access(known, os.X_OK):
-        import shutil  # slow to import, and a hook of a program looks nothing up
+    program = _cache.get((name, path))
+    if program is None or not os.access(program, os.X_OK):
+        import shutil  # slow to import, and hooks do not need it
 
-        known = _cache[name, path] = shutil.which(name, path=path)
-    return known
+        program = _cache[name, path] = shutil.which(name, path=path)
+    return program
 
 
 @lru_cache(maxsize=16)
@@ -50,5 +51,5 @@ def _filter_path(path: str, trees: tuple[Path, ...]) -> str:
 def _is_inside(entry: str, trees: list[str]) -> bool:
     if not trees:
         return False
-    place = os.path.realpath(entry)
-    return any(place == tree or place.startswith(tree + os.sep) for tree in trees)
+    real = os.path.realpath(entry)
+    return any(real == tree or real.startswith(tree + os.sep) for tree in trees)

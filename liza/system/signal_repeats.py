@@ -1,4 +1,4 @@
-"""A signal that comes twice and was meant once."""
+"""Ignore the second SIGTERM of timeout(1)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ WITHIN = 1.0  # seconds
 
 
 class Repeats:
-    """timeout(1) sends SIGTERM to its child, and then to the group that the child is in: that is one wish, not two."""
+    """timeout(1) sends SIGTERM to its child and again to the child's process group: count this as one signal."""
 
     def __init__(self) -> None:
         self._term = float("-inf")
 
     def is_new(self, number: int, now: float | None = None) -> bool:
-        """Whether a signal counts: all but a SIGTERM within a second of one that counted. ``now``: in seconds."""
+        """Return False for a SIGTERM less than 1 s after one that counted, else True. ``now``: monotonic seconds."""
         if number != signal.SIGTERM:
             return True
         at = time.monotonic() if now is None else now

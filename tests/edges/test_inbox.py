@@ -135,7 +135,7 @@ def test_what_an_agent_put_there_is_named_and_keeps_nobody_from_the_other_messag
     (place / f"{one.id}.json").unlink()
     os.mkfifo(place / "z.json")
     assert inbox.list_pending(paths, "coder-1") == (good,)
-    assert "is no file" in str(inbox.list_unreadable(paths, "coder-1")[0])
+    assert "is not a regular file" in str(inbox.list_unreadable(paths, "coder-1")[0])
 
 
 def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_path: Path, clock: FakeClock) -> None:

@@ -64,7 +64,7 @@ def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor
     paths: Paths, name: str, lay: Callable[[Path], object]
 ) -> None:
     lay(paths.root / name)
-    with pytest.raises(NotRegularFile, match=f"{name} is no file") as caught:
+    with pytest.raises(NotRegularFile, match=f"{name} is not a regular file") as caught:
         preset_table.load_presets(paths, paths.root)
     assert caught.value.hint == f"ls -lL {paths.root / name}"
 
@@ -86,7 +86,7 @@ def test_a_ledger_that_is_no_file_is_named_to_who_reads_it_and_to_who_writes_int
     paths: Paths, lay: Callable[[Path], object]
 ) -> None:
     lay(paths.usage)
-    with pytest.raises(NotRegularFile, match="is no file"):
+    with pytest.raises(NotRegularFile, match="is not a regular file"):
         ledger.read_entries(paths)
     one = LedgerEntry(run="coder-1.1", time=NOW, kind="work", program="p", outcome="finished", seconds=1)
     with pytest.raises((LizaError, OSError)):
