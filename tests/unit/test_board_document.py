@@ -242,12 +242,12 @@ def test_odd_ways_to_type_a_board_survive_every_kind_of_change(text: str) -> Non
     ("text", "said"),
     [
         ("", "is empty"),
-        ("- a\n", "is no mapping"),
+        ("- a\n", "is not a mapping"),
         ("tasks: [\n", "state.yaml:2:1"),
         (BOARD.replace("goal:", "goat:"), "has no goal"),
         (BOARD.replace("DRAFT", "DRAUGHT"), "status is 'DRAUGHT', wanted one of DRAFT, UNCLAIMED, CLAIMED, "),
-        (BOARD.replace("    status: DRAFT", "    status: DRAFT\n    status: DRAFT"), "the key 'status' stands twice"),
-        (BOARD + "tasks: []\n", "the key 'tasks' stands twice"),
+        (BOARD.replace("    status: DRAFT", "    status: DRAFT\n    status: DRAFT"), "the key 'status' occurs twice"),
+        (BOARD + "tasks: []\n", "the key 'tasks' occurs twice"),
         (BOARD + "---\nversion: 1\n", "more than one document"),
     ],
 )

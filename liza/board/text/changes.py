@@ -1,7 +1,7 @@
-"""From one document to the next: only the lines of what changed are written anew, and every such line is proved.
+"""Write a changed state into the text of a board, so that only the changed lines differ.
 
-Three ways, each taken where the one before is in doubt: replacing lines, ruamel's round trip of the entry, ruamel's
-round trip of the whole file. Whichever is taken, the result is read back and must mean what was wanted.
+There are three methods; each is used if the one before is not certain: replace lines, ruamel's round trip of the entry,
+ruamel's round trip of the whole file. Every result is parsed again and compared with the wanted state.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from liza.rules.model import State
 
 
 def change_text(text: str, before: State, after: State) -> str:
-    """The text of ``before`` changed to mean ``after``. Raises BoardInconsistent where that cannot be had."""
+    """Return ``text``, a board with the state ``before``, changed to the state ``after``.
+
+    Raises BoardInconsistent if ``text`` has another state, or no method can write the change.
+    """
     known = document.read_document(text)
     if known.state != before:
-        raise BoardInconsistent("the text does not mean the state that was changed", "liza validate")
+        raise BoardInconsistent("the text has another state than the one that was changed", "liza validate")
     return change_document(known, after).text
 
 
 def change_document(known: Document, after: State) -> Document:
-    """The document that means ``after``. Raises BoardInconsistent where no way leads to it; nothing is half done."""
+    """Return the document with the state ``after``. Raises BoardInconsistent if no method can write the change."""
     try:
         if not known.is_whole:
             return _change_parts(known, after)
@@ -47,55 +50,56 @@ def _change_parts(known: Document, after: State) -> Document:
         if old is not new and old != new:
             parts = _change_section(parts, section, old, new, style)
     text = "".join(part.text for part in parts)
-    made = _reassemble(known, text, parts)
-    if made.state != after and made.state != from_plain(to_plain(after), State):
-        raise NeedsSlowPath("the parts do not add up to what was wanted")
-    return made if made.copy_names_if_same(known) else document.resplit(made)
+    changed = _reassemble(known, text, parts)
+    if changed.state != after and changed.state != from_plain(to_plain(after), State):
+        raise NeedsSlowPath("the changed parts do not have the wanted state")
+    return changed if changed.copy_names_if_same(known) else document.resplit(changed)
 
 
 def _reassemble(known: Document, text: str, parts: list[Part]) -> Document:
-    """The document of the parts; where all stand in their old places, only what changed is put together again."""
+    """Return the document of the parts. If their order is the same, compute only the values of changed sections."""
     if len(parts) != len(known.parts):
         return assemble(text, parts)
-    touched = {now.section for was, now in zip(known.parts, parts, strict=True) if was is not now}
+    changed_sections = {now.section for was, now in zip(known.parts, parts, strict=True) if was is not now}
     if any((was.kind, was.section) != (now.kind, now.section) for was, now in zip(known.parts, parts, strict=True)):
         return assemble(text, parts)
-    own = [part for part in parts if part.section in touched and part.section in SECTIONS]
+    changed_parts = [part for part in parts if part.section in changed_sections and part.section in SECTIONS]
     values = {
-        section: _section_value([part for part in own if part.section == section], section) for section in touched
+        section: _section_value([part for part in changed_parts if part.section == section], section)
+        for section in changed_sections
     }
     return Document(text, parts, msgspec.structs.replace(known.state, **values))
 
 
 def _change_section(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:
-    """The parts with those of one section changed."""
-    own = [i for i, part in enumerate(parts) if part.section == section]
-    if not own:
+    """Return the parts with those of one section changed."""
+    indexes = [i for i, part in enumerate(parts) if part.section == section]
+    if not indexes:
         return _add_section(parts, section, new, style)
-    first, last = own[0], own[-1] + 1
-    if last - first != len(own):
-        raise NeedsSlowPath("a section in two places")
-    if len(own) == 1:
-        fresh = _change_single(parts[first], old, new, style)
+    first, last = indexes[0], indexes[-1] + 1
+    if last - first != len(indexes):
+        raise NeedsSlowPath("a section with other parts inside it")
+    if len(indexes) == 1:
+        changed = _change_single(parts[first], old, new, style)
     else:
-        fresh = [parts[first], *_change_entries(parts[first + 1 : last], section, old, new, style)]
-        if len(fresh) == 1:
-            fresh = [parse_piece(Piece("single", section, fresh[0].text))]
-    if last < len(parts) and not fresh[-1].text.endswith("\n"):
+        changed = [parts[first], *_change_entries(parts[first + 1 : last], section, old, new, style)]
+        if len(changed) == 1:
+            changed = [parse_piece(Piece("single", section, changed[0].text))]
+    if last < len(parts) and not changed[-1].text.endswith("\n"):
         raise NeedsSlowPath("a line without its end")
-    return [*parts[:first], *fresh, *parts[last:]]
+    return [*parts[:first], *changed, *parts[last:]]
 
 
 def _add_section(parts: list[Part], section: str, value: Any, style: Style) -> list[Part]:
-    """A section that was not there, after the nearest one that the model names earlier."""
+    """Add a missing section, after the nearest section that is earlier in the model."""
     names = list(SECTIONS)
     earlier = set(names[: names.index(section)])
-    place = max((i + 1 for i, part in enumerate(parts) if part.section in earlier), default=len(parts))
+    index = max((i + 1 for i, part in enumerate(parts) if part.section in earlier), default=len(parts))
     text = _join_lines(yaml_lines.pair_lines(section, to_plain(value), 0, style), style)
-    fresh = [parse_piece(piece) for piece in splitter.split_board(text)]
-    above = parts[:place]
-    _end_line(above, style)
-    return [*above, *fresh, *parts[place:]]
+    added = [parse_piece(piece) for piece in splitter.split_board(text)]
+    before = parts[:index]
+    _end_line(before, style)
+    return [*before, *added, *parts[index:]]
 
 
 def _join_lines(lines: Iterable[str], style: Style) -> str:
@@ -103,7 +107,7 @@ def _join_lines(lines: Iterable[str], style: Style) -> str:
 
 
 def _end_line(parts: list[Part], style: Style) -> None:
-    """Gives the last line of the last part an end."""
+    """End the last line of the last part with a newline. Raises NeedsSlowPath if this changes its value."""
     if not parts or parts[-1].text.endswith("\n"):
         return
     last = parts[-1]
@@ -113,18 +117,18 @@ def _end_line(parts: list[Part], style: Style) -> None:
 
 
 def _change_single(part: Part, old: Any, new: Any, style: Style) -> list[Part]:
-    """A section in one piece: its new text may come apart into entries."""
+    """Change a section in one piece; its new text may split into entries."""
     name = part.section
 
-    def proved(text: str) -> list[Part]:
-        fresh = [parse_piece(piece) for piece in splitter.split_board(text)]
-        if [found.section for found in fresh] != [name] * len(fresh) or _section_value(fresh, name) != from_plain(
+    def check(text: str) -> list[Part]:
+        changed = [parse_piece(piece) for piece in splitter.split_board(text)]
+        if [piece.section for piece in changed] != [name] * len(changed) or _section_value(changed, name) != from_plain(
             to_plain(new), SECTIONS[name]
         ):
-            raise NeedsSlowPath("the section does not mean what was wanted")
-        return fresh
+            raise NeedsSlowPath("the section does not have the wanted value")
+        return changed
 
-    return _rewrite_and_check(part, {name: to_plain(old)}, {name: to_plain(new)}, State, style, proved)
+    return _rewrite_and_check(part, {name: to_plain(old)}, {name: to_plain(new)}, State, style, check)
 
 
 def _section_value(parts: list[Part], section: str) -> Any:
@@ -136,7 +140,7 @@ def _section_value(parts: list[Part], section: str) -> Any:
 
 
 def _change_entries(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:
-    """The entries of a section; those that are the same keep their slices."""
+    """Return the entries of a section; unchanged entries keep their text."""
     if _has_same_entries(old, new):
         rows = (old.values(), new.values()) if isinstance(old, dict) else (old, new)
         return [
@@ -147,21 +151,21 @@ def _change_entries(parts: list[Part], section: str, old: Any, new: Any, style: 
     pool: dict[str, list[tuple[Part, Any]]] = {}
     for part, (key, was) in zip(parts, before, strict=True):
         pool.setdefault(key, []).append((part, was))
-    made: list[Part] = []
+    changed: list[Part] = []
     indent = splitter.entry_indent(parts[0].text)
     for key, now in after:
         if pool.get(key):
             part, was = pool[key].pop(0)
-            _end_line(made, style)
-            made.append(part if was == now else _change_entry(part, was, now, style))
+            _end_line(changed, style)
+            changed.append(part if was == now else _change_entry(part, was, now, style))
         else:
-            _end_line(made, style)
-            _add_entry(made, (parts[0].kind, section), key, now, indent, style)
-    return made
+            _end_line(changed, style)
+            _add_entry(changed, (parts[0].kind, section), key, now, indent, style)
+    return changed
 
 
 def _has_same_entries(old: Any, new: Any) -> bool:
-    """Whether the same entries stand in the same order."""
+    """Return whether both have the same entries in the same order."""
     if len(old) != len(new):
         return False
     if isinstance(old, dict):
@@ -172,15 +176,17 @@ def _has_same_entries(old: Any, new: Any) -> bool:
 
 
 def _key_entries(value: Any) -> list[tuple[str, Any]]:
-    """Entries with what names them: an id, a key, or else the place in the row."""
+    """Return the entries with their names: id, key, or else the index."""
     if isinstance(value, dict):
         return list(value.items())
     return [(getattr(entry, "id", f"#{i}"), entry) for i, entry in enumerate(value)]
 
 
-def _add_entry(made: list[Part], place: tuple[str, str], key: str, value: Any, indent: int, style: Style) -> None:
-    """Adds a new entry after the last, before the empty lines that close the section."""
-    kind, section = place
+def _add_entry(
+    parts: list[Part], kind_and_section: tuple[str, str], key: str, value: Any, indent: int, style: Style
+) -> None:
+    """Append a new entry, before the empty lines at the end of the section."""
+    kind, section = kind_and_section
     plain = to_plain(value)
     lines = (
         yaml_lines.item_lines(plain, "", indent, style)
@@ -188,45 +194,45 @@ def _add_entry(made: list[Part], place: tuple[str, str], key: str, value: Any, i
         else yaml_lines.pair_lines(key, plain, indent, style)
     )
     text = _join_lines(lines, style)
-    if made and made[-1].text.endswith(style.newline * 2):
-        last = made[-1]
+    if parts and parts[-1].text.endswith(style.newline * 2):
+        last = parts[-1]
         body = last.text.rstrip("\r\n") + style.newline
         short = parse_piece(Piece(last.kind, last.section, body))
         if short.value == last.value:
-            made[-1] = short
+            parts[-1] = short
             text += last.text[len(body) :]
-    fresh = parse_piece(Piece(kind, section, text))
-    if fresh.value != from_plain(plain, type(value)):
-        raise NeedsSlowPath("the new entry does not mean what was wanted")
-    made.append(fresh)
+    added = parse_piece(Piece(kind, section, text))
+    if added.value != from_plain(plain, type(value)):
+        raise NeedsSlowPath("the new entry does not have the wanted value")
+    parts.append(added)
 
 
 def _change_entry(part: Part, old: Any, new: Any, style: Style) -> Part:
-    """One changed entry."""
+    """Return the part of one changed entry."""
     wanted = from_plain(to_plain(new), type(new))
 
-    def proved(text: str) -> list[Part]:
-        made = parse_piece(Piece(part.kind, part.section, text))
-        if made.key != part.key or made.value != wanted:
-            raise NeedsSlowPath("the entry does not mean what was wanted")
-        return [made]
+    def check(text: str) -> list[Part]:
+        changed = parse_piece(Piece(part.kind, part.section, text))
+        if changed.key != part.key or changed.value != wanted:
+            raise NeedsSlowPath("the entry does not have the wanted value")
+        return [changed]
 
     was, now = to_plain(old), to_plain(new)
     if part.kind == "item":
-        return _rewrite_and_check(part, [was], [now], SECTIONS[part.section], style, proved)[0]
+        return _rewrite_and_check(part, [was], [now], SECTIONS[part.section], style, check)[0]
     key = next(iter(parse.parse_part(part.text, "")))
-    return _rewrite_and_check(part, {key: was}, {key: now}, SECTIONS[part.section], style, proved)[0]
+    return _rewrite_and_check(part, {key: was}, {key: now}, SECTIONS[part.section], style, check)[0]
 
 
-def _rewrite_and_check(part: Part, old: Any, new: Any, kind: Any, style: Style, proved: Any) -> list[Part]:
-    """The part with its lines replaced, or else sent through ruamel. Raises Doubt where neither is right."""
+def _rewrite_and_check(part: Part, old: Any, new: Any, kind: Any, style: Style, check: Any) -> list[Part]:
+    """Replace the lines of a part, or else use ruamel's round trip. Raises NeedsSlowPath if both fail the check."""
     try:
         node = parse.parse_outline(part.text)
-        found = find_item_offset(node)
-        sheet = LineEditor(part.text, style if found is None else Style(style.newline, found))
-        collect_edits(sheet, node, old, new, kind)
-        fresh: list[Part] = proved(sheet.apply_edits())
-        return fresh
+        offset = find_item_offset(node)
+        editor = LineEditor(part.text, style if offset is None else Style(style.newline, offset))
+        collect_edits(editor, node, old, new, kind)
+        spliced: list[Part] = check(editor.apply_edits())
+        return spliced
     except (NeedsSlowPath, Unparsable, msgspec.ValidationError):
         pass
     text = roundtrip.round_trip(part.text, old, new)
@@ -234,19 +240,19 @@ def _rewrite_and_check(part: Part, old: Any, new: Any, kind: Any, style: Style, 
         text, kind
     ) != roundtrip.find_unknown_keys(part.text, kind):
         raise NeedsSlowPath("the round trip lost something")
-    made: list[Part] = proved(text)
-    return made
+    round_tripped: list[Part] = check(text)
+    return round_tripped
 
 
 def _change_whole(known: Document, after: State) -> Document:
-    """The whole file as one entry: its lines replaced, or else all of it sent through ruamel."""
+    """Change the file as one part: replace its lines, or else use ruamel's round trip."""
     old, new = to_plain(known.state), to_plain(after)
     wanted = from_plain(new, State)
-    for way in (_splice_whole, _round_trip_whole):
+    for method in (_splice_whole, _round_trip_whole):
         try:
-            made = read_whole(way(known, old, new))
-            if made.state == wanted:
-                return document.read_document(made.text, known=None if known.is_whole else known)
+            changed = read_whole(method(known, old, new))
+            if changed.state == wanted:
+                return document.read_document(changed.text, known=None if known.is_whole else known)
         except (NeedsSlowPath, Unparsable, BoardUnreadable):
             continue
     raise BoardInconsistent(
@@ -257,19 +263,19 @@ def _change_whole(known: Document, after: State) -> Document:
 
 def _splice_whole(known: Document, old: Any, new: Any) -> str:
     node = parse.parse_outline(known.text)
-    found = find_item_offset(node)
-    sheet = LineEditor(known.text, Style(known.style.newline, 2 if found is None else found))
-    collect_edits(sheet, node, _with_typed_agents(node, old), _with_typed_agents(node, new), State)
-    return sheet.apply_edits()
+    offset = find_item_offset(node)
+    editor = LineEditor(known.text, Style(known.style.newline, 2 if offset is None else offset))
+    collect_edits(editor, node, _with_typed_agents(node, old), _with_typed_agents(node, new), State)
+    return editor.apply_edits()
 
 
 def _with_typed_agents(node: parse.Node, plain: Any) -> Any:
-    """The plain state with the agents named as the text names them: it may say reviewer-1."""
-    made = dict(plain)
+    """Return the plain state with the agent names as in the text, which may be old ones such as reviewer-1."""
+    renamed = dict(plain)
     for table in TABLE_SECTIONS & plain.keys() & node.pairs.keys():
-        typed = {normalize_scalar("agent", key): key for key in node.pairs[table][1].pairs}
-        made[table] = {typed.get(key, key): value for key, value in plain[table].items()}
-    return made
+        names = {normalize_scalar("agent", key): key for key in node.pairs[table][1].pairs}
+        renamed[table] = {names.get(key, key): value for key, value in plain[table].items()}
+    return renamed
 
 
 def _round_trip_whole(known: Document, old: Any, new: Any) -> str:

@@ -1,4 +1,4 @@
-"""The board as text and as values at once: a row of slices, each remembered with what it means."""
+"""The board as text and as values: a list of text slices, each with its parsed value."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RESTORE_COMMAND: Final = "liza restore --last-good"
 REPAIR_HINT: Final = f"liza edit, or: {RESTORE_COMMAND}"
 BOARD_NAME: Final = ".liza/state.yaml"
 SECTIONS: Final[dict[str, Any]] = struct_fields(State)
-_MAX_SEARCH: Final = 1 << 16
+_MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the next unchanged one is searched
 
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """A slice of the text with its meaning. ``key`` names an entry within its section."""
+    """A slice of the text with its value. ``key`` identifies an entry in its section."""
 
     kind: str
     section: str
@@ -37,9 +37,9 @@ class Part:
 
 @dataclass(eq=False)
 class Document:
-    """A board that was read: ``parts`` joined are ``text``; ``state`` is what they mean.
+    """A parsed board: ``parts`` joined are ``text``; ``state`` is its value.
 
-    Where the text does not come apart into entries that each stand alone, there is one part of the kind ``whole``.
+    If the text cannot be split into entries that parse alone, there is one part of the kind ``whole``.
     """
 
     text: str
@@ -48,17 +48,17 @@ class Document:
 
     @cached_property
     def names(self) -> list[tuple[str, str]]:
-        """Section and key of each part, every pair once: entries without an id of their own get their place."""
-        made: list[tuple[str, str]] = []
+        """Section and key of each part, unique: parts without a key, or with one used before, get a number."""
+        names: list[tuple[str, str]] = []
         counts: dict[tuple[str, str], int] = {}
         for part in self.parts:
             name = part.section, part.key
             counts[name] = count = counts.get(name, 0) + 1
-            made.append(name if count == 1 and part.key else (part.section, f"{part.key}#{part.kind}{count}"))
-        return made
+            names.append(name if count == 1 and part.key else (part.section, f"{part.key}#{part.kind}{count}"))
+        return names
 
     def copy_names_if_same(self, other: Document) -> bool:
-        """Whether the other has the same entries in the same order; what it knows of their names is taken over."""
+        """Return whether ``other`` has the same entries in the same order; if so, copy its names."""
         same = len(self.parts) == len(other.parts) and all(
             a is b or (a.kind, a.section, a.key) == (b.kind, b.section, b.key)
             for a, b in zip(self.parts, other.parts, strict=True)
@@ -69,12 +69,12 @@ class Document:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the text could not be taken apart."""
+        """Whether the text could not be split."""
         return self.parts[0].kind == "whole"
 
     @property
     def style(self) -> Style:
-        """How the file is typed."""
+        """The style of the file."""
         end = self.text.find("\n")
         newline = "\r\n" if end > 0 and self.text[end - 1] == "\r" else "\n"
         entry = next((part for part in self.parts if part.kind == "item"), None)
@@ -82,19 +82,19 @@ class Document:
 
 
 def load_state(text: str, name: str = BOARD_NAME) -> State:
-    """What a board's text means. Raises BoardUnreadable, BoardTooNew."""
+    """Return the state in a text of a board. Raises BoardUnreadable, BoardTooNew."""
     return read_document(text, name).state
 
 
 def read_document(text: str, name: str = BOARD_NAME, known: Document | None = None) -> Document:
-    """The document of a text; parts that ``known`` has are not parsed again. Raises BoardUnreadable, BoardTooNew."""
+    """Parse a text; parts that ``known`` has are not parsed again. Raises BoardUnreadable, BoardTooNew."""
     if known is not None and known.text == text:
         return known
     try:
         if known is not None and not known.is_whole and (parts := _reuse_parts(known, text)) is not None:
-            made = assemble(text, parts, name)
-            made.copy_names_if_same(known)
-            return made
+            parsed = assemble(text, parts, name)
+            parsed.copy_names_if_same(known)
+            return parsed
         memory = {(part.section, part.text): part for part in known.parts} if known is not None else {}
         pieces = splitter.split_board(text)
         _refuse_newer(pieces, name)
@@ -103,39 +103,39 @@ def read_document(text: str, name: str = BOARD_NAME, known: Document | None = No
         return read_whole(text, name)
 
 
-def resplit(made: Document) -> Document:
-    """A document that was put together, split as whoever reads it will split it. Raises Doubt, Unparsable."""
-    memory = {(part.section, part.text): part for part in made.parts}
-    parts = [parse_piece(piece, memory) for piece in splitter.split_board(made.text)]
-    again = assemble(made.text, parts)
-    if again.state != made.state:
-        raise NeedsSlowPath("the text does not come apart as it was put together")
+def resplit(assembled: Document) -> Document:
+    """Split the text of an assembled document again, as a reader will split it. Raises NeedsSlowPath, Unparsable."""
+    memory = {(part.section, part.text): part for part in assembled.parts}
+    parts = [parse_piece(piece, memory) for piece in splitter.split_board(assembled.text)]
+    again = assemble(assembled.text, parts)
+    if again.state != assembled.state:
+        raise NeedsSlowPath("the text splits into other parts than it was assembled from")
     return again
 
 
 def parse_piece(piece: Piece, memory: dict[tuple[str, str], Part] | None = None) -> Part:
-    """The part of a piece, from memory or from the parser. Raises Doubt, Unparsable."""
-    if memory and (found := memory.get((piece.section, piece.text))) is not None and found.kind == piece.kind:
-        return found
-    made = Part(piece.kind, piece.section, piece.text)
+    """Return the part of a piece, from ``memory`` or by parsing. Raises NeedsSlowPath, Unparsable."""
+    if memory and (cached := memory.get((piece.section, piece.text))) is not None and cached.kind == piece.kind:
+        return cached
+    part = Part(piece.kind, piece.section, piece.text)
     if piece.kind == "text":
         _check_empty(piece)
-        return made
+        return part
     plain = parse.parse_part(piece.text, piece.section if piece.kind != "single" else "")
     try:
         if piece.kind == "item":
-            made.key, made.value = _parse_item(piece, plain)
+            part.key, part.value = _parse_item(piece, plain)
         elif piece.kind == "pair":
-            made.key, made.value = _parse_pair(piece, plain)
+            part.key, part.value = _parse_pair(piece, plain)
         else:
-            made.value = _parse_section(piece, plain)
+            part.value = _parse_section(piece, plain)
     except msgspec.ValidationError as error:
         raise NeedsSlowPath(str(error)) from None
-    return made
+    return part
 
 
 def _check_empty(piece: Piece) -> None:
-    """A head holds no value: comments, a marker, a section's name."""
+    """Raise NeedsSlowPath if a head has a value; it may have comments, a marker and the name of a section."""
     if piece.section and parse.parse_part(piece.text, "") not in ({}, None):
         raise NeedsSlowPath("a section's head has a value")
 
@@ -150,8 +150,8 @@ def _parse_item(piece: Piece, plain: Any) -> tuple[str, Any]:
 def _parse_pair(piece: Piece, plain: Any) -> tuple[str, Any]:
     if not isinstance(plain, dict) or len(plain) != 1:
         raise NeedsSlowPath("an entry that does not stand alone")
-    [(key, inside)] = plain.items()
-    return normalize_scalar("agent", key), from_plain(inside, find_struct(SECTIONS[piece.section]))
+    [(key, value)] = plain.items()
+    return normalize_scalar("agent", key), from_plain(value, find_struct(SECTIONS[piece.section]))
 
 
 def _parse_section(piece: Piece, plain: Any) -> Any:
@@ -164,46 +164,50 @@ def _parse_section(piece: Piece, plain: Any) -> Any:
 
 def _normalize_agents(section: str, plain: Any) -> Any:
     if section in TABLE_SECTIONS and isinstance(plain, dict):
-        return {normalize_scalar("agent", key): inside for key, inside in plain.items()}
+        return {normalize_scalar("agent", key): value for key, value in plain.items()}
     return plain
 
 
 def _reuse_parts(known: Document, text: str) -> list[Part] | None:
-    """The parts of a text that differs from a known one in few places; None where that is not plain to see."""
-    parts, made, place, i = known.parts, [], 0, 0
+    """Return the parts of a text that differs from a known one in few places; None if that is not certain."""
+    parts, reused, offset, i = known.parts, [], 0, 0
     while i < len(parts):
         part = parts[i]
-        if text.startswith(part.text, place):
-            made.append(part)
-            place += len(part.text)
+        if text.startswith(part.text, offset):
+            reused.append(part)
+            offset += len(part.text)
             i += 1
             continue
-        beyond, edge = _find_unchanged(parts, i, text, place)
+        beyond, edge = _find_unchanged(parts, i, text, offset)
         if edge < 0:
             return None
-        if not splitter.starts_with_entry(part.kind, text[place:edge], splitter.entry_indent(part.text)):
-            if not made or (made[-1].kind, made[-1].section) != (part.kind, part.section) or part.kind == "single":
+        if not splitter.starts_with_entry(part.kind, text[offset:edge], splitter.entry_indent(part.text)):
+            if (
+                not reused
+                or (reused[-1].kind, reused[-1].section) != (part.kind, part.section)
+                or part.kind == "single"
+            ):
                 return None
-            place -= len(made.pop().text)
-        fresh = _parse_stretch(part, parts[i:beyond], text[place:edge])
-        if fresh is None:
+            offset -= len(reused.pop().text)
+        parsed = _parse_stretch(part, parts[i:beyond], text[offset:edge])
+        if parsed is None:
             return None
-        made += fresh
-        place, i = edge, beyond
-    return made if place == len(text) else None
+        reused += parsed
+        offset, i = edge, beyond
+    return reused if offset == len(text) else None
 
 
-def _find_unchanged(parts: list[Part], i: int, text: str, place: int) -> tuple[int, int]:
-    """The next part that stands unchanged further on, and where."""
+def _find_unchanged(parts: list[Part], i: int, text: str, offset: int) -> tuple[int, int]:
+    """Return index and offset of the next unchanged part; offset -1 if none of the next three is found."""
     for beyond in range(i + 1, min(i + 4, len(parts))):
-        edge = text.find(parts[beyond].text, place, place + len(parts[i].text) + _MAX_SEARCH)
+        edge = text.find(parts[beyond].text, offset, offset + len(parts[i].text) + _MAX_SEARCH)
         if edge >= 0 and (edge == 0 or text[edge - 1] == "\n"):
             return beyond, edge
     return (len(parts), len(text)) if i + 4 > len(parts) else (i, -1)
 
 
 def _parse_stretch(part: Part, gone: list[Part], text: str) -> list[Part] | None:
-    """The parts of a changed stretch within one section."""
+    """Return the parts of a changed range of text in one section; None if it is not certain."""
     if any((other.kind, other.section) != (part.kind, part.section) for other in gone):
         return None
     indent = splitter.entry_indent(part.text) if part.kind != "single" else 0
@@ -224,7 +228,10 @@ def _parse_stretch(part: Part, gone: list[Part], text: str) -> list[Part] | None
 
 
 def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:
-    """The document of parts that were proved. Raises BoardUnreadable where version, revision or goal is missing."""
+    """Return the document of parsed parts.
+
+    Raises BoardUnreadable if version, revision or goal is missing, BoardTooNew, NeedsSlowPath if a key occurs twice.
+    """
     values: dict[str, Any] = {}
     for part in parts:
         if part.kind == "item":
@@ -232,7 +239,7 @@ def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:
         elif part.kind == "pair":
             table = values.setdefault(part.section, {})
             if part.key in table:
-                raise NeedsSlowPath("an entry that stands twice")
+                raise NeedsSlowPath("an entry that occurs twice")
             table[part.key] = part.value
         elif part.value is not None:
             values[part.section] = part.value
@@ -257,20 +264,20 @@ def _too_new_error(version: object, name: str) -> BoardTooNew:
 
 
 def _refuse_newer(pieces: list[Piece], name: str) -> None:
-    """A newer board may hold values that this Liza cannot read; its version must be the answer, not those."""
+    """Raise BoardTooNew before other parts are parsed, since a newer board may have values that fail to parse here."""
     for piece in pieces:
         if piece.section == "version" and isinstance(value := parse_piece(piece).value, int) and value > SCHEMA_VERSION:
             raise _too_new_error(value, name)
 
 
 def read_whole(text: str, name: str = BOARD_NAME) -> Document:
-    """The document of a text in one part, by the parser alone. Raises BoardUnreadable, BoardTooNew."""
+    """Parse a text as one part, without splitting it. Raises BoardUnreadable, BoardTooNew."""
     try:
         plain = parse.parse_text(text)
     except Unparsable as error:
         raise BoardUnreadable(f"{name}:{error.line}:{error.column}: {error.reason}", REPAIR_HINT) from None
     if not isinstance(plain, dict):
-        raise BoardUnreadable(f"{name} is {'empty' if plain is None else 'no mapping'}", RESTORE_COMMAND)
+        raise BoardUnreadable(f"{name} is {'empty' if plain is None else 'not a mapping'}", RESTORE_COMMAND)
     version = plain.get("version", "")
     if isinstance(version, str) and version.isdecimal() and int(version) > SCHEMA_VERSION:
         raise _too_new_error(version, name)
@@ -279,13 +286,13 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
         state = from_plain({key: _normalize_agents(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
         field, found, wanted = describe_error(error, State)
-        said = f"{parse.locate_error(text, str(error))} {field} is {found}, wanted {wanted}"
-        raise BoardUnreadable(f"{name}:{said}", REPAIR_HINT) from None
+        message = f"{parse.locate_error(text, str(error))} {field} is {found}, wanted {wanted}"
+        raise BoardUnreadable(f"{name}:{message}", REPAIR_HINT) from None
     return Document(text, [Part("whole", "", text, value=state)], state)
 
 
 def _section_text(text: str, section: str) -> str:
-    """The text of one section; the whole text where it does not come apart."""
+    """Return the text of one section; the whole text if it cannot be split."""
     try:
         return next((piece.text for piece in splitter.split_board(text) if piece.section == section), "")
     except NeedsSlowPath:
@@ -293,7 +300,7 @@ def _section_text(text: str, section: str) -> str:
 
 
 def find_unknown_config(text: str) -> tuple[str, ...]:
-    """The keys of ``config`` in a text that name no setting, as ``settings.unknown``. Raises BoardUnreadable."""
+    """Return the keys of ``config`` in a text that are no setting. Raises BoardUnreadable."""
     try:
         plain = parse.parse_text(_section_text(text, "config"))
     except Unparsable as error:

@@ -1,4 +1,4 @@
-"""YAML text to plain values and to outlines, by the C parser; what it refuses is asked of the pure one."""
+"""Parse YAML text to plain values and to outlines: by the C parser, or by the pure Python one if C fails."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _CONSTANTS: Final[dict[str, Any]] = {
 }
 NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
-_MAX_NUMBER_LENGTH: Final = 300
+_MAX_NUMBER_LENGTH: Final = 300  # characters; longer scalars stay text
 _MAX_DEPTH: Final = 48
-"""Collections inside each other, at most: whoever walks a value does so on Python's stack."""
+"""Maximum nesting of collections: functions that walk a value recurse."""
 _MAX_PURE_TEXT: Final = 1 << 20
-"""Letters of a text that the pure parser is asked about, at most: it takes some seconds for as many."""
+"""Maximum length of a text for the pure parser, in characters: it takes some seconds for that."""
 _MAX_ALIASED_VALUES: Final = 100_000
-"""Values that aliases may stand for in one text, all together."""
+"""Maximum number of values that all aliases of one text expand to."""
 
 NextEvent = Callable[[], Any]
 T = TypeVar("T")
 
 
 class Unparsable(Exception):
-    """The text is not YAML, or not YAML that a board can be. Lines and columns count from 1."""
+    """The text is not YAML, or YAML that a board may not contain. Lines and columns count from 1."""
 
     def __init__(self, reason: str, line: int, column: int) -> None:
         super().__init__(f"line {line}, column {column}: {reason}")
@@ -54,7 +54,7 @@ class Unparsable(Exception):
 
 
 class NeedsSlowPath(Exception):
-    """The quick way cannot be sure of this text; a slower one must be taken."""
+    """The fast method is not certain for this text; the caller uses a slower one."""
 
 
 def _error_at(event: Any, reason: str) -> Unparsable:
@@ -62,7 +62,7 @@ def _error_at(event: Any, reason: str) -> Unparsable:
 
 
 def parse_plain_scalar(text: str) -> Any:
-    """A plain scalar by the core schema of YAML 1.2."""
+    """Return the value of a plain scalar by the core schema of YAML 1.2."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if len(text) > _MAX_NUMBER_LENGTH:
@@ -83,7 +83,7 @@ def _scalar(event: Any, key: str, free: bool) -> Any:
 
 
 class _PlainBuilder:
-    """One pass over events that makes plain values; mappings leave out keys whose value is null."""
+    """Build plain values from parser events. Keys with the value null are left out of mappings."""
 
     def __init__(self, following: NextEvent, alone: bool) -> None:
         self._next = following
@@ -100,74 +100,74 @@ class _PlainBuilder:
         if kind is AliasEvent:
             return self._alias(event)
         before = self._size
-        made = _scalar(event, key, free) if kind is ScalarEvent else self._collection(event, key, free)
+        built = _scalar(event, key, free) if kind is ScalarEvent else self._collection(event, key, free)
         self._size += 1
         if event.anchor is not None:
-            self._anchors[event.anchor] = made, self._size - before
-        return made
+            self._anchors[event.anchor] = built, self._size - before
+        return built
 
     def _alias(self, event: Any) -> Any:
-        """What an alias stands for; a few lines of aliases of aliases stand for more than any memory holds."""
+        """Return the value of an alias. Raises Unparsable above the limit: nested aliases grow exponentially."""
         if event.anchor not in self._anchors:
             raise _error_at(event, f"unknown anchor {event.anchor}")
-        made, size = self._anchors[event.anchor]
+        value, size = self._anchors[event.anchor]
         self._size += size
         self._aliased += size
         if self._aliased > _MAX_ALIASED_VALUES:
-            raise _error_at(event, "aliases that stand for too much")
-        return made
+            raise _error_at(event, f"aliases that expand to more than {_MAX_ALIASED_VALUES} values")
+        return value
 
     def _collection(self, event: Any, key: str, free: bool) -> Any:
         if self._depth == _MAX_DEPTH:
             raise _error_at(event, "nested too deeply")
         self._depth += 1
-        made = self._mapping(key, free) if type(event) is MappingStartEvent else self._sequence(key, free)
+        value = self._mapping(key, free) if type(event) is MappingStartEvent else self._sequence(key, free)
         self._depth -= 1
-        return made
+        return value
 
     def _mapping(self, key: str, free: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         seen = set()
         following = self._next
         free = free or key in FREE_FORM_KEYS
         while type(event := following()) is not MappingEndEvent:
             if type(event) is not ScalarEvent:
-                raise _error_at(event, "a key that is not a word")
+                raise _error_at(event, "a key that is not a scalar")
             name = event.value
             if name in seen:
-                raise _error_at(event, f"the key {name!r} stands twice")
+                raise _error_at(event, f"the key {name!r} occurs twice")
             seen.add(name)
-            made = self.value(following(), name, free)
+            value = self.value(following(), name, free)
             if name == "<<" and not event.style:
-                _merge_keys(found, made)
-            elif made is not None or free:
-                found[name] = made
-        return found
+                _merge_keys(mapping, value)
+            elif value is not None or free:
+                mapping[name] = value
+        return mapping
 
     def _sequence(self, key: str, free: bool) -> list[Any]:
-        found = []
+        items = []
         following = self._next
         while type(event := following()) is not SequenceEndEvent:
-            found.append(self.value(event, key, free))
-        return found
+            items.append(self.value(event, key, free))
+        return items
 
 
-def _merge_keys(found: dict[str, Any], made: Any) -> None:
-    for source in made if isinstance(made, list) else [made]:
+def _merge_keys(mapping: dict[str, Any], merged: Any) -> None:
+    for source in merged if isinstance(merged, list) else [merged]:
         if isinstance(source, dict):
             for key, value in source.items():
-                found.setdefault(key, value)
+                mapping.setdefault(key, value)
 
 
 def _pure_parser(text: str) -> NextEvent:
-    from ruamel.yaml import YAML  # slow to import, and asked only about what the C parser refused
+    from ruamel.yaml import YAML  # slow to import, and needed only if the C parser fails
 
     events = YAML(typ="safe", pure=True).parse(text)
 
     def following() -> Any:
         event = next(events)
         if isinstance(event, ScalarEvent):
-            # The C parser knows that half of a letter is none, however it is spelled.
+            # Raise UnicodeEncodeError for a lone surrogate, also if escaped, as the C parser does.
             event.value.encode()
         return event
 
@@ -175,7 +175,7 @@ def _pure_parser(text: str) -> NextEvent:
 
 
 def _first_event(following: NextEvent, alone: bool) -> Any:
-    """The first event of the only document, or None where the text is empty of values."""
+    """Return the first event of the document, None if the text has no values."""
     following()
     event = following()
     if type(event) is StreamEndEvent:
@@ -195,7 +195,7 @@ def _expect_end(following: NextEvent, alone: bool) -> None:
 
 
 def _parse_with_fallback(text: str, ask: Callable[[NextEvent], T]) -> T:
-    """The answer over the C parser's events, or over the pure one's where C refuses. Raises Unparsable."""
+    """Return ``ask`` of the C parser's events, or of the pure parser's if C fails. Raises Unparsable."""
     try:
         return ask(CParser(text).get_event)
     except YAMLError as refused:
@@ -206,13 +206,13 @@ def _parse_with_fallback(text: str, ask: Callable[[NextEvent], T]) -> T:
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start)
         column = error.start - text.rfind("\n", 0, error.start)
-        raise Unparsable("half of a letter, which UTF-8 does not have", line + 1, column) from None
+        raise Unparsable("a lone surrogate, which UTF-8 cannot encode", line + 1, column) from None
     try:
         return ask(_pure_parser(text))
     except YAMLError as error:
         raise _to_unparsable(error) from None
     except (RecursionError, ValueError, ArithmeticError) as error:
-        # The pure parser goes down with the text's own depth, and trips over numbers that it takes for letters.
+        # The pure parser recurses with the depth of the text, and fails on escapes that are no valid code points.
         raise Unparsable(f"not YAML: {type(error).__name__}", 1, 1) from None
 
 
@@ -225,36 +225,39 @@ def _to_unparsable(error: YAMLError) -> Unparsable:
 
 
 def parse_text(text: str) -> Any:
-    """The plain value of a whole file: strings as written, nulls left out. Raises Unparsable."""
+    """Return the plain value of a text: scalars as written, nulls left out. Raises Unparsable."""
 
     def ask(following: NextEvent) -> Any:
         event = _first_event(following, alone=False)
         if event is None:
             return None
-        made = _PlainBuilder(following, alone=False).value(event, "", False)
+        value = _PlainBuilder(following, alone=False).value(event, "", False)
         _expect_end(following, alone=False)
-        return made
+        return value
 
     return _parse_with_fallback(text, ask)
 
 
 def parse_part(text: str, key: str) -> Any:
-    """The plain value of one part of a file below ``key``. Raises Unparsable; Doubt where it needs the rest."""
+    """Return the plain value of one part of a file, below ``key``.
+
+    Raises Unparsable, and NeedsSlowPath if the part cannot be read without the rest of the file.
+    """
 
     def ask(following: NextEvent) -> Any:
         event = _first_event(following, alone=True)
         if event is None:
             return None
-        made = _PlainBuilder(following, alone=True).value(event, key, False)
+        value = _PlainBuilder(following, alone=True).value(event, key, False)
         _expect_end(following, alone=True)
-        return made
+        return value
 
     return _parse_with_fallback(text, ask)
 
 
 @dataclass(slots=True)
 class Node:
-    """Where a value stands: lines and columns from 0, the end column exclusive."""
+    """The position of a value: lines and columns from 0, the end column exclusive."""
 
     kind: str
     line: int
@@ -270,7 +273,7 @@ class Node:
 
 
 def parse_outline(text: str) -> Node:
-    """Where every value of the text stands. Raises Unparsable, or Doubt for what has no plain outline."""
+    """Return the positions of all values of a text. Raises Unparsable, NeedsSlowPath if it has no simple outline."""
 
     def ask(following: NextEvent) -> Node:
         event = _first_event(following, alone=False)
@@ -290,40 +293,40 @@ def _node(event: Any, following: NextEvent, depth: int) -> Node:
     if kind is AliasEvent:
         return Node("alias", start.line, start.column, end.line, end.column, anchored=True)
     if kind is ScalarEvent:
-        made = Node("scalar", start.line, start.column, end.line, end.column, style=event.style or "")
-        made.value, made.anchored = event.value, anchored
-        if made.style and made.style in "|>" and end.column == 0 and end.line > start.line:
-            made.end_line, made.end_column = end.line - 1, 1 << 30
-        return made
+        node = Node("scalar", start.line, start.column, end.line, end.column, style=event.style or "")
+        node.value, node.anchored = event.value, anchored
+        if node.style and node.style in "|>" and end.column == 0 and end.line > start.line:
+            node.end_line, node.end_column = end.line - 1, 1 << 30
+        return node
     flow = bool(event.flow_style)
     if kind is MappingStartEvent:
-        made = Node("map", start.line, start.column, start.line, start.column, flow, anchored=anchored)
+        node = Node("map", start.line, start.column, start.line, start.column, flow, anchored=anchored)
         while type(event := following()) is not MappingEndEvent:
             key = _node(event, following, depth + 1)
-            if key.kind != "scalar" or key.value in made.pairs:
-                raise NeedsSlowPath("a key that is not a plain word")
+            if key.kind != "scalar" or key.value in node.pairs:
+                raise NeedsSlowPath("a key that is not a scalar, or occurs twice")
             value = _node(following(), following, depth + 1)
-            made.pairs[key.value] = (key, value)
-        return _set_end(made, [node for pair in made.pairs.values() for node in pair], event)
-    made = Node("seq", start.line, start.column, start.line, start.column, flow, anchored=anchored)
+            node.pairs[key.value] = (key, value)
+        return _set_end(node, [child for pair in node.pairs.values() for child in pair], event)
+    node = Node("seq", start.line, start.column, start.line, start.column, flow, anchored=anchored)
     while type(event := following()) is not SequenceEndEvent:
-        made.items.append(_node(event, following, depth + 1))
-    return _set_end(made, made.items, event)
+        node.items.append(_node(event, following, depth + 1))
+    return _set_end(node, node.items, event)
 
 
-def _set_end(made: Node, inside: list[Node], event: Any) -> Node:
-    """A flow collection ends at its bracket, a block one with the last value in it."""
-    if made.flow:
-        made.end_line, made.end_column = event.end_mark.line, event.end_mark.column
+def _set_end(node: Node, children: list[Node], event: Any) -> Node:
+    """Set the end: of a flow collection at its bracket, of a block collection at its last value."""
+    if node.flow:
+        node.end_line, node.end_column = event.end_mark.line, event.end_mark.column
     else:
-        last = max(inside, key=lambda node: (node.end_line, node.end_column), default=made)
-        made.end_line, made.end_column = last.end_line, last.end_column
-    return made
+        last = max(children, key=lambda child: (child.end_line, child.end_column), default=node)
+        node.end_line, node.end_column = last.end_line, last.end_column
+    return node
 
 
-def locate_error(text: str, said: str) -> str:
-    """``line:column:`` of what a validation error speaks of, as far as its path can be followed."""
-    path = said.rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in said else ""
+def locate_error(text: str, message: str) -> str:
+    """Return ``line:column:`` of a validation error ``message``, as far as its path can be followed in the text."""
+    path = message.rpartition(" - at `$.")[2].rstrip("`") if " - at `$." in message else ""
     try:
         node = parse_outline(text)
     except (NeedsSlowPath, Unparsable):

@@ -1,4 +1,4 @@
-"""ruamel's round trip: slow, and kind to texts that nobody foresaw."""
+"""Change a text by ruamel.yaml's round trip: slow, but it handles any YAML."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from liza.board.text.values import ABSENT, find_struct, struct_fields
 
 
 def round_trip(text: str, old: Any, new: Any) -> str:
-    """The text with the plain value ``old`` turned into ``new`` in ruamel's own tree. Raises Doubt."""
-    from ruamel.yaml import YAML  # the pure parser, seldom needed
+    """Return the text with the plain value ``old`` changed to ``new`` in ruamel's tree. Raises NeedsSlowPath."""
+    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     yaml = YAML(typ="rt", pure=True)
@@ -32,12 +32,12 @@ def round_trip(text: str, old: Any, new: Any) -> str:
         yaml.dump(data, out)
     except (YAMLError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise NeedsSlowPath(f"the round trip failed: {error}") from None
-    made = out.getvalue() if text.endswith("\n") else out.getvalue().removesuffix("\n")
-    return made.replace("\n", "\r\n") if "\r\n" in text else made
+    dumped = out.getvalue() if text.endswith("\n") else out.getvalue().removesuffix("\n")
+    return dumped.replace("\n", "\r\n") if "\r\n" in text else dumped
 
 
 def _resolver_class() -> Any:
-    """A resolver that leaves plain scalars as they were typed: 12e4567 would come back as infinity."""
+    """Return a resolver that keeps plain scalars as text: 12e4567 would be written back as infinity."""
     from ruamel.yaml.nodes import ScalarNode
     from ruamel.yaml.resolver import VersionedResolver
 
@@ -77,7 +77,7 @@ def _apply_list(data: list[Any], old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def _to_ruamel(value: Any) -> Any:
-    """A plain value as ruamel should write it: strings quoted, several lines as a block."""
+    """Return a plain value in ruamel's types, with strings quoted."""
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString, PlainScalarString
 
     if isinstance(value, str):
@@ -92,7 +92,7 @@ def _to_ruamel(value: Any) -> Any:
 
 
 def find_unknown_keys(text: str, kind: Any) -> Any:
-    """What stands in a text under keys that the model does not name, with the way to it."""
+    """Return the values under keys that the model does not have, nested as in the text."""
     return _unknown_below(parse.parse_text(text), kind)
 
 

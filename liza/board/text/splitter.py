@@ -1,7 +1,7 @@
-"""Where the entries of a board begin, by looking at the starts of lines only.
+"""Split the text of a board into entries, by the starts of lines only.
 
-A guess that is always checked: each piece must load alone as the one entry it is taken for. Whatever looks odd raises
-Doubt, and the whole file is asked of the parser.
+The result is a guess that is always checked: each piece must parse alone as exactly one entry. Unusual text raises
+NeedsSlowPath; then the parser reads the whole file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST_CONTENT: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A slice of the file. ``kind`` is text (no value), single (a section in one piece), item or pair (an entry)."""
+    """A slice of the file. ``kind``: text (no value), single (a whole section), item or pair (an entry)."""
 
     kind: str
     section: str
@@ -42,14 +42,14 @@ def _entry_start(kind: str, indent: int) -> re.Pattern[str]:
 
 
 def split_board(text: str) -> list[Piece]:
-    """The pieces of a whole board; joined they are the text. Raises Doubt."""
+    """Return the pieces of a board; joined they are the text. Raises NeedsSlowPath."""
     _check_breaks(text)
     starts: list[tuple[int, str, int]] = []
-    for found in _COLUMN_0.finditer(text):
-        key = _KEY.match(text, found.start())
+    for match in _COLUMN_0.finditer(text):
+        key = _KEY.match(text, match.start())
         if key:
-            starts.append((found.start(), key[1] or key[2] or key[3], key.end()))
-        elif not (_is_item(found.group()) if starts else _is_head(found.group())):
+            starts.append((match.start(), key[1] or key[2] or key[3], key.end()))
+        elif not (_is_item(match.group()) if starts else _is_head(match.group())):
             raise NeedsSlowPath("a line at the margin that is no section")
     names = [name for _, name, _ in starts]
     if not starts or len(set(names)) != len(names):
@@ -64,7 +64,7 @@ def split_board(text: str) -> list[Piece]:
 
 
 def _check_breaks(text: str) -> None:
-    """The parsers end lines where nothing here does, and not all of them at the same places."""
+    """Raise NeedsSlowPath for line ends other than LF and CRLF: the YAML parsers disagree about these."""
     if (not text.isascii() or "\r" in text) and _ODD_BREAK.search(text):
         raise NeedsSlowPath("a line that ends in another way than others")
 
@@ -78,7 +78,10 @@ def _is_head(line: str) -> bool:
 
 
 def find_comment_start(text: str, start: int, indent: int) -> int:
-    """Where the comments directly above a line begin: from the first that is not indented further than it."""
+    """Return the offset of the topmost comment directly above ``start`` that is indented at most ``indent``.
+
+    Return ``start`` if there is none.
+    """
     edge = start
     while start > 0:
         above = text.rfind("\n", 0, start - 1) + 1
@@ -93,7 +96,7 @@ def find_comment_start(text: str, start: int, indent: int) -> int:
 
 
 def _split_section(name: str, text: str, start: int, value: int) -> list[Piece]:
-    """A section in one piece, or its head and its entries."""
+    """Return a section in one piece, or its head and its entries."""
     kind = "item" if name in LIST_SECTIONS else "pair" if name in TABLE_SECTIONS else "single"
     end_of_line = text.find("\n", value)
     if kind == "single" or end_of_line < 0 or not _EMPTY_REST.fullmatch(text, value, end_of_line):
@@ -109,21 +112,21 @@ def _split_section(name: str, text: str, start: int, value: int) -> list[Piece]:
 
 
 def split_entries(kind: str, section: str, text: str, indent: int) -> list[Piece]:
-    """The entries of a stretch of a section that begins with one. Raises Doubt."""
+    """Return the entries of a part of a section that begins with an entry. Raises NeedsSlowPath."""
     _check_breaks(text)
-    starts = [found.start() for found in _entry_start(kind, indent).finditer(text)]
+    starts = [match.start() for match in _entry_start(kind, indent).finditer(text)]
     edges = [0, *(find_comment_start(text, start, indent) for start in starts[1:]), len(text)]
     return [Piece(kind, section, text[a:b]) for a, b in pairwise(edges)]
 
 
 def entry_indent(text: str) -> int:
-    """How far an entry stands from the margin."""
+    """Return the indentation of an entry, in spaces."""
     first = _FIRST_CONTENT.search(text)
     return len(first[1]) if first else 0
 
 
 def starts_with_entry(kind: str, text: str, indent: int) -> bool:
-    """Whether the text begins with an entry, or with comments that stand directly above one."""
+    """Return whether the text begins with an entry, or with comments directly above one."""
     for line in text.split("\n", 64):
         bare = line.lstrip(" ")
         if not bare.startswith("#"):
@@ -134,5 +137,5 @@ def starts_with_entry(kind: str, text: str, indent: int) -> bool:
 
 
 def is_closed(text: str, indent: int) -> bool:
-    """Whether nothing at the end of the text would belong to an entry that follows it."""
+    """Return whether the text ends without comments that would belong to a following entry."""
     return find_comment_start(text, len(text), indent) == len(text)

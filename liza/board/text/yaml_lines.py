@@ -1,4 +1,4 @@
-"""Plain values as lines of YAML, the way a person would have typed them."""
+"""Write plain values as lines of YAML, in the style of a hand-written file."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _PROSE_KEYS: Final = frozenset(("description", "done_when", "scope", "summary", 
     "why",
 }
 _ONE_LINE_KEYS: Final = frozenset(("history", "reservation", "merging", "metrics"))
-_MAX_WIDTH: Final = 240
+_MAX_WIDTH: Final = 240  # characters of a mapping in braces
 _RESERVED_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
 _ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a file is typed: its line ending, and how far items stand right of their key."""
+    """The style of a file: line ending, and indentation of items relative to their key."""
 
     newline: str = "\n"
     offset: int = 2
 
 
 def quote(text: str) -> str:
-    """``text`` in double quotes."""
+    """Return ``text`` in double quotes, escaped."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escape(letter) for letter in text) + '"'
@@ -58,7 +58,7 @@ def _escape(letter: str) -> str:
 
 
 def format_scalar(value: Any, key: str = "") -> str:
-    """A scalar on one line. Strings are quoted, but for words and prose under keys that hold such."""
+    """Return a scalar on one line. Strings are quoted, except words and prose under known keys."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -83,7 +83,7 @@ def _format_float(value: float) -> str:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a string of several lines can stand as a block scalar and be read back as it was."""
+    """Return whether a string of several lines can be written as a block scalar without loss."""
     lines = text.removesuffix("\n").split("\n")
     return (
         len(lines) > 1
@@ -95,18 +95,20 @@ def _is_block(text: str) -> bool:
 
 
 def is_inline(value: Any) -> bool:
-    """Whether the value is written on the line of its key."""
+    """Return whether the value is written on the line of its key."""
     return not value if isinstance(value, dict | list) else not (isinstance(value, str) and _is_block(value))
 
 
 def format_flow_list(value: list[Any], key: str) -> str:
-    """A list of scalars between brackets; words that a bracket or comma could split are quoted."""
+    """Return a list of scalars in brackets; strings are quoted, since they may contain brackets or commas."""
     return "[" + ", ".join(quote(item) if isinstance(item, str) else format_scalar(item, key) for item in value) + "]"
 
 
 def format_flow_mapping(value: dict[str, Any], key: str) -> str | None:
-    """Between braces what changes often and is read at a glance, so that a change of it is a line; None where it is
-    too wide for that."""
+    """Return a mapping in braces, on one line, so that a change of it is one line in a diff.
+
+    None if ``key`` is not written this way, or the line would be wider than 240 characters.
+    """
     if key not in _ONE_LINE_KEYS or any(isinstance(part, dict | list) for part in value.values()):
         return None
     text = "{" + ", ".join(f"{name}: {_flow_scalar(part, name)}" for name, part in value.items()) + "}"
@@ -121,7 +123,7 @@ def _flow_scalar(value: Any, key: str) -> str:
 
 
 def value_lines(value: Any, key: str, column: int, style: Style) -> list[str]:
-    """The lines of a value whose key stands at ``column``: first what follows the colon, then whole lines."""
+    """Return the lines of a value with its key at ``column``: first the text after the colon, then whole lines."""
     if isinstance(value, dict) and value and (line := format_flow_mapping(value, key)) is not None:
         return [f" {line}"]
     if isinstance(value, dict):
@@ -135,24 +137,24 @@ def value_lines(value: Any, key: str, column: int, style: Style) -> list[str]:
 
 
 def pair_lines(key: str, value: Any, column: int, style: Style) -> list[str]:
-    """The lines of a key and its value, without line endings."""
+    """Return the lines of a key and its value, without line endings."""
     first, *rest = value_lines(value, key, column, style)
     name = key if _WORD.fullmatch(key) and key.lower() not in _RESERVED_WORDS else quote(key)
     return [f"{' ' * column}{name}:{first}", *rest]
 
 
 def mapping_lines(value: dict[str, Any], column: int, style: Style) -> list[str]:
-    """The lines of a mapping that is not empty."""
+    """Return the lines of a non-empty mapping."""
     return [line for key, item in value.items() for line in pair_lines(key, item, column, style)]
 
 
 def sequence_lines(value: list[Any], key: str, column: int, style: Style) -> list[str]:
-    """The lines of a sequence that is not empty, its dashes at ``column``."""
+    """Return the lines of a non-empty sequence with its dashes at ``column``."""
     return [line for item_ in value for line in item_lines(item_, key, column, style)]
 
 
 def item_lines(value: Any, key: str, column: int, style: Style) -> list[str]:
-    """The lines of one item of a sequence."""
+    """Return the lines of one item of a sequence."""
     dash = " " * column + "-"
     if isinstance(value, dict) and value and (line := format_flow_mapping(value, key)) is not None:
         return [f"{dash} {line}"]
