@@ -1,4 +1,4 @@
-"""``python -m liza``: the same door as the installed command."""
+"""``python -m liza``: the same as the installed command ``liza``."""
 
 from liza.cli.entry_points import liza
 

@@ -1,6 +1,6 @@
 """`liza demo`: a whole crew with scripted agents on a small project.
 
-`run.py` starts the supervisors, prints what happens and answers the one question. `checks.py` tests the result.
+`run.py` starts the supervisors, prints the events and answers the coder's question. `checks.py` tests the result.
 `agents/` holds the scripted programs; they start like any agent program and import nothing else of Liza.
 Read `run.py` first, then `agents/coder.py`.
 """

@@ -1,4 +1,4 @@
-"""What has to be true at the end of the demo, looked at from outside, as a person would."""
+"""Check the result of the demo from outside: the board, `liza validate`, and the tests on the merged code."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from liza.rules.model import Status
 
 
 def find_failures(crew: Crew, env: Mapping[str, str]) -> list[str]:
-    """Everything that is not as it has to be, a sentence each."""
+    """Return a sentence for each failed check; empty if the demo succeeded."""
     tasks = crew.board.read().tasks
-    found = [] if tasks else ["there is not one task on the board"]
-    found += [f"{task.id} is {task.status}, and not MERGED" for task in tasks if task.status is not Status.MERGED]
-    valid = demo_crew.run_liza(["validate"], crew.paths.root, env)
-    if valid.returncode != 0:
-        found.append(f"liza validate says {valid.returncode}: {(valid.stderr or valid.stdout).strip()}")
-    return [*found, *_run_tests(crew, env)]
+    failures = [] if tasks else ["there are no tasks on the board"]
+    failures += [f"{task.id} is {task.status}, expected MERGED" for task in tasks if task.status is not Status.MERGED]
+    validation = demo_crew.run_liza(["validate"], crew.paths.root, env)
+    if validation.returncode != 0:
+        failures.append(
+            f"liza validate exits with {validation.returncode}: {(validation.stderr or validation.stdout).strip()}"
+        )
+    return [*failures, *_run_tests(crew, env)]
 
 
 def _run_tests(crew: Crew, env: Mapping[str, str]) -> list[str]:
-    """The project's tests on what stands in integration, in a directory apart."""
+    """Run the project's tests on the integration branch, in a temporary directory. Return the failure, if any."""
     config = crew.board.read().config
     command = config.integration_command
     if not command:
         return ["no test command is set"]
-    with tempfile.TemporaryDirectory(prefix="liza-demo-tests-") as name:
-        packed = Git(crew.paths.root).raw("archive", "--format=tar", f"refs/heads/{config.integration_branch}")
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(Path(name), filter="data")
+    with tempfile.TemporaryDirectory(prefix="liza-demo-tests-") as directory:
+        tar = Git(crew.paths.root).raw("archive", "--format=tar", f"refs/heads/{config.integration_branch}")
+        with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+            archive.extractall(Path(directory), filter="data")
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            cwd=name,
+            cwd=directory,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -48,4 +50,4 @@ def _run_tests(crew: Crew, env: Mapping[str, str]) -> list[str]:
         )
     if done.returncode == 0:
         return []
-    return [f"{command} is red on {config.integration_branch}: {done.stderr.strip()[-500:]}"]
+    return [f"{command} fails on {config.integration_branch}: {done.stderr.strip()[-500:]}"]

@@ -1,4 +1,4 @@
-"""The crew as processes: real supervisors, each with a scripted agent, and none that outlives the demo."""
+"""Start and stop the supervisors of the demo. Each runs a scripted agent; none survives the end of the demo."""
 
 from __future__ import annotations
 
@@ -20,36 +20,40 @@ from liza.crew.liza_path import liza_path
 from liza.rules.paths import role_of
 from liza.verbs.down import down
 
-FIRST_TERM_WAIT, SECOND_TERM_WAIT = 15.0, 5.0
+FIRST_TERM_WAIT, SECOND_TERM_WAIT = 15.0, 5.0  # seconds after the first and the second SIGTERM
 _AGENT_MODULES = {"planner": "planner", "coder": "coder", "code-reviewer": "reviewer"}
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class SupervisorEnded:
-    """The event: a supervisor ended although nobody asked it to."""
+    """Event: a supervisor ended that was not stopped by the demo."""
 
     agent: str
     code: int
 
 
 def scripted_program(agent: str) -> str:
-    """The scripted agent of a role, as ``--program`` takes it."""
+    """Return the scripted agent for the role of ``agent``, as a value of ``--program``."""
     words = [sys.executable, "-P", "-m", f"liza.demo.agents.{_AGENT_MODULES[role_of(agent)]}"]
     return f"script:{shlex.join(words)}"
 
 
 def demo_environment() -> dict[str, str]:
-    """A person's environment with nothing in it that would steer Liza or git past the demo's directory."""
-    kept = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-    env = {name: text for name, text in os.environ.items() if name in kept or not name.startswith(("LIZA_", "GIT_"))}
-    # The project's tests and the agents say python3: there is one beside the Python that runs this.
+    """Return the environment without variables that would point Liza or git outside the demo's directory."""
+    git_config = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in git_config or not name.startswith(("LIZA_", "GIT_"))
+    }
+    # The project's tests and the agents run `python3`; it is in the directory of this interpreter.
     env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH') or os.defpath}"
     return env
 
 
 class DemoCrew:
-    """Supervisors by agent. In a ``with``: at its end, however it comes, all of them are stopped."""
+    """The supervisors, by agent. A ``with`` block stops all of them at its end."""
 
     def __init__(self, crew: Crew, env: Mapping[str, str], events: queue.Queue[Any]) -> None:
         self.crew, self.env, self.events = crew, dict(env), events
@@ -57,7 +61,7 @@ class DemoCrew:
         self._stopping = False
 
     def start(self, agent: str) -> None:
-        """Start a supervisor. In a group of its own: Ctrl+C reaches the demo alone, which then asks each once."""
+        """Start a supervisor in a session of its own, so that Ctrl+C reaches only the demo, which stops it."""
         words = [str(liza_path().with_name("liza-agent")), agent, "--program", scripted_program(agent)]
         with self.log_path(agent).open("ab") as log:
             child = subprocess.Popen(
@@ -73,11 +77,11 @@ class DemoCrew:
         threading.Thread(target=self._wait, args=(agent, child), daemon=True).start()
 
     def log_path(self, agent: str) -> Path:
-        """What the supervisor of ``agent`` says."""
+        """Return the path of the output of the supervisor of ``agent``."""
         return self.crew.paths.logs / f"{agent}.log"
 
     def started_agents(self) -> tuple[str, ...]:
-        """Those that were started."""
+        """Return the agents whose supervisors were started."""
         return tuple(self._children)
 
     def _wait(self, agent: str, child: subprocess.Popen[bytes]) -> None:
@@ -92,20 +96,22 @@ class DemoCrew:
         self.stop()
 
     def stop(self) -> None:
-        """Politely; firmly after a while or at Ctrl+C; then every session that is left. Nothing of it can be hurried
-        away by an impatient Ctrl+C. Raises Refused, LockTimeout for what cannot be stopped."""
+        """Stop all supervisors with SIGTERM, again after 15 s, then SIGKILL after 5 s; then end the sessions left.
+
+        Ctrl+C meanwhile sends another SIGTERM and does not interrupt this. Raises Refused, LockTimeout.
+        """
         self._stopping = True
-        before = [
+        handlers = [
             (number, signal.signal(number, lambda *_: self._signal_all(signal.SIGTERM))) for number in _STOP_SIGNALS
         ]
         try:
             self._signal_all(signal.SIGTERM)
-            for limit, harder in ((FIRST_TERM_WAIT, signal.SIGTERM), (SECOND_TERM_WAIT, signal.SIGKILL)):
+            for limit, next_signal in ((FIRST_TERM_WAIT, signal.SIGTERM), (SECOND_TERM_WAIT, signal.SIGKILL)):
                 if not self._wait_all(limit):
-                    self._signal_all(harder)
+                    self._signal_all(next_signal)
             down(self.crew, now=True)
         finally:
-            for number, handler in before:
+            for number, handler in handlers:
                 signal.signal(number, handler)
 
     def _signal_all(self, number: int) -> None:
@@ -114,18 +120,18 @@ class DemoCrew:
                 child.send_signal(number)
 
     def _wait_all(self, limit: float) -> bool:
-        """Whether all are gone within ``limit`` seconds."""
-        ends = time.monotonic() + limit
+        """Wait for all supervisors to end; return whether they did within ``limit`` seconds."""
+        end = time.monotonic() + limit
         try:
             for child in self._children.values():
-                child.wait(timeout=max(0.0, ends - time.monotonic()))
+                child.wait(timeout=max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             return False
         return True
 
 
 def run_liza(words: Sequence[str], root: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """A person types a liza command in the project's directory."""
+    """Run a liza command in ``root``, as a person does. Raises TimeoutExpired after 60 seconds."""
     return subprocess.run(
         [str(liza_path()), *words],
         cwd=root,

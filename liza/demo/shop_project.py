@@ -1,4 +1,4 @@
-"""The project that the demo's crew works on: a small shop with a test, committed in a repository of its own."""
+"""Create the project of the demo: a small shop with a test, committed in a new repository."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class PricesTest(unittest.TestCase):
 
 
 def choose_directory(directory: Path | None) -> Path:
-    """An empty directory: the one that was asked for, else a new one under the temp directory. Raises Usage."""
+    """Return ``directory``, created if missing, or a new temporary one. Raises UsageError if it is not empty."""
     if directory is None:
-        # The worktrees lie beside the project.
+        # A subdirectory, because the worktrees are created next to the project.
         root = Path(tempfile.mkdtemp(prefix="liza-demo-")).resolve() / "shop"
         root.mkdir()
         return root
@@ -55,14 +55,14 @@ def choose_directory(directory: Path | None) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         if any(root.iterdir()):
-            raise UsageError(f"{root} is not empty: the demo makes a project of its own", "liza demo")
-    except OSError as refused:
-        raise UsageError(f"{root} cannot be an empty directory: {refused.strerror}", "liza demo") from None
+            raise UsageError(f"{root} is not empty; the demo needs an empty or new directory", "liza demo")
+    except OSError as error:
+        raise UsageError(f"{root} cannot be created or read: {error.strerror}", "liza demo") from None
     return root
 
 
 def create_project(root: Path) -> str:
-    """Write and commit the project; its first commit. Raises Missing without git, GitFailed."""
+    """Write and commit the project; return the commit. Raises Missing without git, GitFailed."""
     git = Git(root)
     git.out("init", "-q")
     git.out("symbolic-ref", "HEAD", "refs/heads/main")

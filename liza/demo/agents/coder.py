@@ -1,4 +1,4 @@
-"""The coder: reads its brief, writes what it knows for the task, tests, commits, and ends in exactly one way."""
+"""The scripted coder: reads its brief, writes the files of the task, runs the tests, commits, ends the session."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from liza.demo.agents.coder_script import ANSWER, CODER_STEPS, AskPerson, Crash,
 
 
 def main() -> None:
-    """One session."""
+    """Run one session."""
     brief = read_brief()
     task = brief.require(r"^TASK (\S+) \(try \d+ of \d+\)")
-    known = CODER_STEPS.get(task)
-    if known is None:
-        run_command([*brief.liza, "block", f"I have not learnt {task}", "--ask", "Who can do this?"])
+    steps = CODER_STEPS.get(task)
+    if steps is None:
+        run_command([*brief.liza, "block", f"there is no script for {task}", "--ask", "Who can do this?"])
         return
     situation = read_prior_outcome(brief)
     print_progress(f"{task}: {situation}")
-    # Somebody may have stopped us between two steps: what is not known for a situation is begun as the first time.
-    step = known.get(situation, known["first"])
+    # A session may have been stopped between two steps, so an outcome without a step is handled like the first try.
+    step = steps.get(situation, steps["first"])
     branch = brief.find(r"[Mm]erge (\S+) into this branch")
     if branch is not None:
         _merge(branch)
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def read_prior_outcome(brief: AgentBrief) -> PriorOutcome:
-    """What went before, as the brief tells it; what is most urgent to mend comes first."""
+    """Return the prior outcome from the brief. If several apply, the most urgent one is returned."""
     if brief.find(r"^(REJECTED by )"):
         return "rejected"
     if brief.find(r"^(MERGE FAILED: )"):
@@ -43,10 +43,10 @@ def read_prior_outcome(brief: AgentBrief) -> PriorOutcome:
 
 
 def _merge(branch: str) -> None:
-    """Bring the branch in; what conflicts is written anew below, and the commit concludes the merge."""
+    """Merge a branch. Conflicting files are overwritten by ``_write``, and the commit concludes the merge."""
     subprocess.run(["git", "merge", "--no-edit", branch], capture_output=True, check=False)
     conflicts = run_command(["git", "diff", "--name-only", "--diff-filter=U"]).split()
-    print_progress(f"merged {branch}; in conflict: {', '.join(conflicts) or 'nothing'}")
+    print_progress(f"merged {branch}; conflicts: {', '.join(conflicts) or 'none'}")
 
 
 def _write(step: Step, brief: AgentBrief) -> None:
@@ -74,16 +74,16 @@ def _end_session(brief: AgentBrief, task: str, step: Step) -> None:
 
 
 def _submit(brief: AgentBrief, task: str) -> None:
-    red = try_command(brief.require(r"^TESTS\s+(.+?)(?:  \(set-up has been run\))?$"))
-    if red is not None:
-        run_command([*brief.liza, "block", f"the tests are red: {red}", "--ask", "What did I break?"])
+    failure = try_command(brief.require(r"^TESTS\s+(.+?)(?:  \(set-up has been run\))?$"))
+    if failure is not None:
+        run_command([*brief.liza, "block", f"the tests fail: {failure}", "--ask", "What did I break?"])
         return
     _commit(task, "tests pass")
     run_command([*brief.liza, "submit"])
 
 
 def _commit(task: str, words: str) -> None:
-    """Commit what there is; a session before this one may have done it all."""
+    """Commit all changes, if there are any: an earlier session may have committed them."""
     run_command(["git", "add", "-A"])
     if try_command("git diff --cached --quiet && ! git rev-parse -q --verify MERGE_HEAD") is not None:
         run_command(["git", "commit", "-q", "-m", f"{task}: {words}"])

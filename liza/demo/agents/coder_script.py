@@ -1,6 +1,6 @@
-"""What the coder knows: the code that it writes for each task, by what its brief says has happened before.
+"""The script of the coder: the files that it writes for each task, by the prior outcome in its brief.
 
-The flaws are part of it: a first try that rounds down, a session that dies, one that runs out of room.
+It contains failures on purpose: a first try that rounds down, a session that crashes, one that hands over.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ANSWER = "@ANSWER@"
-"""Where the person's answer goes."""
+"""Placeholder for the person's answer."""
 
 
 @dataclass(frozen=True)
 class AskPerson:
-    """End with a question."""
+    """End the session with a question to a person."""
 
     why: str
     question: str
@@ -23,7 +23,7 @@ class AskPerson:
 
 @dataclass(frozen=True)
 class HandOver:
-    """End out of room: what is done, and what comes next."""
+    """End the session with a handoff: what is done, and what is next."""
 
     done: str
     next: str
@@ -31,14 +31,14 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Crash:
-    """End as a program does that loses its service: nothing committed, exit code 1."""
+    """End like a program that lost its connection: nothing committed, exit code 1."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one session writes, and how it ends; None is done."""
+    """The files that one session writes, and its end; None: submit."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     end: AskPerson | HandOver | Crash | None = None

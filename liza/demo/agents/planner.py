@@ -1,4 +1,4 @@
-"""The planner: cuts the goal into tasks, leaves to the person what only a person can know, and says when it is done."""
+"""The scripted planner: splits the goal into tasks, leaves questions to the person, and ends when the goal is met."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from liza.demo.agents.agent_commands import AgentBrief, print_progress, read_bri
 
 
 def main() -> None:
-    """One session."""
+    """Run one session."""
     brief = read_brief()
-    why = brief.require(r"^WHY YOU WERE WOKEN\s+(\w+)")
-    decided = (
+    reason = brief.require(r"^WHY YOU WERE WOKEN\s+(\w+)")
+    decision = (
         _add_tasks(brief)
-        if why == "INITIAL_PLANNING"
-        else planner_script.DECISIONS.get(why, f"{why}: nothing to change")
+        if reason == "INITIAL_PLANNING"
+        else planner_script.DECISIONS.get(reason, f"{reason}: nothing to change")
     )
-    run_command([*brief.liza, "handoff", decided, "--done"])
-    print_progress(decided)
+    run_command([*brief.liza, "handoff", decision, "--done"])
+    print_progress(decision)
 
 
 def _add_tasks(brief: AgentBrief) -> str:
     spec = brief.require(r"^GOAL .*  SPEC (\S+)$")
     tasks = [{**task, "spec_ref": spec} for task in planner_script.TASKS]
-    # JSON is YAML, and quotes what a shell or a parser would take as orders.
+    # JSON is valid YAML and quotes all strings.
     run_command([*brief.liza, "task", "add", "--file", "-"], stdin=json.dumps(tasks))
-    return f"{len(tasks)} tasks, each with a command that can show it undone"
+    return f"{len(tasks)} tasks, each with a command that checks it"
 
 
 if __name__ == "__main__":

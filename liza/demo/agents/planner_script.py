@@ -1,4 +1,4 @@
-"""What the planner knows: how the goal is cut, and what it decides when something wakes it later."""
+"""The script of the planner: the tasks for the goal, and its decision for each later wake-up."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ TASKS: tuple[dict[str, object], ...] = (
 )
 
 DECISIONS = {
-    "BLOCKED_TASKS": "the sender address is in no document: that is for the person to say",
+    "BLOCKED_TASKS": "the sender address is in no document; a person has to give it",
     "SPRINT_COMPLETE": "the goal is met: model, text, mail, prices and stock are merged and tested",
 }

@@ -1,4 +1,4 @@
-"""The reviewer: runs the tests, and every command that stands in DONE WHEN. It knows nothing about any task."""
+"""The scripted reviewer: runs the tests and every command in DONE WHEN. It has no knowledge of the tasks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from liza.demo.agents.agent_commands import print_progress, read_brief, run_comm
 
 
 def main() -> None:
-    """One session."""
+    """Run one session."""
     brief = read_brief()
     clauses = re.findall(r"`([^`]+)`", brief.require(r"^DONE WHEN\s+(.*)$"))
     commands = [brief.require(r"^Run the tests: (.+)\. Check each clause"), *clauses]
-    failed = [(command, red) for command in commands if (red := try_command(command)) is not None]
+    failed = [(command, failure) for command in commands if (failure := try_command(command)) is not None]
     if failed:
         points = [
-            f"{number}. `{command}` fails: {red}. It has to succeed, and a test has to show it."
-            for number, (command, red) in enumerate(failed, 1)
+            f"{number}. `{command}` fails: {failure}. It has to succeed, and a test has to show it."
+            for number, (command, failure) in enumerate(failed, 1)
         ]
         run_command([*brief.liza, "verdict", "reject", "  ".join(points)])
         print_progress("rejected")
