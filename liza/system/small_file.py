@@ -1,4 +1,4 @@
-"""Small files of Liza's own that everybody who works in the repository can replace with something else."""
+"""Read small files of Liza's own in the git directory, which agents can replace by anything."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Final
 from liza.rules.errors import GitFailed
 
 MAX_SMALL_FILE: Final = 1 << 20
-"""Bytes."""
-# A pipe must not hold up who opens it, and a link must not lead to what is somebody else's.
+"""Maximum size, in bytes."""
+# Opening a pipe must not block, and a link must not lead to a file of another owner.
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_small_file(path: Path) -> bytes:
-    """The bytes of a file. Raises GitFailed where something else stands there or it is too large, OSError."""
+    """Return the bytes of a file.
+
+    Raises GitFailed if it is a link, not a regular file or larger than 1 MB; OSError.
+    """
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
@@ -26,8 +29,8 @@ def read_small_file(path: Path) -> bytes:
             raise _not_a_small_file(path) from error
         raise
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL_FILE:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SMALL_FILE:
             raise _not_a_small_file(path)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(MAX_SMALL_FILE)
@@ -36,4 +39,5 @@ def read_small_file(path: Path) -> bytes:
 
 
 def _not_a_small_file(path: Path) -> GitFailed:
-    return GitFailed(f"{path} is no file of a sensible size any more", shlex.join(["mv", str(path), f"{path}.odd"]))
+    limit = f"{MAX_SMALL_FILE >> 20} MB"
+    return GitFailed(f"{path} is not a regular file of at most {limit}", shlex.join(["mv", str(path), f"{path}.odd"]))

@@ -250,7 +250,7 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 def test_pins_that_are_no_file_are_refused_by_name_with_the_way_out(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "pins.json"
     NO_FILES[kind](path)
-    with pytest.raises(GitFailed, match="no file of a sensible size") as caught:
+    with pytest.raises(GitFailed, match="not a regular file of at most") as caught:
         Pins.load(path)
     assert caught.value.hint == f"mv {path} {path}.odd"
 
