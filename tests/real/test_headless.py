@@ -46,7 +46,7 @@ def counted(scene: Scene, program: str) -> None:
     """What the ledger says is what the model says of its answers, where the program tells it."""
     (spent,) = scene.spent()
     preset = preset_table.load_presets(Paths(scene.crew.root)).resolve(program)
-    if not (preset.usage.input or preset.usage.pattern or preset.journal):
+    if not (preset.usage.input or preset.usage.pattern or preset.journal.file):
         assert spent.used is None
         return
     assert spent.used is not None

@@ -103,7 +103,7 @@ def test_each_package_has_one_level_of_few_modules_and_names_the_file_to_read_fi
     modules = [path for path in init.parent.glob("*.py") if path != init]
     assert len(modules) <= MAX_MODULES or _id(init.parent) in FILE_PER_WORD
     docstring = ast.get_docstring(ast.parse(init.read_text())) or ""
-    read_first = re.search(r"Read `([\w/]+\.py)`", docstring)
+    read_first = re.search(r"Read (?:first: )?`([\w/]+\.py)`", docstring)
     assert read_first, "Read `FILE.py` first"
     assert (init.parent / read_first.group(1)).is_file()
 
