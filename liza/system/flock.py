@@ -1,4 +1,4 @@
-"""A lock on a file, held as long as somebody has it open."""
+"""Lock a file or a directory with flock(2)."""
 
 from __future__ import annotations
 
