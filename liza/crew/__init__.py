@@ -1,8 +1,8 @@
-"""Services that several verbs and the supervisor share, over one crew: board, repository, programs, clock.
+"""Services over one crew (board, repository, programs, clock) that several verbs and the supervisor share.
 
 `Crew` in `crew.py` opens the board, git and the worktrees on first use; `caller.py` tells an agent's run from a
-person; `result.py` is what a verb returns. The other modules serve one question each: activity, layout of `.liza`,
-drafts, usage.
+person; `result.py` is the return type of verbs. The other modules have one subject each: activity, layout of
+`.liza`, drafts, usage.
 Sub-packages: `recovery/` (what a crash left), `merging/`, `drift/` (changes made outside liza), `project/` (the
 user's tests).
 Read `crew.py` first, then `caller.py`.

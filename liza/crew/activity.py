@@ -1,4 +1,4 @@
-"""What an agent does now, and since when."""
+"""Current activity of an agent, and its start time."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ WAITING_FOR_PERSON = "waits for you"
 
 @dataclass(frozen=True)
 class Activity:
-    """``what`` it does, in words that a duration can follow: ``working`` 4 min."""
+    """Label that a duration can follow (``working`` 4 min), and the start time."""
 
     label: str
     since: datetime
 
 
 def find_activity(crew: Crew, state: State, agent: str) -> Activity | None:
-    """What the agent's run does; None where it holds nothing, or where that cannot be read."""
-    held = find_current_work(state, agent)
-    if held is None:
+    """Return the activity of the agent's run; None if the agent has no work or its files cannot be read."""
+    work = find_current_work(state, agent)
+    if work is None:
         return None
     try:
-        return _session_activity(crew, state, held, crew.run_dir(held.run))
+        return _session_activity(crew, state, work, crew.run_dir(work.run))
     except (LizaError, OSError):
         return None
 
 
 def activity_row(crew: Crew, state: State, agent: str) -> dict[str, Any]:
-    """The same as `status --json` shows it: ``doing``, ``since`` and ``seconds``, each null where it is not known."""
-    found = find_activity(crew, state, agent)
-    if found is None:
+    """Activity as `status --json` prints it: ``doing``, ``since`` and ``seconds``, each null if unknown."""
+    current = find_activity(crew, state, agent)
+    if current is None:
         return {"doing": None, "since": None, "seconds": None}
-    seconds = max(0, int((crew.clock.now() - found.since).total_seconds()))
-    return {"doing": found.label, "since": found.since, "seconds": seconds}
+    seconds = max(0, int((crew.clock.now() - current.since).total_seconds()))
+    return {"doing": current.label, "since": current.since, "seconds": seconds}
 
 
-def _session_activity(crew: Crew, state: State, held: CurrentWork, directory: RunDir) -> Activity | None:
+def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: RunDir) -> Activity | None:
     if not directory.exists():
-        setup = setup_note.read_setup_note(crew.paths, held.run)
-        return Activity("set-up", setup.started) if setup is not None else _manual_activity(state, held)
-    found = session_process.read_state(directory.path)
-    if not isinstance(found, session_process.RunningSession):
+        setup = setup_note.read_setup_note(crew.paths, work.run)
+        return Activity("set-up", setup.started) if setup is not None else _manual_activity(state, work)
+    session = session_process.read_state(directory.path)
+    if not isinstance(session, session_process.RunningSession):
         return None
     if directory.read_question() is not None:
-        asked = (directory.path / "asks").stat().st_mtime
-        return Activity(WAITING_FOR_PERSON, datetime.fromtimestamp(asked, UTC).replace(microsecond=0))
-    return Activity(_KIND_LABELS[held.kind], found.time)
+        asked_at = (directory.path / "asks").stat().st_mtime
+        return Activity(WAITING_FOR_PERSON, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0))
+    return Activity(_KIND_LABELS[work.kind], session.time)
 
 
-def _manual_activity(state: State, held: CurrentWork) -> Activity | None:
-    task = state.task(held.task) if held.task else None
-    began = [event.time for event in task.history if event.run == held.run] if task is not None else []
-    return Activity(_KIND_LABELS[held.kind], began[0]) if began else None
+def _manual_activity(state: State, work: CurrentWork) -> Activity | None:
+    task = state.task(work.task) if work.task else None
+    times = [event.time for event in task.history if event.run == work.run] if task is not None else []
+    return Activity(_KIND_LABELS[work.kind], times[0]) if times else None

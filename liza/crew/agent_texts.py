@@ -1,4 +1,4 @@
-"""The contracts and specs that agents read, laid into the crew's own directory."""
+"""Copy the contracts and specs that agents read into .liza."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _CHECKOUT_ROOT = Path(__file__).parent.parent.parent
 
 
 def find_texts(name: str) -> Path:
-    """Where ``contracts`` or ``specs`` lie: in the package, or in the checkout it runs from. Raises Missing."""
-    for place in (_PACKAGED_TEXTS / name, _CHECKOUT_ROOT / name):
-        if place.is_dir():
-            return place
+    """Path of ``contracts`` or ``specs``: in the package, or in the checkout that liza runs from. Raises Missing."""
+    for path in (_PACKAGED_TEXTS / name, _CHECKOUT_ROOT / name):
+        if path.is_dir():
+            return path
     raise Missing(f"this installation of Liza has no {name}", "pip install --force-reinstall liza")
 
 
 def copy_texts(paths: Paths) -> None:
-    """Put the contracts into .liza/contracts and the specs that they point at into .liza/specs. Repeatable."""
+    """Copy the contracts to .liza/contracts and the specs they refer to to .liza/specs. Idempotent."""
     shutil.copytree(find_texts("contracts"), paths.contracts, dirs_exist_ok=True)
-    for part in SPEC_DIRECTORIES:
-        shutil.copytree(find_texts("specs") / part, paths.specs / part, dirs_exist_ok=True)
+    for directory in SPEC_DIRECTORIES:
+        shutil.copytree(find_texts("specs") / directory, paths.specs / directory, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""Identify the caller of a verb: an agent's run, a person, or neither."""
+"""Identify the caller of a verb: an agent's run or a person."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from liza.system import ancestors, processes
 from liza.system.file_lock import Lock
 
 PERSON_VARIABLE = "LIZA_PERSON"
-"""The variable by which a person in another pid namespace than the crew's says so, at a terminal."""
+"""Variable that a person sets to ``yes``, at a terminal, to use liza in a pid namespace other than the crew's."""
 
 
 @dataclass(frozen=True)
 class RunCaller:
-    """A verb said from inside a session: by which run, on which task."""
+    """A verb was called from inside a session: the run and its task."""
 
     run: str
     task: str | None
@@ -34,11 +34,11 @@ class RunCaller:
         return agent_of(self.run)
 
 
-_INSIDE_PROJECT_COMMAND = "it was said from inside a test or a set-up command of the crew"
+_INSIDE_PROJECT_COMMAND = "it was called from inside a test or a set-up command of the crew"
 
 
 def current_person() -> str:
-    """``human:<login name>``: how a person stands in the history."""
+    """Name of the current person in the history: ``human:<login name>``, or the user id if there is no name."""
     try:
         return f"human:{getpass.getuser()}"
     except (OSError, KeyError):
@@ -46,37 +46,41 @@ def current_person() -> str:
 
 
 def identify_run(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> RunCaller:
-    """The run that says this: from the session's environment, or, for a person who sits in a claimed worktree and
-    does its work by hand, from the worktree. Raises Refused outside both, NotYours for a session that speaks as
-    another one."""
+    """Identify the calling run, from the session's environment or else from the claimed worktree that ``cwd`` is in.
+
+    The second is for a person who does the work of a task by hand. Raises Refused outside both, NotOwner if the
+    enclosing session is that of another run.
+    """
     env = os.environ if environ is None else environ
     run = env.get("LIZA_RUN")
-    above = ancestors.find_outermost_run(crew.paths.root)
-    if ancestors.PROJECT_COMMAND_RUN in (run, above):
+    enclosing = ancestors.find_outermost_run(crew.paths.root)
+    if ancestors.PROJECT_COMMAND_RUN in (run, enclosing):
         raise NotOwner(_INSIDE_PROJECT_COMMAND, "liza status")
     caller = _run_of_worktree(crew, cwd) if not run else RunCaller(run, env.get("LIZA_TASK") or None)
     agent_of(caller.run)
-    if above is not None and above != caller.run:
-        raise NotOwner(f"this was said from inside the session {above}, in the name of {caller.run}", "liza ready")
+    if enclosing is not None and enclosing != caller.run:
+        raise NotOwner(
+            f"this was called from inside the session {enclosing}, in the name of {caller.run}", "liza ready"
+        )
     return caller
 
 
 def _run_of_worktree(crew: Crew, cwd: Path | None) -> RunCaller:
-    here = (cwd or Path.cwd()).resolve()
+    directory = (cwd or Path.cwd()).resolve()
     slots = crew.paths.slots.resolve()
-    if here.is_relative_to(slots) and here != slots:
-        owner = crew.worktrees.owner(here.relative_to(slots).parts[0])
+    if directory.is_relative_to(slots) and directory != slots:
+        owner = crew.worktrees.owner(directory.relative_to(slots).parts[0])
         if owner is not None:
             _require_same_pid_namespace(crew)
             return RunCaller(owner[1], _reviewed_task_id(crew, owner[1]) or owner[0])
     raise Refused(
-        f"this is said by an agent's run, and {here} is neither a session nor a claimed worktree",
+        f"this command is for an agent's run, and {directory} is neither a session nor a claimed worktree",
         "liza claim ID --agent coder-1, then cd .worktrees/ID",
     )
 
 
 def _reviewed_task_id(crew: Crew, run: str) -> str | None:
-    """The task that a reviewer's run has judged or is to judge; its worktree bears the reviewer's name."""
+    """Task that a reviewer's run reviews or has reviewed; the worktree is named after the reviewer, not the task."""
     if role_of(agent_of(run)) != "code-reviewer":
         return None
     for task in crew.board.read().tasks:
@@ -86,15 +90,18 @@ def _reviewed_task_id(crew: Crew, run: str) -> str | None:
 
 
 def require_task(caller: RunCaller) -> str:
-    """The task of the caller's run. Raises NotYours."""
+    """Return the task of the caller's run. Raises NotOwner if it has none."""
     if caller.task is None:
         raise NotOwner(f"{caller.run} has no task", f"liza agents {caller.agent}")
     return caller.task
 
 
 def require_person(crew: Crew, *, planner: bool) -> str:
-    """The name of whoever says a verb that is a person's: refused inside a session, unless it is a planner's run and
-    the verb is one of the planner's too. Raises Refused, NotYours."""
+    """Return the name of the caller of a verb that is for people.
+
+    Inside a session the verb is refused, unless ``planner`` is set and the session is a planner's: then the agent's
+    name is returned. Raises Refused, NotOwner.
+    """
     run = enclosing_run(crew)
     if run is None:
         _require_same_pid_namespace(crew)
@@ -106,12 +113,14 @@ def require_person(crew: Crew, *, planner: bool) -> str:
 
         require_planner(crew.board.read(), run)
         return agent_of(run)
-    raise Refused(f"this is for a person, and it was said from inside the session {run}", "liza ready")
+    raise Refused(f"this is for a person, and it was called from inside the session {run}", "liza ready")
 
 
 def identify_caller(crew: Crew) -> RunCaller | str:
-    """The run that says what both runs and people say, or the name of a person. What is said inside a session is that
-    session's, whatever it took off its environment. Raises Refused, NotYours."""
+    """Identify the caller of a verb that is for runs and people: a run, or the name of a person.
+
+    A call from inside a session belongs to that session, even if LIZA_RUN was unset. Raises Refused, NotOwner.
+    """
     run = enclosing_run(crew)
     if run is not None and run != ancestors.PROJECT_COMMAND_RUN and not os.environ.get("LIZA_RUN"):
         return RunCaller(run, _task_of_run(crew, run))
@@ -124,8 +133,8 @@ def identify_caller(crew: Crew) -> RunCaller | str:
 
 
 def enclosing_run(crew: Crew) -> str | None:
-    """The run whose session this process descends from; what a process says of itself can be unset, so its
-    ancestors are asked as well."""
+    """Run whose session this process descends from. LIZA_RUN can be unset, so the ancestors' environments are read
+    too."""
     own = os.environ.get("LIZA_RUN")
     if own and os.environ.get("LIZA_ROOT") == str(crew.paths.root):
         return own
@@ -136,31 +145,34 @@ def enclosing_run(crew: Crew) -> str | None:
 
 
 def _task_of_run(crew: Crew, run: str) -> str | None:
-    held = find_current_work(crew.board.read(), agent_of(run))
-    return held.task if held is not None and held.run == run else None
+    work = find_current_work(crew.board.read(), agent_of(run))
+    return work.task if work is not None and work.run == run else None
 
 
 def _require_same_pid_namespace(crew: Crew) -> None:
-    """Refuse a caller that cannot see the crew's living processes: a session can put a pid namespace between itself and
-    what it says, and nothing tells it from a person then. A person says so at a terminal. Raises Refused."""
+    """Raise Refused if the caller cannot see the crew's living processes.
+
+    A session can call liza in a new pid namespace, where its ancestors are invisible: it then looks like a person. A
+    person confirms with PERSON_VARIABLE at a terminal.
+    """
     unseen = None if ancestors.is_in_initial_pid_namespace() else next(_find_unseen_processes(crew), None)
     if unseen is None:
         return
     if os.environ.get(PERSON_VARIABLE) == "yes" and sys.stdin is not None and sys.stdin.isatty():
-        where = os.ttyname(sys.stdin.fileno())
-        words = shlex.join(sys.argv[1:3])
+        terminal = os.ttyname(sys.stdin.fileno())
+        command = shlex.join(sys.argv[1:3])
         crew.append_alert_log(
-            [f"another_namespace  {current_person()} at {where}, in another pid namespace, said: liza {words}"]
+            [f"another_namespace  {current_person()} at {terminal}, in another pid namespace, called: liza {command}"]
         )
         return
     raise Refused(
-        f"this is for a person, and it was said in another pid namespace than that of {unseen}",
+        f"this is for a person, and it was called in a pid namespace other than that of {unseen}",
         f"{PERSON_VARIABLE}=yes {shlex.join(['liza', *sys.argv[1:]])}",
     )
 
 
 def _find_unseen_processes(crew: Crew) -> Iterator[str]:
-    """The living processes of the crew that are in another pid namespace, above this one."""
+    """Names of the crew's living processes that this pid namespace does not show."""
     supervisors = sorted(crew.paths.locks.glob("supervisor-*.lock"))
     for path in (*supervisors, crew.paths.merge_lock):
         if not path.exists():
@@ -178,8 +190,10 @@ def _find_unseen_processes(crew: Crew) -> Iterator[str]:
 
 
 def _is_session_unseen(run_dir: Path) -> bool:
-    """Whether a session lives whose shim this process cannot see. Its lock outlives the supervisor that took it, so
-    the kernel's table does not tell."""
+    """Whether a session lives whose shim this process cannot see.
+
+    The session lock outlives the supervisor that took it, so the kernel's lock table does not name a living holder.
+    """
     try:
         living = run_directory.read_struct(run_dir / "session.json", session_process.RunningSession)
     except LizaError:

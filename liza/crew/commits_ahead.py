@@ -1,4 +1,4 @@
-"""How far integration is ahead of the person's branch: what is merged there and not yet in the branch that counts."""
+"""Count the commits of the integration branch that are not yet in the branch of the person's checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CommitsAhead:
 
     @property
     def next(self) -> str:
-        """The command that brings them over; the way out where there are none."""
+        """Command that merges them; without any, the commands that end or continue the crew."""
         return f"git merge {self.integration}" if self.commits else "liza down --purge, or go on: liza task add"
 
     @property
@@ -30,9 +30,9 @@ class CommitsAhead:
 
 
 def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:
-    """Integration against the branch of the person's checkout; None where that is integration itself or no branch.
+    """Compare integration with the branch of the person's checkout.
 
-    Raises GitFailed.
+    None if that checkout is on integration itself or on no branch. Raises GitFailed.
     """
     into = state.config.integration_branch
     head = crew.git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1)).stdout.decode().strip()

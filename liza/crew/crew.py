@@ -1,4 +1,4 @@
-"""One crew: the board, the repository, the programs and the clock that verbs bring together."""
+"""One crew: its board, repository, programs and clock, as every verb gets them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 PERSON_PREFIX = "human:"
-"""How the name of a person begins, where it stands for who said something."""
+"""Prefix of a person's name in the history."""
 
 
 class SystemClock:
-    """The machine's clock: UTC in whole seconds, and seconds that stand still while the machine sleeps."""
+    """The machine's clock: UTC in whole seconds, and monotonic seconds that do not advance while the machine sleeps."""
 
     def now(self) -> datetime:
         return datetime.now(UTC).replace(microsecond=0)
@@ -51,16 +51,16 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Crew:
-    """What every verb is given. Opening one reads nothing."""
+    """The argument of every verb. Constructing one reads nothing."""
 
     paths: Paths
     clock: Clock
     lock_descriptors: tuple[int, ...] = ()
     moved_reason: str | None = None
-    """Why the slots cannot be used: the repository was moved, and a supervisor still works at the former path."""
+    """Set if the slots cannot be used: the repository was moved and a supervisor still runs at the former path."""
 
     def with_lock(self, lock: Lock) -> Crew:
-        """This crew with gits that go on holding a lock of ours: it is free once the last of them is gone."""
+        """Return this crew with git processes that inherit ``lock``: it is released when the last of them exits."""
         return replace(self, lock_descriptors=(*self.lock_descriptors, lock.descriptor))
 
     @cached_property
@@ -69,23 +69,24 @@ class Crew:
 
     @cached_property
     def git(self) -> Git:
-        """git at the root of the person's checkout, with what may be executed pinned."""
+        """git at the root of the person's checkout, with the commands that its configuration may execute pinned."""
         from liza.repo.config_pins import Pins
         from liza.repo.runner import Git
 
-        # A crew has pins from before its board is there: gone afterwards, nothing may run until that is mended.
-        wanted = self.paths.pins.exists() or self.paths.state.exists()
+        # init writes the pins before the board. A board without pins means that the pins were deleted: no git
+        # command runs until they are restored.
+        needs_pins = self.paths.pins.exists() or self.paths.state.exists()
         try:
             git = Git(
-                self.paths.root, Pins.load(self.paths.pins) if wanted else None, inherited_fds=self.lock_descriptors
+                self.paths.root, Pins.load(self.paths.pins) if needs_pins else None, inherited_fds=self.lock_descriptors
             )
-        except Missing as gone:
+        except Missing as error:
             from liza.crew.layout import mending
 
-            raise Missing(gone.message, mending(self)) from gone
-        place = self.paths.root / ".git"
-        # A file there leads to where git keeps its things; it can only be believed.
-        return git if place.is_file() else git.with_git_dir(self.paths.root, place, place)
+            raise Missing(error.message, mending(self)) from error
+        git_dir = self.paths.root / ".git"
+        # If .git is a file, it names the git directory. Nothing can verify it, so git resolves it.
+        return git if git_dir.is_file() else git.with_git_dir(self.paths.root, git_dir, git_dir)
 
     @cached_property
     def worktrees(self) -> Worktrees:
@@ -97,9 +98,10 @@ class Crew:
 
     @contextmanager
     def change(self, actor: str, event: str, task: str | None = None) -> Iterator[Transaction]:
-        """A transaction whose fields for readers are rewritten with whatever the verb changed.
+        """Open a transaction that updates the derived fields when it commits.
 
-        What an agent, or a program, says goes onto the board without secrets; what a person says is theirs.
+        Secrets are redacted in changes by agents and programs, not in changes by a person. Settings that a person
+        changes count as confirmed.
         """
         with self.board.transaction(actor, event, task=task) as tx:
             yield tx
@@ -113,14 +115,15 @@ class Crew:
         self.log_board_alerts()
 
     def log_board_alerts(self) -> tuple[str, ...]:
-        """Write down what was settled on the board and a person must know, for nobody else hears of it."""
-        told = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.take_alerts())
-        if told:
-            self.append_alert_log(told)
-        return told
+        """Append the alerts about repairs of the board to the alert log, and return them: no other command reports
+        them."""
+        lines = tuple(f"{alert.kind}  {alert.message}" for alert in self.board.take_alerts())
+        if lines:
+            self.append_alert_log(lines)
+        return lines
 
     def append_alert_log(self, lines: Iterable[str]) -> None:
-        """Append lines to `.liza/alerts.log`, each with its time."""
+        """Append lines to `.liza/alerts.log`, each with the current time. Secrets are redacted."""
         stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}"
         with log_file.open_for_append(self.paths.alerts) as log:
             log.writelines(f"{stamp}  {redact(line)}\n" for line in lines)
@@ -129,20 +132,20 @@ class Crew:
         return RunDir(self.paths, run)
 
     def worktree_path(self, task: Task) -> Path:
-        """The worktree of a task. Raises NoCrew where it has none."""
+        """Path of a task's worktree. Raises NoCrew if it has none."""
         if task.worktree is None:
             raise NoCrew(f"{task.id} has no worktree", f"liza task show {task.id}")
         return self.paths.slot(task.worktree)
 
     def find_integration_checkout(self) -> Path | None:
-        """Where somebody has integration checked out; None where nobody has."""
+        """Path of the checkout that has the integration branch checked out; None if there is none."""
         from liza.repo.merge.merges import list_checkouts
 
         branch = self.board.read().config.integration_branch
-        return next((place for place, found in list_checkouts(self.git).items() if found == branch), None)
+        return next((path for path, checked_out in list_checkouts(self.git).items() if checked_out == branch), None)
 
     def is_supervised(self, agent: str) -> bool:
-        """Whether a supervisor of ``agent`` lives: its lock is held."""
+        """Whether a supervisor of ``agent`` runs: its lock is held."""
         path = self.paths.supervisor_lock(agent)
         if not path.exists():
             return False
@@ -153,28 +156,27 @@ class Crew:
         return True
 
     def gather_evidence(self, state: State) -> Evidence:
-        """What `choose` cannot read off the board: who is offline, and which sessions are proved over."""
-        asked = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
-        owners = {task.assigned_to for task in asked if task.assigned_to}
+        """Collect the facts for `pick_task` that are not on the board: offline agents and ended sessions."""
+        tasks = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
+        owners = {task.assigned_to for task in tasks if task.assigned_to}
         return Evidence(
             offline=frozenset(agent for agent in owners if not self.is_supervised(agent)),
-            dead=frozenset(task.run for task in asked if task.run and self._is_over(task.run)),
+            dead=frozenset(task.run for task in tasks if task.run and self._is_over(task.run)),
             abandoned=frozenset(self._abandoned_runs(state)),
         )
 
     def _abandoned_runs(self, state: State) -> Iterator[str]:
-        """Reviews and planning whose lease lapsed, whose supervisor is gone and whose session is over."""
+        """Runs of reviews and planning whose lease has lapsed, whose supervisor is gone and whose session is over."""
         reviews = [(task.review_run, task.review_lease_expires) for task in state.tasks]
-        held = [*reviews, (state.planning.run, state.planning.lease_expires)]
-        for run, expires in held:
+        leases = [*reviews, (state.planning.run, state.planning.lease_expires)]
+        for run, expires in leases:
             if run is None or expires is None or expires > self.clock.now() or self.is_supervised(agent_of(run)):
                 continue
             if self._is_over(run):
                 yield run
 
     def _is_over(self, run: str) -> bool:
-        """Whether a session is proved over. A file of it that cannot be read proves nothing, and is its own agent's
-        trouble: all others go on."""
+        """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""
         try:
             return run_state.is_session_over(self.run_dir(run))
         except LizaError:
@@ -185,37 +187,41 @@ _OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJ
 
 
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
-    """The crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
-    found = find_crew_or_none(start, clock)
-    # A seal without a board: where processes of that crew live, one command ends them and brings it back.
-    if found is None or (not found.paths.state.exists() and _survivor_names(found)):
+    """Return the crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
+    crew = find_crew_or_none(start, clock)
+    # There is a seal but no board. If processes of that crew run, the error names the one command that ends them and
+    # restores the board.
+    if crew is None or (not crew.paths.state.exists() and _survivor_names(crew)):
         raise no_crew_error((start or _current_directory()).absolute(), clock)
-    return found
+    return crew
 
 
 def find_crew_or_none(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
-    """As ``find_crew``; None where there is none, without asking git what is left of one. Raises Refused."""
-    named = os.environ.get("LIZA_ROOT")
-    if named:
-        return open_crew(Path(named), clock)
-    root = next((root for here in _search_starts(start) if (root := _find_root(here)) is not None), None)
+    """As ``find_crew``, but return None if there is no crew; git is not asked for its remains. Raises Refused."""
+    root_variable = os.environ.get("LIZA_ROOT")
+    if root_variable:
+        return open_crew(Path(root_variable), clock)
+    root = next((root for directory in _search_starts(start) if (root := _find_root(directory)) is not None), None)
     return None if root is None else open_crew(root, clock)
 
 
 def _search_starts(start: Path | None) -> Iterator[Path]:
-    """Where to look for a crew: the directory, and its name as the shell has it, which a link may lead through: after
-    a move the repository is found above `.worktrees/<task>`, and not yet from the slot that the link leads to."""
-    here = (start or _current_directory()).absolute()
-    yield here
+    """Directories to search for a crew: the current one, and its logical path from PWD.
+
+    PWD may go through a link. After a move, the repository is found above `.worktrees/<task>`, but not yet from the
+    slot that the link points to.
+    """
+    directory = (start or _current_directory()).absolute()
+    yield directory
     logical = Path(os.environ.get("PWD", ""))
     with suppress(OSError):
-        if start is None and logical.is_absolute() and logical.samefile(here):
+        if start is None and logical.is_absolute() and logical.samefile(directory):
             yield logical
 
 
-def _find_root(here: Path) -> Path | None:
-    """The repository of the nearest crew: above the directory, or named by the mark above a slot."""
-    for directory in (here, *here.parents):
+def _find_root(start: Path) -> Path | None:
+    """Root of the nearest crew: a directory at or above ``here``, or the root named by the mark file above a slot."""
+    for directory in (start, *start.parents):
         if _has_board(directory):
             return directory
         root = slots_directory.find_root(directory)
@@ -229,7 +235,7 @@ def _has_board(root: Path) -> bool:
 
 
 def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
-    """The crew of the repository here that has neither board nor seal any more, where an earlier board is kept.
+    """Return the crew of this repository whose board and seal are gone, if an earlier board is kept.
 
     Raises Refused, GitFailed.
     """
@@ -238,7 +244,7 @@ def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Cre
 
 
 def find_earlier_board(crew: Crew) -> str | None:
-    """Where an earlier board of a crew that has none can be had from, in words; None for nowhere. Raises GitFailed."""
+    """Name the source of an earlier board, for a crew without a board; None if there is none. Raises GitFailed."""
     if crew.paths.tx.is_dir():
         with suppress(BoardInconsistent):
             crew.board.last_good_text()
@@ -247,45 +253,48 @@ def find_earlier_board(crew: Crew) -> str | None:
 
 
 def no_crew_error(here: Path, clock: Clock | None = None) -> NoCrew:
-    """Why there is no crew in a directory, and what can be done: begin one, or bring back what is kept of one."""
-    told, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
+    """Return the error for a directory without a crew; its hint is to begin a crew or to restore the kept board."""
+    message, hint = f"there is no .liza in {here} or above it", 'liza init "what you want to have"'
     if not _in_git(here):
-        return NoCrew(f"{here} is in no git repository", 'git init, then: liza init "what you want to have"')
+        return NoCrew(f"{here} is not in a git repository", 'git init, then: liza init "what you want to have"')
     crew: Crew | None = None
-    kept = None
-    # Where even that cannot be asked, there is no crew all the same.
+    source = None
+    # If git fails, the answer is still that there is no crew.
     with suppress(LizaError, OSError):
         crew = _crew_of_repository(here, clock)
         if crew is not None and crew.paths.liza.exists():
-            place = crew.paths.liza
-            told, hint = f"{place} is there and holds no board", shlex.join(["mv", str(place), f"{place}.old"])
-        kept = None if crew is None else find_earlier_board(crew)
-    if kept is None:
-        return NoCrew(told, hint)
-    told += f"; the board of a crew that was here is kept in {kept}. To begin anew: {hint}"
-    alive = _survivor_names(crew)
-    if alive:
-        told += f". Still at work: {', '.join(alive)}"
-    return NoCrew(told, "liza restore --last-good --stop" if alive else "liza restore --last-good")
+            directory = crew.paths.liza
+            message, hint = (
+                f"{directory} exists but has no board",
+                shlex.join(["mv", str(directory), f"{directory}.old"]),
+            )
+        source = None if crew is None else find_earlier_board(crew)
+    if source is None:
+        return NoCrew(message, hint)
+    message += f"; the board of an earlier crew is kept in {source}. To begin anew: {hint}"
+    survivors = _survivor_names(crew)
+    if survivors:
+        message += f". Still running: {', '.join(survivors)}"
+    return NoCrew(message, "liza restore --last-good --stop" if survivors else "liza restore --last-good")
 
 
 def _in_git(here: Path) -> bool:
-    """Whether a directory lies in a repository, or in the work tree of one."""
+    """Whether a directory is in a repository or in its worktree."""
     return any((directory / ".git").exists() for directory in (here, *here.parents))
 
 
 def _survivor_names(crew: Crew | None) -> list[str]:
-    """What still works for a crew whose .liza is gone."""
+    """Names of the processes that still work for a crew whose .liza is gone."""
     from liza.crew.layout import find_survivors
 
     return sorted(set(find_survivors(crew).values())) if crew is not None else []
 
 
 def _crew_of_repository(here: Path, clock: Clock | None) -> Crew | None:
-    """The crew that the repository of a directory has, had, or could have. Raises Refused."""
+    """Open the crew of the repository of a directory, whether or not the crew exists. Raises Refused."""
     here = here.absolute()
     for directory in (here, *here.parents):
-        # In a linked work tree, and so in a slot, .git is a file.
+        # In a linked worktree, and so in a slot, .git is a file.
         if (directory / ".git").is_dir():
             return open_crew(directory, clock)
         root = slots_directory.find_root(directory)
@@ -298,23 +307,23 @@ def _current_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise NoCrew("the directory that this was said in is not there any more", 'cd "$PWD"') from None
+        raise NoCrew("the current directory does not exist any more", 'cd "$PWD"') from None
 
 
 def open_crew(root: Path, clock: Clock | None = None) -> Crew:
-    """The crew of the repository at ``root``. Raises Refused, LizaError."""
-    # By its one real name: sessions are known by the root that they were given.
+    """Open the crew of the repository at ``root``. Raises Refused, LizaError."""
+    # Resolve links: processes of a session are found by the root path in their environment.
     paths = Paths(root.resolve())
     slots_location.refuse_line_break(paths.root)
-    for place in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
-        if place.is_symlink():
-            raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"ls -l {place}")
-    placed = slots_directory.read_record(paths)
-    if placed is not None and placed.root == paths.root:
-        current, why = replace(paths, chosen_slots=placed.directory), None
+    for path in (paths.liza, paths.tx, paths.spool, paths.locks, paths.logs, paths.runs, paths.worktrees):
+        if path.is_symlink():
+            raise Refused(f"{path} is a link; it must be a directory in the repository", f"ls -l {path}")
+    record = slots_directory.read_record(paths)
+    if record is not None and record.root == paths.root:
+        current, moved_reason = replace(paths, chosen_slots=record.directory), None
     else:
         from liza.crew.recovery import moved_repository
 
-        current, why = moved_repository.repair_location(paths, placed)
+        current, moved_reason = moved_repository.repair_location(paths, record)
     program_path.remove_unsafe_entries(paths.worktrees, current.slots)
-    return Crew(current, clock or SystemClock(), moved_reason=why)
+    return Crew(current, clock or SystemClock(), moved_reason=moved_reason)

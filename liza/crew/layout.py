@@ -1,4 +1,4 @@
-"""What a crew stands on beside its board: its directories, the texts that agents read, the filter that hides briefs."""
+"""A crew's files beside its board: directories, texts for agents, brief filter; checks for deleted parts of .liza."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ KILL_GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
 def default_goal_text(goal: str) -> str:
-    """What stands in .liza/specs/goal.md until a person says more."""
+    """First text of .liza/specs/goal.md."""
     return f"# {goal}\n\nSay here what must be true when this is done.\n"
 
 
 def create_layout(crew: Crew) -> None:
-    """Directories, texts, and what keeps them out of git's sight. Repeatable. Raises GitFailed, OSError."""
+    """Create directories and texts, and have git ignore them. Idempotent. Raises GitFailed, OSError."""
     for directory in (crew.paths.liza, crew.paths.locks, crew.paths.specs):
         directory.mkdir(mode=0o755, exist_ok=True)
     for directory in (crew.paths.logs, crew.paths.runs):
@@ -45,13 +45,13 @@ def create_layout(crew: Crew) -> None:
 
 
 def recreate_layout(crew: Crew) -> Crew:
-    """The crew with new ground under it, where one has worked before. Repeatable. Raises GitFailed, OSError.
+    """Recreate the layout and pins of a crew that existed before, and return the crew. Idempotent.
 
-    Pins are not taken from the repository: by now anybody can have written there.
+    Pins are not read from the repository's configuration: an agent may have changed it. Raises GitFailed, OSError.
     """
     plain = Git(crew.paths.root)
     crew.paths.liza.mkdir(mode=0o755, exist_ok=True)
-    # First of all: where a board is there, no git starts without them.
+    # Pins first: if there is a board, git does not start without pins.
     Pins.from_user_config(plain).save(crew.paths.pins)
     crew = Crew(crew.paths, crew.clock)
     create_layout(crew)
@@ -61,62 +61,69 @@ def recreate_layout(crew: Crew) -> Crew:
 
 
 def restore_confirmed_settings(crew: Crew) -> tuple[str, ...]:
-    """Let the settings count that a person had confirmed before the pins were lost, and say by name which these are,
-    and which of the board's do not count. Raises GitFailed, OSError, BoardInconsistent."""
+    """Restore the settings that a person had confirmed before the pins were lost.
+
+    Returns lines that name the settings in effect, and those of the board that are not confirmed. Raises GitFailed,
+    OSError, BoardInconsistent.
+    """
     written = crew.board.read_as_written()
-    kept, first = board_history.read_settings(crew.git), board_history.read_first(crew.git)
-    if kept is not None or first is not None:
-        begun = Config()
+    recorded, first = board_history.read_settings(crew.git), board_history.read_first(crew.git)
+    if recorded is not None or first is not None:
+        initial = Config()
         with suppress(BoardInconsistent):
-            begun = document.load_state(first or "").config
-        confirmed_settings.restore_confirmed(crew.paths, kept, begun)
-    odd = drift_alarms.settings_alarms(confirmed_settings.find_unconfirmed(crew.paths, written))
-    counting = settings.describe_effective(confirmed_settings.with_trusted_settings(crew.paths, written).config)
-    return counting, *(f"{one.message}: {one.next}" for one in odd)
+            initial = document.load_state(first or "").config
+        confirmed_settings.restore_confirmed(crew.paths, recorded, initial)
+    alarms = drift_alarms.settings_alarms(confirmed_settings.find_unconfirmed(crew.paths, written))
+    summary = settings.describe_effective(confirmed_settings.with_trusted_settings(crew.paths, written).config)
+    return summary, *(f"{alarm.message}: {alarm.next}" for alarm in alarms)
 
 
 def restore_goal_file(crew: Crew, goal: str) -> bool:
-    """The page of the goal, where there is none: as the history has it, or a new one; whether it was the history's."""
-    page = crew.paths.root / GOAL_FILE
-    if page.exists():
+    """Write the goal file if there is none, from the history or else from the default text.
+
+    Returns whether the text came from the history.
+    """
+    path = crew.paths.root / GOAL_FILE
+    if path.exists():
         return False
-    kept = board_history.read_goal(crew.git)
-    page.write_bytes(default_goal_text(goal).encode() if kept is None else kept)
-    return kept is not None
+    text = board_history.read_goal(crew.git)
+    path.write_bytes(default_goal_text(goal).encode() if text is None else text)
+    return text is not None
 
 
 def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
-    """What of .liza was taken away though its board is there, in words; None where nothing is known of that, and where
-    only the pins are gone and nobody works without them: that `doctor --fix` mends.
+    """Describe which part of .liza was deleted although its board exists; None if nothing is known to be deleted.
 
-    ``asked``: agents whose locks may have been taken before the board told of them. What processes have open is looked
-    at only where something is missing. Raises GitFailed for pins that are no file.
+    Also None if only the pins are gone and no process of the crew runs: `doctor --fix` repairs that.
+
+    ``asked``: agents whose lock may exist before the board names their program. Open files of processes are searched
+    only if something is missing. Raises GitFailed if the pins are not a regular file.
     """
-    lacking = None if crew.paths.pins.exists() else _lacking(crew)
-    if lacking is not None and not _has_history(crew):
-        # A crew that is only being laid out.
+    missing_pins = None if crew.paths.pins.exists() else _lacking(crew)
+    if missing_pins is not None and not _has_history(crew):
+        # `liza init` is still creating this crew.
         return None
     unlocked = [agent for agent in _ever_supervised(state) if not crew.paths.supervisor_lock(agent).exists()]
-    if lacking is None and not unlocked and all(crew.paths.supervisor_lock(agent).exists() for agent in asked):
+    if missing_pins is None and not unlocked and all(crew.paths.supervisor_lock(agent).exists() for agent in asked):
         return None
-    alive = sorted(set(find_survivors(crew).values()))
-    more_is_gone = lacking is not None and (unlocked or not crew.paths.slots_record.exists())
-    if not alive and not more_is_gone:
+    survivors = sorted(set(find_survivors(crew).values()))
+    is_more_gone = missing_pins is not None and (unlocked or not crew.paths.slots_record.exists())
+    if not survivors and not is_more_gone:
         return None
-    told = lacking or "lock files of this crew were deleted"
-    still = f"; still at work: {', '.join(alive)}" if alive else ""
-    return f"a part of {crew.paths.liza} was deleted: {told}{still}. Until it is restored, nothing runs"
+    what = missing_pins or "lock files of this crew were deleted"
+    running = f"; still running: {', '.join(survivors)}" if survivors else ""
+    return f"a part of {crew.paths.liza} was deleted: {what}{running}. Until it is restored, nothing runs"
 
 
 def refuse_damaged(crew: Crew, state: State, asked: Iterable[str] = ()) -> None:
-    """Raises Refused where a part of .liza was deleted, with the command that restores it; arguments as of damage."""
-    found = damage(crew, state, asked)
-    if found is not None:
-        raise Refused(found, AGAIN)
+    """Raise Refused if a part of .liza was deleted, with the command that restores it; arguments as of ``damage``."""
+    reason = damage(crew, state, asked)
+    if reason is not None:
+        raise Refused(reason, AGAIN)
 
 
 def mending(crew: Crew) -> str:
-    """The one command for pins that cannot be read, which depends on what else was deleted."""
+    """Return the command that repairs unreadable pins; it depends on whether more was deleted."""
     try:
         return FIX if damage(crew, crew.board.read()) is None else AGAIN
     except LizaError:
@@ -124,64 +131,66 @@ def mending(crew: Crew) -> str:
 
 
 def has_pins(crew: Crew) -> bool:
-    """Whether the pinned configuration is there and can be read. Raises GitFailed where it is no file."""
+    """Whether the pinned configuration exists and can be read. Raises GitFailed if it is not a regular file."""
     return _lacking(crew) is None
 
 
 def _lacking(crew: Crew) -> str | None:
     try:
         Pins.load(crew.paths.pins)
-    except Missing as gone:
-        return gone.message
+    except Missing as error:
+        return error.message
     return None
 
 
 def _has_history(crew: Crew) -> bool:
-    # Without pins, for they are what is missing: nothing that the configuration names runs for this.
+    # No pins are needed: show-ref executes nothing that the configuration names.
     return Git(crew.paths.root).ok("show-ref", "--verify", "--quiet", HISTORY_REF)
 
 
 def _ever_supervised(state: State) -> tuple[str, ...]:
-    """The agents for which a supervisor was ever started: each has a lock file from then on."""
+    """Agents for which a supervisor was ever started: each has had a lock file since then."""
     return tuple(name for name, agent in state.agents.items() if agent.program)
 
 
 def find_survivors(crew: Crew) -> dict[int, str]:
-    """The processes that hold a lock of a .liza that was deleted or moved away, each with the name of that lock:
-    ``locks/supervisor-coder-1.lock``, or ``coder-1.1/session.lock``. No lock of the crew tells of them any more."""
-    own = re.escape(f"{crew.paths.root}/.liza")
-    held = r"(locks/supervisor-[^/]+\.lock|run/[^/]+/[^/]+/session\.lock)"
-    found = processes.find_pids_with_open(rf"{own}(/{held} \(deleted\)|[^/]+/{held}( \(deleted\))?)")
-    return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in found.items()}
+    """Find processes that have a lock file of a deleted or moved .liza open.
+
+    Returns lock names by pid: ``locks/supervisor-coder-1.lock`` or ``coder-1.1/session.lock``. The crew's present lock
+    files do not show these processes.
+    """
+    root = re.escape(f"{crew.paths.root}/.liza")
+    lock = r"(locks/supervisor-[^/]+\.lock|run/[^/]+/[^/]+/session\.lock)"
+    matches = processes.find_pids_with_open(rf"{root}(/{lock} \(deleted\)|[^/]+/{lock}( \(deleted\))?)")
+    return {pid: "/".join(path.removesuffix(" (deleted)").split("/")[-2:]) for pid, path in matches.items()}
 
 
 def works_unseen(crew: Crew, agent: str) -> bool:
-    """Whether a supervisor or a session of the agent works on, and its lock file was deleted."""
+    """Whether a supervisor or a session of the agent still runs although its lock file was deleted."""
     if crew.paths.supervisor_lock(agent).exists():
         return False
     own = f"locks/supervisor-{agent}.lock"
-    return any(one == own or one.startswith(f"{agent}.") for one in find_survivors(crew).values())
+    return any(name == own or name.startswith(f"{agent}.") for name in find_survivors(crew).values())
 
 
 def refuse_survivors(crew: Crew, step: str | None = None) -> None:
-    """A supervisor or a session of a .liza that was deleted or moved away goes on by itself.
+    """Raise Refused if a supervisor or a session of a deleted or moved .liza still runs.
 
-    ``step``: the command that ends them. Raises Refused where one lives, as far as the system shows what its processes
-    have open.
+    ``step``: the command that ends them. Only processes whose open files are visible to this user are found.
     """
-    found = find_survivors(crew)
-    if found:
-        told, pids = ", ".join(sorted(set(found.values()))), " ".join(map(str, sorted(found)))
-        raise Refused(f"processes of the crew whose .liza is gone still work here: {told}", step or f"kill {pids}")
+    survivors = find_survivors(crew)
+    if survivors:
+        names, pids = ", ".join(sorted(set(survivors.values()))), " ".join(map(str, sorted(survivors)))
+        raise Refused(f"processes of the crew whose .liza is gone still run here: {names}", step or f"kill {pids}")
 
 
 def end_survivors(crew: Crew) -> tuple[str, ...]:
-    """End them: supervisors first, for they would start sessions again; their agents and runs.
+    """End the processes that ``find_survivors`` finds; return their agents and runs.
 
-    Raises Refused for one that cannot be ended.
+    Supervisors first: they would start sessions again. Raises Refused if one cannot be ended.
     """
     ended = []
-    for pid, name in sorted(find_survivors(crew).items(), key=lambda one: "session.lock" in one[1]):
+    for pid, name in sorted(find_survivors(crew).items(), key=lambda entry: "session.lock" in entry[1]):
         holder = processes.identify_process(pid)
         if holder is None:
             continue
@@ -194,15 +203,15 @@ def end_survivors(crew: Crew) -> tuple[str, ...]:
 
 
 def _end(crew: Crew, holder: ProcessIdentity, run: str | None) -> None:
-    """SIGTERM, and SIGKILL for what is still there: a supervisor, or what a session started and then its shim."""
+    """Send SIGTERM, wait KILL_GRACE, then SIGKILL: to a supervisor, or to a session's processes and then its shim."""
 
-    def there() -> Iterator[int]:
+    def session_pids() -> Iterator[int]:
         yield from processes.find_descendants(holder)
         if run is not None:
             yield from processes.iter_run_pids(run, crew.paths.root)
 
-    asked = (holder.pid,) if run is None else tuple(there())
-    for pid in asked:
+    targets = (holder.pid,) if run is None else tuple(session_pids())
+    for pid in targets:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
     handle = processes.open_pidfd(holder)
@@ -211,5 +220,5 @@ def _end(crew: Crew, holder: ProcessIdentity, run: str | None) -> None:
             processes.wait_readable(handle, KILL_GRACE)
         finally:
             os.close(handle)
-    processes.kill_all(there if run is not None else lambda: ())
+    processes.kill_all(session_pids if run is not None else lambda: ())
     processes.kill_all(lambda: (holder.pid,) if processes.is_proved_dead(holder) is False else ())

@@ -1,4 +1,4 @@
-"""Where this very Liza is: agents get its absolute path, and mergers are started with it."""
+"""Path of the running Liza: agents get its absolute path, and mergers are started with it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _COMMAND = re.compile(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
 
 
 def liza_path() -> Path:
-    """The ``liza`` command of the running installation. Raises Missing."""
-    beside = Path(sys.executable).parent / "liza"
-    if beside.is_file():
-        return beside
-    found = shutil.which("liza")
-    if found is None:
+    """Absolute path of the ``liza`` command of the running installation. Raises Missing."""
+    candidate = Path(sys.executable).parent / "liza"
+    if candidate.is_file():
+        return candidate
+    match = shutil.which("liza")
+    if match is None:
         raise Missing("the liza command is not beside the Python that runs it, nor on PATH", "pip install liza")
-    return Path(found).absolute()
+    return Path(match).absolute()
 
 
 def liza_argv() -> tuple[str, ...]:
-    """The words that start this Liza from another process."""
-    # -P: without it Python would import what lies in the current directory, which is the person's checkout.
+    """Command line that starts this Liza from another process."""
+    # -P: without it Python would import modules from the current directory, which is the person's checkout.
     return (sys.executable, "-P", "-m", "liza")
 
 
 def qualify_command(command: str) -> str:
-    """A suggested command as the caller's shell finds it: with the absolute path of ``liza`` inside a session.
+    """Replace ``liza`` with its absolute path in a suggested command, if called inside a session.
 
-    The PATH of a session names the directory, but a program that runs commands in a login shell resets it.
+    The PATH of a session contains the directory, but a login shell, in which some programs run commands, resets PATH.
     """
     if not os.environ.get("LIZA_RUN"):
         return command
     try:
-        word = shlex.quote(str(liza_path()))
+        path = shlex.quote(str(liza_path()))
     except Missing:
         return command
-    return _COMMAND.sub(lambda _: word, command)
+    return _COMMAND.sub(lambda _: path, command)

@@ -1,4 +1,4 @@
-"""What a verb answers: the same shape for people, for agents and for `--json`."""
+"""Return type of verbs: the same for people, for agents and for `--json`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from liza.rules.reports.narration import find_news
 
 @dataclass(frozen=True)
 class Result:
-    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``told`` is what
-    happened, as a person reads it."""
+    """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``message`` tells a
+    person what happened."""
 
     result: str
     task: str | None = None
@@ -23,12 +23,12 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        said = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
-        return {**said, **self.details}
+        common = {"result": self.result, "task": self.task, "status": self.status, "next": self.next}
+        return {**common, **self.details}
 
 
 def make_result(before: State, after: State, task: str | None, next_step: str, **more: Any) -> Result:
-    """The answer of a verb that took the board from ``before`` to ``after``."""
-    status = found.status.value if task and (found := after.task(task)) else None
-    told = "\n".join(one.text for one in find_news(before, after))
-    return Result("unchanged" if after == before else "changed", task, status, next_step, more, told)
+    """Build the result of a verb that changed the board from ``before`` to ``after``."""
+    status = entry.status.value if task and (entry := after.task(task)) else None
+    message = "\n".join(news.text for news in find_news(before, after))
+    return Result("unchanged" if after == before else "changed", task, status, next_step, more, message)

@@ -1,13 +1,13 @@
-"""What the verbs that end a run leave in the run's directory."""
+"""Record the end of a run in its directory, for the verbs that end a run."""
 
 from __future__ import annotations
 
 from liza.crew.crew import Crew
 
 
-def record_run_result(crew: Crew, run: str, word: str) -> None:
-    """Leave the closing word of ``run``; a person who works by hand has no run directory, and needs none."""
+def record_run_result(crew: Crew, run: str, code: str) -> None:
+    """Write the closing code of ``run``; does nothing for a person who works by hand and has no run directory."""
     directory = crew.run_dir(run)
     if directory.exists():
         directory.mark_ready(crew.clock.now(), "verb")
-        directory.set_closing_code(word)
+        directory.set_closing_code(code)

@@ -1,4 +1,4 @@
-"""What the directory of a run proves about its session."""
+"""Decide from a run's directory whether its session is over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from liza.programs.session.run_directory import RunDir
 
 
 def is_session_over(run_dir: RunDir) -> bool:
-    """Whether the session is proved over, or never was: nothing of that run can still say a word."""
+    """Whether the session is proved over or never existed: no process of the run can still call a command."""
     return isinstance(
         session_process.read_state(run_dir.path),
         session_process.EndedSession | session_process.VanishedSession | session_process.NoSession,

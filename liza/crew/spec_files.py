@@ -1,4 +1,4 @@
-"""Which of the documents that tasks name are there."""
+"""Find which of the documents that tasks name exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from liza.rules.tasks.backlog import LIZA_SPECS
 
 
 def find_existing_specs(crew: Crew, refs: Sequence[str]) -> frozenset[str]:
-    """Those of ``refs`` that exist: at the tip of integration, or below .liza/specs. What follows # is for readers."""
+    """Return those of ``refs`` that exist at the tip of integration or below .liza/specs. The part after # is
+    ignored."""
     branch = crew.board.read().config.integration_branch
     return frozenset(ref for ref in set(refs) if ref and _exists(crew, branch, ref.partition("#")[0]))
 
@@ -21,5 +22,5 @@ def _exists(crew: Crew, branch: str, path: str) -> bool:
         return False
     if pure.is_relative_to(LIZA_SPECS):
         return (crew.paths.root / path).is_file()
-    found = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
-    return found.stdout.strip() == b"blob"
+    object_type = crew.git.run("cat-file", "-t", f"{branch}:{path}", codes=(0, 128))
+    return object_type.stdout.strip() == b"blob"

@@ -1,4 +1,4 @@
-"""What the crew used: in sum, by task, by agent, by program, by what came of it; and how messages got through."""
+"""Usage of the crew: total, by task, agent, program and outcome; and statistics of message delivery."""
 
 from __future__ import annotations
 
@@ -21,147 +21,156 @@ from liza.rules.sessions.spending import LedgerEntry, UsageTotal
 
 
 def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
-    """The sprint's: ``money`` and ``tokens`` (null where no program told), and the budget. ``unreadable`` says why a
-    ledger cannot be summed up: the rest of what stands is told all the same."""
-    unreadable, found, living = None, UsageTotal(), _living_entries(crew, state)
+    """Usage and budget of the sprint: ``money`` and ``tokens`` are null if no program reported them.
+
+    ``unreadable`` is the reason if a ledger cannot be read; the other keys are present all the same.
+    """
+    unreadable, total, living = None, UsageTotal(), _living_entries(crew, state)
     try:
         entries = _add_living(ledger.read_entries(crew.paths), living)
-        found = spending.sum_usage(one for one in entries if one.sprint == state.sprint.id)
+        total = spending.sum_usage(entry for entry in entries if entry.sprint == state.sprint.id)
     except LizaError as error:
         unreadable = f"{error.message} (next: {error.hint})"
-    told = found.sessions > found.silent
+    is_known = total.sessions > total.silent
     return {
         "unreadable": unreadable,
-        "money": found.used.cost,
-        "tokens": found.used.tokens if told else None,
-        "estimated": found.used.estimated,
-        "sessions": found.sessions,
+        "money": total.used.cost,
+        "tokens": total.used.tokens if is_known else None,
+        "estimated": total.used.estimated,
+        "sessions": total.sessions,
         "living": len(living),
-        "silent": found.silent,
-        "unpriced": found.unpriced,
-        "said": unreadable or _cost_text(found, state.config.budget),
+        "silent": total.silent,
+        "unpriced": total.unpriced,
+        "said": unreadable or _cost_text(total, state.config.budget),
         "budget": {name: getattr(state.config.budget, name) for name in state.config.budget.__struct_fields__},
     }
 
 
-def _cost_text(found: UsageTotal, budget: Budget) -> str:
-    """The sum and the limits, in words."""
-    used = [spending.format_tokens(found), spending.format_cost(found)] if found.sessions else ["nothing spent yet"]
-    return ", ".join([*(one for one in used if one != "tokens not known"), spending.format_limits(budget)])
+def _cost_text(total: UsageTotal, budget: Budget) -> str:
+    """Format the total and the limits."""
+    used = [spending.format_tokens(total), spending.format_cost(total)] if total.sessions else ["nothing spent yet"]
+    return ", ".join([*(text for text in used if text != "tokens not known"), spending.format_limits(budget)])
 
 
 def task_cost_text(crew: Crew, state: State, task: str) -> str:
-    """What a task has cost so far, in words. Raises LizaError where a line of the ledger cannot be read."""
+    """Format the cost of a task so far. Raises LizaError if a line of the ledger cannot be read."""
     entries = _add_living(ledger.read_entries(crew.paths), _living_entries(crew, state))
-    return spending.format_total(spending.sum_usage(one for one in entries if one.task == task))
+    return spending.format_total(spending.sum_usage(entry for entry in entries if entry.task == task))
 
 
 def read_gauge(crew: Crew, state: State, agent: str) -> Gauge | None:
-    """What was measured of the agent's living session; None without one."""
+    """Return the measurements of the agent's living session; None if there is none."""
     runs = state.agents[agent].runs
     directory = crew.run_dir(run_id(agent, runs)) if runs else None
-    found = directory.read_gauge() if directory is not None else None
+    gauge = directory.read_gauge() if directory is not None else None
     with suppress(LizaError):
-        return None if found is None or directory is None or run_state.is_session_over(directory) else found
+        return None if gauge is None or directory is None or run_state.is_session_over(directory) else gauge
     return None
 
 
 def unpriced_budget_reason(crew: Crew, state: State) -> str | None:
-    """Why a budget of money does not hold; None while it does, and where nobody can tell."""
+    """Reason why a money budget cannot be enforced; None if it can, or if the ledger cannot be read."""
     if not {state.config.budget.money_per_task, state.config.budget.money_per_sprint} - {None}:
         return None
     with suppress(LizaError):
         entries = _add_living(ledger.read_entries(crew.paths), _living_entries(crew, state))
-        return spending.unpriced_reason(state.config.budget, [one for one in entries if one.sprint == state.sprint.id])
+        in_sprint = [entry for entry in entries if entry.sprint == state.sprint.id]
+        return spending.unpriced_reason(state.config.budget, in_sprint)
     return None
 
 
 def _living_entries(crew: Crew, state: State) -> tuple[LedgerEntry, ...]:
-    """The sessions at work, with what was measured of them so far."""
-    found = []
-    for agent, known in state.agents.items():
-        measured, held = read_gauge(crew, state, agent), find_current_work(state, agent)
-        if measured is None or measured.used is None:
+    """Ledger entries of the living sessions, from their latest measurements."""
+    entries = []
+    for agent, row in state.agents.items():
+        gauge, work = read_gauge(crew, state, agent), find_current_work(state, agent)
+        if gauge is None or gauge.used is None:
             continue
-        spent = LedgerEntry(
-            run=run_id(agent, known.runs),
+        entry = LedgerEntry(
+            run=run_id(agent, row.runs),
             time=crew.clock.now(),
-            kind=held.kind if held else "",
-            program=known.program or "",
+            kind=work.kind if work else "",
+            program=row.program or "",
             outcome="living",
             seconds=0.0,
-            task=held.task if held else None,
+            task=work.task if work else None,
             sprint=state.sprint.id,
-            used=measured.used,
+            used=gauge.used,
         )
-        found.append(spent)
-    return tuple(found)
+        entries.append(entry)
+    return tuple(entries)
 
 
 def _add_living(entries: Iterable[LedgerEntry], living: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-    """The ledger with the sessions at work, each session once."""
-    found = list(entries)
-    known = {one.run for one in found}
-    return found + [one for one in living if one.run not in known]
+    """Return the ledger entries and those of living sessions, each session once."""
+    known_entries = list(entries)
+    runs = {entry.run for entry in known_entries}
+    return known_entries + [entry for entry in living if entry.run not in runs]
 
 
 def crew_over_budget_reason(crew: Crew, state: State) -> str | None:
-    """Why supervisors would not go on: the sprint, or a task that somebody holds, has used what the budget allows.
-    Raises LizaError where a line of the ledger cannot be read."""
+    """Reason why supervisors would stop: the sprint, or a task that an agent holds, has used up its budget.
+
+    Raises LizaError if a line of the ledger cannot be read.
+    """
     budget = state.config.budget
     if budget == Budget():
         return None
-    found = ledger.read_entries(crew.paths)
-    held = [one.task for agent in state.agents if (one := find_current_work(state, agent)) is not None]
-    reasons = (spending.over_budget_reason(budget, found, task, state.sprint.id) for task in (None, *held))
-    return next((why for why in reasons if why is not None), None)
+    entries = ledger.read_entries(crew.paths)
+    held_tasks = [work.task for agent in state.agents if (work := find_current_work(state, agent)) is not None]
+    reasons = (spending.over_budget_reason(budget, entries, task, state.sprint.id) for task in (None, *held_tasks))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def usage_breakdown(crew: Crew) -> dict[str, Any]:
-    """The whole ledger, in sums. Raises LizaError where a line of it cannot be read."""
-    found = ledger.read_entries(crew.paths)
+    """Totals of the whole ledger, in groups. Raises LizaError if a line of it cannot be read."""
+    entries = ledger.read_entries(crew.paths)
     return {
-        "by_task": _group_totals(found, lambda one: one.task or "planning"),
-        "by_agent": _group_totals(found, lambda one: agent_of(one.run)),
-        "by_program": _group_totals(found, lambda one: one.program),
-        "by_outcome": _group_totals(found, lambda one: one.outcome),
+        "by_task": _group_totals(entries, lambda entry: entry.task or "planning"),
+        "by_agent": _group_totals(entries, lambda entry: agent_of(entry.run)),
+        "by_program": _group_totals(entries, lambda entry: entry.program),
+        "by_outcome": _group_totals(entries, lambda entry: entry.outcome),
     }
 
 
-def _group_totals(spent: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> dict[str, Any]:
+def _group_totals(entries: Iterable[LedgerEntry], key: Callable[[LedgerEntry], str]) -> dict[str, Any]:
     groups: dict[str, list[LedgerEntry]] = {}
-    for one in spent:
-        groups.setdefault(key(one), []).append(one)
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
     return {name: _total_row(spending.sum_usage(group)) for name, group in sorted(groups.items())}
 
 
-def _total_row(found: UsageTotal) -> dict[str, Any]:
-    told = found.sessions > found.silent
+def _total_row(total: UsageTotal) -> dict[str, Any]:
+    is_known = total.sessions > total.silent
     return {
-        "sessions": found.sessions,
-        "seconds": round(found.seconds),
-        "tokens": found.used.tokens if told else None,
-        "estimated": found.used.estimated,
-        "money": found.used.cost,
+        "sessions": total.sessions,
+        "seconds": round(total.seconds),
+        "tokens": total.used.tokens if is_known else None,
+        "estimated": total.used.estimated,
+        "money": total.used.cost,
     }
 
 
 def delivery_statistics(crew: Crew, state: State) -> dict[str, Any]:
-    """How messages came into sessions: at the first try, after more, by the brief, not at all; and how fast. What went
-    wrong with one stays counted when it was read in the end, or taken back."""
-    over = [one for agent in state.agents for one in inbox.list_done(crew.paths, agent)]
-    read = [one for one in over if one.acknowledged is not None]
-    waiting = [one for agent in state.agents for one in inbox.list_pending(crew.paths, agent)]
-    tries = [one.attempts for one in read]
-    seconds = sorted((one.acknowledged - one.created).total_seconds() for one in read if one.acknowledged)
+    """Statistics of message delivery: first try, after a retry, by the brief, failed; and the delay in seconds.
+
+    A failed attempt stays counted if the message was read later or withdrawn.
+    """
+    done = [message for agent in state.agents for message in inbox.list_done(crew.paths, agent)]
+    read = [message for message in done if message.acknowledged is not None]
+    waiting = [message for agent in state.agents for message in inbox.list_pending(crew.paths, agent)]
+    attempts = [message.attempts for message in read]
+    seconds = sorted(
+        (message.acknowledged - message.created).total_seconds() for message in read if message.acknowledged
+    )
     return {
-        "attempted": len(over) + sum(one.is_started for one in waiting),
-        "first_try": sum(one.attempts == 1 and one.stage is MessageStage.QUEUED for one in read),
-        "after_retry": sum(one.attempts > 1 and one.stage is MessageStage.QUEUED for one in read),
-        "escalated_to_brief": sum(one.stage is not MessageStage.QUEUED for one in [*over, *waiting]),
-        "failed": sum(one.stage is MessageStage.TOLD for one in [*over, *waiting]),
+        "attempted": len(done) + sum(message.is_started for message in waiting),
+        "first_try": sum(message.attempts == 1 and message.stage is MessageStage.QUEUED for message in read),
+        "after_retry": sum(message.attempts > 1 and message.stage is MessageStage.QUEUED for message in read),
+        "escalated_to_brief": sum(message.stage is not MessageStage.QUEUED for message in [*done, *waiting]),
+        "failed": sum(message.stage is MessageStage.TOLD for message in [*done, *waiting]),
         "waiting": len(waiting),
-        "unreadable": [str(one) for agent in state.agents for one in inbox.list_unreadable(crew.paths, agent)],
-        "average_attempts": round(sum(tries) / len(tries), 2) if tries else None,
+        "unreadable": [str(message) for agent in state.agents for message in inbox.list_unreadable(crew.paths, agent)],
+        "average_attempts": round(sum(attempts) / len(attempts), 2) if attempts else None,
         "median_seconds": seconds[len(seconds) // 2] if seconds else None,
     }

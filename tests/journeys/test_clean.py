@@ -46,7 +46,7 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
 
     told = crew.liza("status", code=5)
     assert told.endswith("next: liza restore --last-good --stop\n")
-    assert re.search(r"\. Still at work: .*(/session|locks/supervisor-[\w-]+)\.lock", told)
+    assert re.search(r"\. Still running: .*(/session|locks/supervisor-[\w-]+)\.lock", told)
     assert "liza restore --last-good --stop" in crew.run("doctor").stdout
     assert crew.liza("restore", "--last-good", code=1).endswith("next: liza restore --last-good --stop\n")
 

@@ -49,7 +49,7 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     assert (alert["kind"], alert["next"]) == ("damaged", STEP)
     (why,) = (one["why"] for one in shown["agents"] if one["id"] == "coder-1")
     assert why == f"it works on, and its lock file was deleted: {STEP}"
-    assert "still at work: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
+    assert "still running: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
     checked = crew.run("doctor").stdout
     assert checked.count("was deleted: ") == 1
     assert STEP in checked
@@ -83,7 +83,7 @@ def test_where_only_the_seal_is_left_beside_a_living_supervisor_the_first_comman
     assert (crew.paths.tx / "seal").exists()
 
     told = crew.liza("status", code=5)
-    assert "Still at work: locks/supervisor-code-reviewer-1.lock" in told
+    assert "Still running: locks/supervisor-code-reviewer-1.lock" in told
     assert told.endswith(f"next: {STEP}\n")
     reviewer.process.send_signal(signal.SIGCONT)
     crew.liza(*STEP.split()[1:])

@@ -56,7 +56,7 @@ def test_a_commit_that_somebody_else_puts_on_integration_frees_a_draft_too(crew:
     planner.wait_said("! t1 is a draft")
     _commit_on_integration(crew)
     crew.wait_status("t1", "UNCLAIMED")
-    planner.wait_said("liza  t1 is no draft any more")
+    planner.wait_said("liza  t1 is not a draft any more")
 
 
 def test_the_next_up_frees_a_draft_and_until_then_status_tells_what_is_true_now(crew: Crew) -> None:
@@ -70,7 +70,7 @@ def test_the_next_up_frees_a_draft_and_until_then_status_tells_what_is_true_now(
     told = crew.liza(
         "up", "-d", "--planners", "0", "--reviewers", "0", "--program", crew.script("agent", "liza exit 1\n")
     )
-    assert "t1 is no draft any more: DESIGN.md is committed on integration" in told
+    assert "t1 is not a draft any more: DESIGN.md is committed on integration" in told
     assert crew.heard("t1")[:2] == ["add", "ready"]
     assert crew.status("t2") == "DRAFT"
     crew.liza("down", "--now")
