@@ -1,4 +1,4 @@
-"""Which crew `up` starts, and the start of one of its supervisors."""
+"""Options of `up`, and the start of one supervisor process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _NAME = re.compile(r"[\w-]*")
 
 @dataclass(frozen=True)
 class UpOptions:
-    """How large a crew, and which program it runs: ``program`` for all, ``programs`` for an agent or a role before that
-    (None: as the tables say). ``terminal``: each session has one that a person can attach to. ``exit_when_done``: stop
-    once the goal is no longer in progress."""
+    """Size of the crew, and its programs.
+
+    ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each
+    session has a terminal that a person can attach to. ``exit_when_done``: stop once the goal is no longer in progress.
+    """
 
     planners: int = 1
     coders: int = 1
@@ -33,46 +35,49 @@ class UpOptions:
     exit_when_done: bool = False
 
     def agents(self) -> tuple[str, ...]:
-        """The ids of the crew's agents, planners first."""
+        """Ids of the crew's agents, planners first."""
         counts = (("planner", self.planners), ("coder", self.coders), ("code-reviewer", self.reviewers))
         return tuple(f"{role}-{number}" for role, count in counts for number in range(1, count + 1))
 
     def restart_command(self) -> str:
-        """The command that starts the same crew with the same programs."""
+        """Command that starts the same crew with the same programs."""
         counts = {"planner": self.planners, "coder": self.coders, "code-reviewer": self.reviewers}
-        of_all = {"": self.program} if self.program else {}
-        return up_command.format_up_command(counts, {**of_all, **self.programs}, terminal=self.terminal)
+        for_all = {"": self.program} if self.program else {}
+        return up_command.format_up_command(counts, {**for_all, **self.programs}, terminal=self.terminal)
 
     def program_of(self, agent: str) -> str | None:
-        """The program that was asked for it."""
+        """Program that the options name for the agent; None if they name none."""
         return self.programs.get(agent) or self.programs.get(role_of(agent)) or self.program
 
 
 def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
+    """Return the program for all, and those for a role or an agent: ``NAME``, ``coder=NAME``, ``coder-2=NAME``.
 
-    Raises Usage where one is said twice, or of nobody.
+    Raises UsageError if one is given twice, or for an unknown role or agent.
     """
-    of_all: list[str] = []
-    named: dict[str, str] = {}
+    for_all: list[str] = []
+    by_name: dict[str, str] = {}
     for word in words:
         who, _, spec = word.partition("=")
         name = _parse_who(who) if spec else None
         if name is None:
-            of_all.append(word)
-        elif name in named:
-            raise UsageError(f"{name} is given two programs", "liza up --help")
+            for_all.append(word)
+        elif name in by_name:
+            raise UsageError(f"--program names two programs for {name}", "liza up --help")
         else:
-            named[name] = spec
-    if len(of_all) > 1:
-        raise UsageError(f"{' and '.join(of_all)}: one program is for all", f"liza up --program coder={of_all[1]}")
-    return (of_all[0] if of_all else None), named
+            by_name[name] = spec
+    if len(for_all) > 1:
+        raise UsageError(
+            f"--program names more than one program for all agents: {' and '.join(for_all)}",
+            f"liza up --program coder={for_all[1]}",
+        )
+    return (for_all[0] if for_all else None), by_name
 
 
 def _parse_who(who: str) -> str | None:
-    """The role or the agent id in ``who``; None where a command is meant, as in ``script:A=1 ./agent.sh``.
+    """Return the role or agent id in ``who``; None if it belongs to a command, as in ``script:A=1 ./agent.sh``.
 
-    Raises Usage for a word that is neither.
+    Raises UsageError for a word that is neither.
     """
     role = "code-reviewer" if who in ("reviewer", "code_reviewer") else who
     if role in ROLES:
@@ -82,13 +87,13 @@ def _parse_who(who: str) -> str | None:
     except UsageError as error:
         if _NAME.fullmatch(who):
             raise UsageError(
-                f"{who!r} is no role or agent: planner, coder, reviewer, coder-2", "liza agents"
+                f"{who!r} is not a role or an agent: planner, coder, reviewer, coder-2", "liza agents"
             ) from error
         return None
 
 
 def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.Popen[str]:
-    words = [
+    argv = [
         str(liza_path().with_name("liza-agent")),
         agent,
         *(["--program", program] if (program := options.program_of(agent)) else []),
@@ -98,7 +103,7 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
     if options.detached:
         with supervisor_log(crew, agent).open("ab") as log:
             return subprocess.Popen(
-                words,
+                argv,
                 cwd=crew.paths.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -106,9 +111,9 @@ def start_supervisor(crew: Crew, agent: str, options: UpOptions) -> subprocess.P
                 start_new_session=True,
                 text=True,
             )
-    # In a group of its own: Ctrl+C reaches this process alone, which then asks each supervisor once.
+    # In its own process group: Ctrl+C reaches only this process, which then signals each supervisor once.
     return subprocess.Popen(
-        [*words, "--until-eof"],
+        [*argv, "--until-eof"],
         cwd=crew.paths.root,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What a crew in the foreground says, printed in a thread of its own."""
+"""Print the output of a crew in the foreground, in a separate thread."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from datetime import datetime
 from typing import Protocol
 
 MAX_WAITING_LINES = 10_000
-"""How many lines may wait for a reader that does not read; what comes then is counted and left out."""
+"""Maximum number of lines that wait for a slow reader; further lines are counted and dropped."""
 
 
 class PrintTimedLine(Protocol):
-    """Print a line of an agent, or with an empty name of `up` itself, with the time at which it was said.
+    """Print a line of an agent with its time; an empty name stands for `up` itself.
 
-    It must keep no lock of a stream while it waits for a reader: Python flushes the streams when the command ends.
+    It must not hold the lock of a stream while it waits for a reader: Python flushes the streams at exit.
     """
 
     def __call__(self, agent: str, text: str, when: datetime) -> None: ...
 
 
 class Feed:
-    """Print lines in their order without ever making the caller wait.
+    """Print lines in order without blocking the caller.
 
-    A reader can be slow, stopped (``| less``) or gone (``| head``). None of these may hold up a supervisor, whose pipe
-    has to be read, or the answer to Ctrl+C. What cannot be printed is dropped.
+    A reader can be slow, stopped (``| less``) or gone (``| head``). None of these may block the reading of a
+    supervisor's pipe or the handling of Ctrl+C. Lines that cannot be printed are dropped.
     """
 
     def __init__(self, say: PrintTimedLine, now: Callable[[], datetime]) -> None:
@@ -42,7 +42,7 @@ class Feed:
             self._lines.put((agent, text, self._now()))
 
     def close(self, limit: float) -> None:
-        """Print what is left for at most ``limit`` seconds; what nobody takes in this time is dropped."""
+        """Print the waiting lines for at most ``limit`` seconds; drop the rest."""
         self._lines.put(None)
         self._printer.join(limit)
 
@@ -51,11 +51,11 @@ class Feed:
             self._print_line(*line)
             if self._dropped and self._lines.empty():
                 count, self._dropped = self._dropped, 0
-                self._print_line("", f"{count} lines were left out: nobody read them in time", self._now())
+                self._print_line("", f"{count} lines were dropped: the reader was too slow", self._now())
 
     def _print_line(self, agent: str, text: str, when: datetime) -> None:
         try:
             self._print_timed(agent, text, when)
         except OSError:
-            # A full disk or a terminal that is gone: the next line may come through again.
+            # The disk is full or the terminal is gone: the next line may succeed.
             return

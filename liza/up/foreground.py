@@ -1,4 +1,4 @@
-"""A crew of supervisors that lives as long as `liza up` in a terminal."""
+"""Run the supervisors of a crew as children of `liza up` in a terminal."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ STOP_REQUESTED, SUPERVISOR_EXITED, PROGRAM_UNUSABLE, GOAL_DONE, BOARD_CHANGED = 
     "changed",
 )
 KILLED_STATUS: Final = 130
-"""The exit status of a command that its third Ctrl+C ended."""
-LAST_OUTPUT_LIMIT: Final = (
-    2.0  # seconds for the last lines of a supervisor that is gone, whose pipe somebody else may hold
-)
-KILL_LIMIT: Final = 5.0  # seconds
+"""Exit status after the third Ctrl+C."""
+LAST_OUTPUT_LIMIT: Final = 2.0
+"""Seconds to read the last lines of an exited supervisor; another process may still hold its pipe open."""
+KILL_LIMIT: Final = 5.0  # seconds to kill the processes of one agent
 _ROLE_VERBS = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
 _NEXT_SIGNAL_HINTS = ("again: at once", "once more: kill everything")
 
@@ -48,15 +47,15 @@ _NEXT_SIGNAL_HINTS = ("again: at once", "once more: kill everything")
 def run_foreground(
     crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, Preset], feed: Feed
 ) -> int:
-    """Start the supervisors and stay until all have left; the worst of their exit codes."""
-    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+    """Start the supervisors and wait until all have exited; return the worst of their exit codes."""
+    stop_events: queue.SimpleQueue[str] = queue.SimpleQueue()
     children: dict[str, subprocess.Popen[str]] = {}
-    before = _install_signal_handlers(crew, children, heard, feed)
+    former_handlers = _install_signal_handlers(crew, children, stop_events, feed)
     try:
-        return _stay(crew, agents, options, programs, feed, heard, children)
+        return _stay(crew, agents, options, programs, feed, stop_events, children)
     finally:
-        # Nobody hears any more what a signal asks for, and what is still to be said may find no reader.
-        for number, handler in before.items():
+        # From here on no thread reads the stop events, and the feed may block: a signal must end the process.
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)
 
 
@@ -66,14 +65,14 @@ def _stay(
     options: UpOptions,
     programs: Mapping[str, Preset],
     feed: Feed,
-    heard: queue.SimpleQueue[str],
+    stop_events: queue.SimpleQueue[str],
     children: dict[str, subprocess.Popen[str]],
 ) -> int:
     for agent in agents:
         children[agent] = start_supervisor(crew, agent, options)
     for agent, child in children.items():
-        threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, heard), daemon=True).start()
-    threading.Thread(target=_watch_goal, args=(crew, options, heard), daemon=True).start()
+        threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, stop_events), daemon=True).start()
+    threading.Thread(target=_watch_goal, args=(crew, options, stop_events), daemon=True).start()
 
     def is_there(role: str) -> bool:
         return any(crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role)
@@ -81,25 +80,25 @@ def _stay(
     def when_done() -> bool:
         return _report_done(crew, options, feed)
 
-    undone: list[str] = []
+    stalled_reasons: list[str] = []
 
-    def is_stuck(there: Collection[str]) -> bool:
-        told = _stalled_reason(crew, options, sorted(children.keys() - there), there)
-        if told is not None:
-            undone.append(told)
-            feed("", told)
-        return told is not None
+    def is_stuck(running: Collection[str]) -> bool:
+        reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
+        if reason is not None:
+            stalled_reasons.append(reason)
+            feed("", reason)
+        return reason is not None
 
-    asked = _wait_for_exits(children, programs, heard, feed, is_there, when_done, is_stuck)
-    if asked:
-        # Sessions of supervisors that were killed, or were stopped before they could adopt.
+    was_asked = _wait_for_exits(children, programs, stop_events, feed, is_there, when_done, is_stuck)
+    if was_asked:
+        # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)
     feed("", f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}")
-    return _exit_status([child.returncode for child in children.values()], asked) or int(bool(undone))
+    return _exit_status([child.returncode for child in children.values()], was_asked) or int(bool(stalled_reasons))
 
 
-def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], there: Collection[str]) -> str | None:
-    """Why a crew that is to stop by itself will never be done without those that left; None where it may be."""
+def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:
+    """Reason why a crew with ``exit_when_done`` can never finish without the agents that left; None if it can."""
     if not options.exit_when_done or not left:
         return None
     try:
@@ -107,56 +106,61 @@ def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], there: 
     except (LizaError, OSError):
         return None
     others = (agent for agent in state.agents if crew.is_supervised(agent))
-    roles = frozenset(role_of(agent) for agent in (*there, *others))
+    roles = frozenset(role_of(agent) for agent in (*running, *others))
     tasks = find_stalled_tasks(state, roles)
     if is_crew_done(state, options.planners > 0) or not tasks:
         return None
     names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
-    return f"{', '.join(left)} left, and nobody else can go on: open: {names}; liza logs {left[0]} says why"
+    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; liza logs {left[0]} says why"
 
 
-def _exit_status(codes: Sequence[int], asked: bool) -> int:
+def _exit_status(codes: Sequence[int], was_asked: bool) -> int:
     if EXIT_UNUSABLE in codes:
         return EXIT_UNUSABLE
-    # One that was asked before it could hear ended by the signal, and had begun nothing.
-    fine = (0, -signal.SIGTERM) if asked else (0,)
-    return int(any(code not in fine for code in codes))
+    # A supervisor that got SIGTERM before it installed its handler was killed by it, and had started nothing.
+    good = (0, -signal.SIGTERM) if was_asked else (0,)
+    return int(any(code not in good for code in codes))
 
 
 def _install_signal_handlers(
-    crew: Crew, children: Mapping[str, subprocess.Popen[str]], heard: queue.SimpleQueue[str], feed: Feed
+    crew: Crew, children: Mapping[str, subprocess.Popen[str]], stop_events: queue.SimpleQueue[str], feed: Feed
 ) -> dict[signal.Signals, Any]:
-    """Before the first child is there: one that started without them would be left behind. Returns the handlers that
-    were there before.
+    """Install handlers for SIGINT, SIGTERM and SIGHUP; return the former ones.
 
-    The third signal does not wait for the main thread, which may be held up by a disk or a lock.
+    Call this before the first child starts: a signal without a handler would end `up` and leave the child running. The
+    third signal is handled in a thread of its own, because the main thread may be blocked by a disk or a lock.
     """
-    times, repeats = {"heard": 0}, Repeats()
+    count, repeats = {"heard": 0}, Repeats()
 
-    def hear(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         if not repeats.is_new(number):
             return
-        times["heard"] += 1
-        if times["heard"] == len(_NEXT_SIGNAL_HINTS) + 1:
+        count["heard"] += 1
+        if count["heard"] == len(_NEXT_SIGNAL_HINTS) + 1:
             threading.Thread(target=_kill_crew, args=(crew, dict(children), feed), daemon=True).start()
-        heard.put(STOP_REQUESTED)
+        stop_events.put(STOP_REQUESTED)
 
-    return {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: Feed) -> None:
-    """SIGKILL to every supervisor, to what each started, and to the sessions of its agent; then exit."""
+    """Send SIGKILL to every supervisor, its descendants and its agent's sessions; then exit."""
     try:
         feed("", "killed; what was not committed is still in .worktrees/: liza status")
-        # The number of one that has left may be another process's by now.
-        there = {agent: child for agent, child in children.items() if child.returncode is None}
-        known = {agent: processes.identify_process(child.pid) for agent, child in there.items()}
-        # Before the supervisors: afterwards nobody knows any more whose children a merger and its tests were.
-        below = [pid for one in known.values() if one is not None for pid in processes.find_descendants(one)]
-        for child in there.values():
+        # Only children that have not been waited for: the pid of a reaped one may belong to another process.
+        living = {agent: child for agent, child in children.items() if child.returncode is None}
+        identities = {agent: processes.identify_process(child.pid) for agent, child in living.items()}
+        # List the descendants before the kill: orphans of a killed supervisor lose their parent pid.
+        descendants = [
+            pid
+            for identity in identities.values()
+            if identity is not None
+            for pid in processes.find_descendants(identity)
+        ]
+        for child in living.values():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-        for pid in below:
+        for pid in descendants:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for agent in children:
@@ -169,63 +173,65 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
 def _wait_for_exits(
     children: Mapping[str, subprocess.Popen[str]],
     programs: Mapping[str, Preset],
-    heard: queue.SimpleQueue[str],
+    stop_events: queue.SimpleQueue[str],
     tell: PrintLine,
     is_there: Callable[[str], bool],
     when_done: Callable[[], bool] = lambda: False,
-    is_stuck: Callable[[Collection[str]], bool] = lambda there: False,
+    is_stuck: Callable[[Collection[str]], bool] = lambda running: False,
 ) -> bool:
-    """Ask all to stop, as often as it is asked for; whether it was. Where a program turns out to be of no use, those
-    that run it are asked by themselves, and the others go on. ``is_there`` tells whether a role has anybody,
-    ``when_done`` says that the goal is reached and whether the crew is to stop then, ``is_stuck`` whether it is to stop
-    because those that are there can do nothing more."""
-    asked, there, leaving = 0, set(children), set[str]()
-    while there:
-        event, _, agent = heard.get().partition(" ")
+    """Wait until all supervisors have exited; pass each stop request on to them. Return whether there was one.
+
+    If a program turns out to be unusable, only the supervisors that run it are stopped. ``is_there``: whether a role
+    has a running agent. ``when_done``: report that the goal is reached; true if the crew is to stop then. ``is_stuck``:
+    true if the crew is to stop because the remaining agents can do nothing more.
+    """
+    requests, running, leaving = 0, set(children), set[str]()
+    while running:
+        event, _, agent = stop_events.get().partition(" ")
         if event == SUPERVISOR_EXITED:
-            there.remove(agent)
-            if there - leaving and not asked and not is_there(role_of(agent)):
-                tell("", f"nobody {_ROLE_VERBS[role_of(agent)]} now: liza status says why; the others go on")
-        if event in (SUPERVISOR_EXITED, BOARD_CHANGED) and (asked or not is_stuck(there) or not there):
+            running.remove(agent)
+            if running - leaving and not requests and not is_there(role_of(agent)):
+                tell("", f"no agent {_ROLE_VERBS[role_of(agent)]} now: liza status says why; the others continue")
+        if event in (SUPERVISOR_EXITED, BOARD_CHANGED) and (requests or not is_stuck(running) or not running):
             continue
         if event == PROGRAM_UNUSABLE:
-            # Others with the same program would only find out the same, one after the other.
-            alike = [name for name in there if name != agent and programs[name].command == programs[agent].command]
-            for name in alike if not asked else ():
+            # Supervisors of the same program would fail in the same way, one after the other.
+            alike = [name for name in running if name != agent and programs[name].command == programs[agent].command]
+            for name in alike if not requests else ():
                 leaving.add(name)
                 children[name].send_signal(signal.SIGTERM)
             continue
-        if event == GOAL_DONE and (asked or not when_done()):
+        if event == GOAL_DONE and (requests or not when_done()):
             continue
-        asked += 1
-        if asked <= len(_NEXT_SIGNAL_HINTS):
-            what = f"{len(there)} {'agent' if len(there) == 1 else 'agents'}" if asked == 1 else "at once"
-            tell("", f"stopping {what}… ({_NEXT_SIGNAL_HINTS[asked - 1]})")
-        for name in there:
-            # The second time another signal: a supervisor takes two SIGTERM that come together for one.
-            children[name].send_signal(signal.SIGTERM if asked == 1 else signal.SIGINT)
-    return asked > 0
+        requests += 1
+        if requests <= len(_NEXT_SIGNAL_HINTS):
+            whom = f"{len(running)} {'agent' if len(running) == 1 else 'agents'}" if requests == 1 else "at once"
+            tell("", f"stopping {whom}… ({_NEXT_SIGNAL_HINTS[requests - 1]})")
+        for name in running:
+            # The second time, a different signal: two pending SIGTERM are delivered as one.
+            children[name].send_signal(signal.SIGTERM if requests == 1 else signal.SIGINT)
+    return requests > 0
 
 
-def _watch_goal(crew: Crew, options: UpOptions, heard: queue.SimpleQueue[str]) -> None:
-    """Post DONE each time that the crew comes to its end, and at the start where it has done so before."""
+def _watch_goal(crew: Crew, options: UpOptions, stop_events: queue.SimpleQueue[str]) -> None:
+    """Put GOAL_DONE each time the crew becomes done (also if it is done at the start), BOARD_CHANGED at each change."""
     changes: queue.Queue[Any] = queue.Queue()
-    was = False
+    was_done = False
     with events.watch(crew.paths) as watch:
         watch.subscribe(changes)
         while True:
-            # A board that cannot be read now is told of by the supervisors.
+            # The supervisors report a board that cannot be read.
             with suppress(LizaError, OSError):
-                now = is_crew_done(crew.board.read(), options.planners > 0)
-                if now and not was:
-                    heard.put(GOAL_DONE)
-                was = now
+                is_done = is_crew_done(crew.board.read(), options.planners > 0)
+                if is_done and not was_done:
+                    stop_events.put(GOAL_DONE)
+                was_done = is_done
             changes.get()
-            heard.put(BOARD_CHANGED)
+            stop_events.put(BOARD_CHANGED)
 
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
-    """Say that the goal is reached and what comes next; whether the crew was to stop then."""
+    """Print that the goal is reached and the next step; return whether the crew is to stop."""
     tell(LIZA, done_message(crew, crew.board.read()))
     if options.exit_when_done:
         return True
@@ -234,26 +240,26 @@ def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
 
 
 def done_message(crew: Crew, state: State) -> str:
-    """What is done, and how far integration is ahead, as far as git can be asked."""
+    """Describe what is done, and how far integration is ahead; if git fails, its error instead."""
     ended = "every task is done" if state.goal.status == "IN_PROGRESS" else f"the goal is {state.goal.status}"
     try:
-        found = find_commits_ahead(crew, state)
+        ahead = find_commits_ahead(crew, state)
     except (LizaError, OSError) as error:
         return f"{ended}; {error}"
-    return ended if found is None else f"{ended}; {found.summary}: {found.next}"
+    return ended if ahead is None else f"{ended}; {ahead.summary}: {ahead.next}"
 
 
 def _wait_for_supervisor(
-    agent: str, child: subprocess.Popen[str], tell: PrintLine, heard: queue.SimpleQueue[str]
+    agent: str, child: subprocess.Popen[str], tell: PrintLine, stop_events: queue.SimpleQueue[str]
 ) -> None:
-    """Post the end of a supervisor, whatever becomes of what it says."""
+    """Wait for a supervisor and put its exit into ``heard``, also if its output cannot be read or printed."""
     lines = threading.Thread(target=_relay_output, args=(agent, child, tell), daemon=True)
     lines.start()
     code = child.wait()
     lines.join(LAST_OUTPUT_LIMIT)
     if code == EXIT_UNUSABLE:
-        heard.put(f"{PROGRAM_UNUSABLE} {agent}")
-    heard.put(f"{SUPERVISOR_EXITED} {agent}")
+        stop_events.put(f"{PROGRAM_UNUSABLE} {agent}")
+    stop_events.put(f"{SUPERVISOR_EXITED} {agent}")
 
 
 def _relay_output(agent: str, child: subprocess.Popen[str], tell: PrintLine) -> None:
@@ -263,5 +269,5 @@ def _relay_output(agent: str, child: subprocess.Popen[str], tell: PrintLine) -> 
         if text.startswith(f"{LIZA}  "):
             tell(LIZA, text.removeprefix(f"{LIZA}  "))
         else:
-            # What it ends with in spite of itself has another beginning.
+            # Normal lines start with the agent's name; an error message of the command does not.
             tell(agent, text.removeprefix(f"{agent}  "))

@@ -1,4 +1,4 @@
-"""up: a crew of supervisors in one terminal, or, detached, without one."""
+"""up: start the supervisors of a crew, in this terminal or detached."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from liza.up.feed import Feed, PrintTimedLine
 from liza.up.foreground import PrintLine
 
 __all__ = ["UpOptions", "parse_programs", "up"]
-START_LIMIT = 60.0  # seconds
-PRINT_LIMIT = 2.0  # seconds that a reader has to take them
+START_LIMIT = 60.0  # seconds for a detached supervisor to be ready
+PRINT_LIMIT = 2.0  # seconds to print the last lines
 
 
 def up(crew: Crew, options: UpOptions, say: PrintTimedLine) -> int:
-    """Start the supervisors that are not there yet. In a terminal: until Ctrl+C, or until all have left.
+    """Start the supervisors that do not run yet. In a terminal: wait until Ctrl+C, or until all have exited.
 
-    The exit code is the worst of theirs. Raises Missing when a program is not installed, Refused when all live already.
+    Returns the worst of their exit codes. Raises Missing if a program is not installed, Refused if all run already.
     """
     require_person(crew, planner=False)
     if not options.agents():
-        raise UsageError("a crew of nobody does nothing", "liza up --coders 1")
+        raise UsageError("the crew has 0 agents; it needs at least 1", "liza up --coders 1")
     if options.terminal:
         tmux.require_tmux()
     layout.refuse_damaged(crew, crew.board.read(), options.agents())
     programs = _check_programs(crew, options)
     wanted = [agent for agent in options.agents() if not crew.is_supervised(agent)]
     if not wanted:
-        raise Refused(f"{', '.join(options.agents())} run already", "liza status")
+        raise Refused(f"already running: {', '.join(options.agents())}", "liza status")
     if options.exit_when_done and options.detached:
         raise UsageError(
-            "--exit-when-done is for a crew in this terminal, and -d leaves none", "liza up --exit-when-done"
+            "--exit-when-done needs a crew in this terminal; it cannot be used with -d", "liza up --exit-when-done"
         )
     if options.exit_when_done and is_crew_done(crew.board.read(), options.planners > 0):
         return _report_already_done(crew, say)
@@ -75,22 +75,24 @@ def _report_already_done(crew: Crew, say: PrintTimedLine) -> int:
 
 
 def _warn_unconfined(permissions: str, programs: Iterable[Preset], say: PrintLine) -> None:
-    """A person who asked for confined agents is told of programs that cannot be."""
+    """Warn about programs that cannot be confined, if confined agents are configured."""
     if permissions == "confined":
-        for name in dict.fromkeys(one.name for one in programs if not one.has_confinement):
+        for name in dict.fromkeys(preset.name for preset in programs if not preset.has_confinement):
             say("", f"{name}: {UNCONFINED_WARNING}")
 
 
 def _check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
-    """A program that is not there, or a branch, stops `up` at once, and not in the third supervisor's log. What each
-    agent runs."""
+    """Return the program of each agent. Raises Missing here, not in a supervisor's log, if a program or integration is
+    missing."""
     table = preset_table.load_presets(crew.paths)
     state = crew.board.read()
     drift.require_integration(crew, state)
     config = state.config
-    for who in options.programs:
-        if not any(who in (agent, role_of(agent)) for agent in options.agents()):
-            raise UsageError(f"--program {who}=…: the crew has none ({', '.join(options.agents())})", "liza up --help")
+    for target in options.programs:
+        if not any(target in (agent, role_of(agent)) for agent in options.agents()):
+            raise UsageError(
+                f"--program {target}=…: the crew has none ({', '.join(options.agents())})", "liza up --help"
+            )
     programs = {}
     for agent in options.agents():
         chosen = preset_table.choose_program(
@@ -102,30 +104,30 @@ def _check_programs(crew: Crew, options: UpOptions) -> dict[str, Preset]:
 
 
 def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: PrintLine) -> int:
-    """Start them, and come back once each is at work or has ended; 1 where one has."""
-    heard: queue.Queue[Any] = queue.Queue()
-    fates: list[bool] = []
+    """Start the supervisors and wait until each is ready or has exited; return 1 if one has exited."""
+    events_queue: queue.Queue[Any] = queue.Queue()
+    results: list[bool] = []
     with events.watch(crew.paths, (wake_up.wake_directory(crew.paths),)) as watch:
-        watch.subscribe(heard)
-        begun = [_StartingSupervisor.launch(crew, agent, options) for agent in agents]
-        for one in begun:
-            threading.Thread(target=lambda child=one.child: heard.put(child.wait()), daemon=True).start()
+        watch.subscribe(events_queue)
+        starting = [_StartingSupervisor.launch(crew, agent, options) for agent in agents]
+        for supervisor in starting:
+            threading.Thread(target=lambda child=supervisor.child: events_queue.put(child.wait()), daemon=True).start()
         end = time.monotonic() + START_LIMIT
-        while begun:
-            for one in tuple(begun):
-                fate = one.start_result(time.monotonic() >= end)
-                if fate is not None:
-                    fates.append(fate[0])
-                    say(one.agent, fate[1])
-                    begun.remove(one)
+        while starting:
+            for supervisor in tuple(starting):
+                result = supervisor.start_result(time.monotonic() >= end)
+                if result is not None:
+                    results.append(result[0])
+                    say(supervisor.agent, result[1])
+                    starting.remove(supervisor)
             with suppress(queue.Empty):
-                heard.get(timeout=max(0.0, end - time.monotonic()) if begun else 0.0)
-    return int(not all(fates))
+                events_queue.get(timeout=max(0.0, end - time.monotonic()) if starting else 0.0)
+    return int(not all(results))
 
 
 @dataclass(frozen=True)
 class _StartingSupervisor:
-    """A supervisor that was started, and what was there before it: when its agent rang last, how long its log was."""
+    """A started supervisor, with its agent's last wake-up and the size of its log in bytes before the start."""
 
     crew: Crew
     agent: str
@@ -137,29 +139,32 @@ class _StartingSupervisor:
     @classmethod
     def launch(cls, crew: Crew, agent: str, options: UpOptions) -> _StartingSupervisor:
         log = supervisor_log(crew, agent)
-        rung, length = wake_up.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
-        return cls(crew, agent, start_supervisor(crew, agent, options), rung, log, length)
+        last_wake, log_size = wake_up.last_wake(crew.paths, agent), log.stat().st_size if log.exists() else 0
+        return cls(crew, agent, start_supervisor(crew, agent, options), last_wake, log, log_size)
 
     def start_result(self, late: bool) -> tuple[bool, str] | None:
-        """Whether it is at work, and that in words; None while that is open, which it no longer is when it is late."""
+        """Whether the supervisor is ready, and a description; None while that is not known yet, unless ``late``."""
         if self.child.poll() is not None:
-            return False, f"ended at once: {self._last_output()}"
+            return False, f"exited at once: {self._last_output()}"
         if self._is_at_work() or (late and self.crew.is_supervised(self.agent)):
             return True, f"started; liza logs {self.agent} -f"
-        return (False, f"not at work after {START_LIMIT:g} s; less {self.log}") if late else None
+        return (False, f"not ready after {START_LIMIT:g} s; less {self.log}") if late else None
 
     def _is_at_work(self) -> bool:
-        """It rings when it has settled what the dead left, and once more when it has let go of its lock."""
+        """Whether it has written its wake-up file and holds its lock.
+
+        It writes the file after its recovery at the start, and again after it has released its lock at exit.
+        """
         return wake_up.last_wake(self.crew.paths, self.agent) != self.last_wake_up and self.crew.is_supervised(
             self.agent
         )
 
     def _last_output(self) -> str:
-        """What it said before it ended, with the next command, if it named one."""
+        """Last line of its output, with the next command if it printed one."""
         with self.log.open("rb") as file:
             file.seek(self.log_size)
             lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
         if not lines:
-            return f"it said nothing, exit {self.child.returncode}"
+            return f"no output, exit status {self.child.returncode}"
         step = f" ({lines.pop().strip()})" if len(lines) > 1 and lines[-1].startswith("  next: ") else ""
         return lines[-1].removeprefix("liza-agent: ") + step

@@ -59,7 +59,7 @@ def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_th
         others=("planner",),
         asked=("coder-2", "planner-1", "code-reviewer-1"),
     )
-    assert "nobody codes now: liza status says why; the others go on" in told
+    assert "no agent codes now: liza status says why; the others continue" in told
     assert told[-1] == "stopping 2 agents… (again: at once)"
 
 

@@ -109,7 +109,7 @@ def test_up_tells_what_happens_and_ctrl_c_leaves_nothing_running_and_the_next_up
     assert (again.iteration, again.run) == (1, "coder-1.3")
     assert (crew.root / ".worktrees" / "second" / "half.txt").read_text() == "half\n"
     told = crew.liza("up", "-d", "--planners", "0", "--program", program, code=1)
-    assert "coder-1, code-reviewer-1 run already" in told
+    assert "already running: coder-1, code-reviewer-1" in told
     crew.open_gate("gate")
     crew.wait_status("second", "MERGED")
     crew.liza("down")
@@ -225,7 +225,7 @@ def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: 
     (crew.root / ".git" / "liza-move").write_text("nonsense")
     done = crew.run(*alone)
     assert done.returncode == 1
-    assert re.search(r"coder-1 +ended at once: .*liza-move cannot be read: .* \(next: cat .*liza-move\)\n", done.stdout)
+    assert re.search(r"coder-1 +exited at once: .*liza-move cannot be read: .* \(next: cat .*liza-move\)\n", done.stdout)
     (crew.root / ".git" / "liza-move").unlink()
     assert re.search(r"coder-1 +started; liza logs coder-1 -f", crew.liza(*alone))
     assert find_crew(crew.root).is_supervised("coder-1")

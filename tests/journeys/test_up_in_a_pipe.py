@@ -158,7 +158,7 @@ def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody
     assert child.wait(timeout=LIMIT) == 1, log.read_text()
     # The line is broken between words.
     told = " ".join(log.read_text().split())
-    reason = r"\bcoder-1(, coder-2)? left, and nobody else can go on: open: t1; liza logs coder-1 says why"
+    reason = r"\bcoder-1(, coder-2)? left, and no other agent can continue: open: t1; liza logs coder-1 says why"
     assert re.search(reason, told), told
     assert crew.living() == []
     assert crew.status("t1") == "CLAIMED"

@@ -622,7 +622,7 @@ def test_what_show_prints_of_a_row_can_be_put_into_a_table_as_it_is(project: Pro
 
 @pytest.mark.parametrize("word", ["nobody=codex", "coders=codex", "=codex", "A=1 ./agent.sh"])
 def test_a_program_for_somebody_who_cannot_be_says_that_it_is_about_who(word: str) -> None:
-    with pytest.raises(UsageError, match="is no role or agent"):
+    with pytest.raises(UsageError, match="is not a role or an agent"):
         parse_programs([word])
 
 
