@@ -1,4 +1,4 @@
-"""down: end the crew's supervisors; with purge, take everything of Liza out of the repository."""
+"""down: stop the crew's supervisors; with --purge, remove everything of Liza from the repository."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid
 
 SALVAGE_PREFIX = "refs/liza/salvage/"
-STOP_TIMEOUT = 40.0
-FORCED_STOP_TIMEOUT = 8.0
+STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
+FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
 
 
 @dataclass(frozen=True)
 class PurgeResult:
-    """What went, what stayed because it is nowhere else, what went from .liza without being read, which supervisors
-    and sessions were ended first, and what is left in the directory of the worktrees."""
+    """Result of a purge.
+
+    ``kept_refs`` have content that no other ref has. ``unread_files`` were deleted from .liza without a copy, because
+    they could not be read. ``ended``: supervisors and sessions that were stopped first. ``left``: paths that remain in
+    the directory of the worktrees.
+    """
 
     deleted_refs: tuple[str, ...]
     kept_refs: tuple[str, ...]
@@ -47,8 +51,10 @@ class PurgeResult:
 
 
 def down(crew: Crew, *, now: bool = False) -> Result:
-    """Stop every supervisor, politely or at once, and wait until they are gone. Raises Refused for one that stays,
-    and where processes work here whose lock files were deleted."""
+    """Stop every supervisor (with ``now``: without delay) and wait until they have exited.
+
+    Raises Refused if one cannot be stopped, or if processes run here whose lock files were deleted.
+    """
     require_person(crew, planner=False)
     stopped = []
     for lock in sorted(crew.paths.locks.glob("supervisor-*.lock")):
@@ -60,15 +66,15 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     tmux.close_all_panes(crew.paths.root)
     layout.refuse_survivors(crew, layout.AGAIN)
     result = "changed" if stopped or ended else "unchanged"
-    told = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
-    told += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
+    message = f"stopped {', '.join(stopped)}" if stopped else "no supervisor runs"
+    message += f"; ended {', '.join(ended)}, which lived on without one" if ended else ""
     return Result(
-        result, None, None, _restart_command(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, told
+        result, None, None, _restart_command(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, message
     )
 
 
 def _restart_command(crew: Crew, stopped: list[str]) -> str:
-    """The command that starts them again; the plain one where the board cannot be asked."""
+    """Command that starts the stopped agents again; plain `liza up` if the board cannot be read."""
     try:
         return up_command_for(crew.board.read(), *stopped)
     except LizaError:
@@ -79,11 +85,11 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
     path = crew.paths.supervisor_lock(agent)
     pid = last_holder_pid(path)
     if pid is None:
-        raise Refused(f"the supervisor of {agent} holds its lock and cannot be named", f"fuser {path}")
+        raise Refused(f"the supervisor of {agent} holds its lock, but its pid is unknown", f"fuser {path}")
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         if now:
-            # Another signal: two of a kind that come together are one.
+            # A different signal: two equal signals that are pending at once are delivered as one.
             os.kill(pid, signal.SIGINT)
     lock = Lock(path)
     lock.acquire(timeout=FORCED_STOP_TIMEOUT if now else STOP_TIMEOUT)
@@ -91,7 +97,7 @@ def _stop(crew: Crew, agent: str, *, now: bool) -> None:
 
 
 def end_unsupervised_sessions(crew: Crew) -> list[str]:
-    """End what lives on without a supervisor: it waits to be adopted, and with the crew down nobody will."""
+    """End sessions and project commands without a supervisor; return the runs. A stopped crew would not adopt them."""
     ended = []
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
     for agent in agents:
@@ -116,13 +122,14 @@ def _end_session(crew: Crew, run: str) -> bool:
             session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
             return True
         case session_process.VanishedSession():
-            # Killed together with its shim: nobody ended what it had started.
+            # The session and its shim were both killed: the processes that it started may still run.
             processes.kill_run(run, crew.paths.root)
     return False
 
 
 def purge(crew: Crew) -> PurgeResult:
-    """Stop the crew and leave the repository as it was before init. Commits that are nowhere else keep their branch.
+    """Stop the crew and restore the repository to its state before init. A branch whose commits are on no other branch
+    is kept.
 
     Raises Refused, GitFailed, Missing.
     """
@@ -142,34 +149,34 @@ def _purge(crew: Crew) -> PurgeResult:
     stopped = down(crew)
     ended = (*stopped.details["stopped"], *dict.fromkeys((*at_work, *stopped.details["sessions_ended"])))
     specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
-    found = survey(crew.paths.root, crew.git.pins)
-    made = _read_created_branch(crew.paths.liza / "made.json")
+    surveyed = survey(crew.paths.root, crew.git.pins)
+    created_branch = _read_created_branch(crew.paths.liza / "made.json")
     crew.worktrees.remove_all()
     slots = crew.paths.slots
-    left = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
+    remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
     brief_filter.uninstall_filter(crew.git)
     exclude.unignore_liza_dirs(crew.git)
-    gone, kept = _delete_branches(crew, made, found.branch)
-    for place in ("candidates", "tested", "review"):
-        _delete_refs(crew, f"refs/liza/{place}")
+    deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
+    for name in ("candidates", "tested", "review"):
+        _delete_refs(crew, f"refs/liza/{name}")
     _delete_refs(crew, "refs/liza/laid-back")
     if specs.saved:
         kept.append(saved_specs.SPECS_REF)
     if kept:
-        # What stays is explained by the history, so that stays too.
+        # The history explains the kept refs, so it is kept too.
         kept.append(HISTORY_REF)
     else:
         _delete_refs(crew, HISTORY_REF)
-        gone.append(HISTORY_REF)
+        deleted.append(HISTORY_REF)
     if programs.saved:
-        # It explains itself, without the history.
+        # Saved programs are readable without the history, so they do not keep it.
         kept.append(saved_specs.PROGRAMS_REF)
     shutil.rmtree(crew.paths.liza)
-    return PurgeResult(tuple(gone), tuple(kept), (*specs.skipped, *programs.skipped), ended, left)
+    return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining)
 
 
 def _living_runs(crew: Crew) -> list[str]:
-    """The runs whose session lives."""
+    """Runs whose session lives."""
     agents = sorted(path.name for path in crew.paths.runs.iterdir()) if crew.paths.runs.is_dir() else []
     runs = [run for agent in agents for run in run_directory.list_runs(crew.paths, agent)]
     return [
@@ -183,55 +190,59 @@ def _read_created_branch(path: Path) -> str | None:
     return json.loads(path.read_text())["branch"] if path.exists() else None
 
 
-def _delete_branches(crew: Crew, made: str | None, current: str | None) -> tuple[list[str], list[str]]:
-    """Liza's refs go when everything of theirs is on a branch that stays; integration is judged first, salvages last:
-    what a branch of a task keeps need not be kept twice."""
-    gone = _delete_symbolic_refs(crew, made)
-    mine = [
+def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
+    """Delete Liza's refs whose commits are all on a ref that is kept; return the deleted and the kept refs.
+
+    Order: integration, task branches, salvage refs. A commit that a task branch keeps needs no salvage ref.
+    """
+    deleted = _delete_symbolic_refs(crew, created)
+    candidates = [
         *_list_refs(crew, "refs/heads/task/"),
         *_list_refs(crew, drift.LAST_INTEGRATION_REF),
         *_list_refs(crew, SALVAGE_PREFIX),
     ]
     branches = _list_refs(crew, "refs/heads/")
-    if made is not None and made != current and f"refs/heads/{made}" in branches:
-        mine.insert(0, f"refs/heads/{made}")
-    staying = [ref for ref in (*branches, *_list_refs(crew, "refs/remotes/", "refs/tags/")) if ref not in mine]
+    if created is not None and created != current and f"refs/heads/{created}" in branches:
+        candidates.insert(0, f"refs/heads/{created}")
+    staying = [ref for ref in (*branches, *_list_refs(crew, "refs/remotes/", "refs/tags/")) if ref not in candidates]
     kept: list[str] = []
-    for ref in mine:
+    for ref in candidates:
         if _has_unique_content(crew, ref, staying):
             kept.append(ref)
             staying.append(ref)
         else:
             crew.git.out("update-ref", "-d", ref)
-            gone.append(ref)
-    return gone, kept
+            deleted.append(ref)
+    return deleted, kept
 
 
 def _has_unique_content(crew: Crew, ref: str, staying: list[str]) -> bool:
-    """Whether a ref holds something that none of those that stay holds. A salvage has a commit of its own even where
-    there was nothing to save but the commit that it stands on."""
-    alone = crew.git.out("rev-list", "-n2", ref, "--not", *staying).split()
-    if len(alone) != 1 or not ref.startswith(SALVAGE_PREFIX):
-        return bool(alone)
+    """Whether a ref has content that none of the ``staying`` refs has.
+
+    A salvage ref always has a commit of its own, also if its tree equals that of its parent: that one has none.
+    """
+    unique = crew.git.out("rev-list", "-n2", ref, "--not", *staying).split()
+    if len(unique) != 1 or not ref.startswith(SALVAGE_PREFIX):
+        return bool(unique)
     _, *parents = crew.git.out("rev-list", "--no-walk", "--parents", ref).split()
     trees = crew.git.out("rev-parse", *(f"{commit}^{{tree}}" for commit in (ref, *parents))).split()
     return len(trees) != 2 or trees[0] != trees[1]
 
 
 def _list_refs(crew: Crew, *prefixes: str) -> list[str]:
-    """The plain refs below: a symbolic one holds nothing."""
+    """Refs with these prefixes, without symbolic refs, which have no commits of their own."""
     rows = crew.git.lines("for-each-ref", "--format=%(refname) %(symref)", *prefixes)
     return [row.strip() for row in rows if row.endswith(" ")]
 
 
-def _delete_symbolic_refs(crew: Crew, made: str | None) -> list[str]:
-    """Symbolic refs in the place of Liza's go, and what they name stays."""
+def _delete_symbolic_refs(crew: Crew, created: str | None) -> list[str]:
+    """Delete symbolic refs that have the names of Liza's refs; their targets stay."""
     head = git_dirs(crew.git)[0] / "HEAD"
-    used = head.read_text(errors="replace").removeprefix("ref:").strip()
-    gone = [ref for ref in symbolic_refs.find_symbolic(crew.git, made) if ref != used]
-    for ref in gone:
+    checked_out = head.read_text(errors="replace").removeprefix("ref:").strip()
+    deleted = [ref for ref in symbolic_refs.find_symbolic(crew.git, created) if ref != checked_out]
+    for ref in deleted:
         crew.git.out("update-ref", "-d", ref)
-    return gone
+    return deleted
 
 
 def _delete_refs(crew: Crew, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""init: make a repository ready for a crew. Whatever can be refused is refused before anything is made."""
+"""init: prepare a repository for a crew. All checks run before anything is written."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from liza.rules.project import slots_location
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
-_LOCK_TIMEOUT = 0.2  # seconds
+_LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What a person says to `liza init`; None means "find out"."""
+    """Options of `liza init`; None means that init finds the value."""
 
     goal: str | None = None
     spec: str | None = None
@@ -58,109 +58,122 @@ class InitOptions:
 
 
 def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, text: None) -> Result:
-    """Goal, branch, baseline, board. ``say`` hears each fact as it is known.
+    """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
 
-    Raises Missing, Refused, GitFailed, Usage.
+    Raises Missing, Refused, GitFailed, UsageError.
     """
     if options.budget is not None and not options.budget > 0:
-        raise UsageError(f"a budget of {options.budget:g} dollars allows nothing", "liza init --help")
-    found = check_repository(directory)
-    crew = Crew(Paths(found.root), SystemClock())
+        raise UsageError(f"the budget is {options.budget:g} dollars; it must be above 0", "liza init --help")
+    surveyed = check_repository(directory)
+    crew = Crew(Paths(surveyed.root), SystemClock())
     with ExitStack() as stack:
         try:
-            # On .git, for .liza can be moved away: what one init makes, another that fails would take out.
-            stack.enter_context(lock_path(found.root / ".git", timeout=_LOCK_TIMEOUT))
+            # The lock is on .git because .liza can be moved away. Without a lock, an init that fails would delete what
+            # another one created.
+            stack.enter_context(lock_path(surveyed.root / ".git", timeout=_LOCK_TIMEOUT))
         except LockTimeout:
-            raise Refused(f"another `liza init` is at work in {found.root}", "liza status") from None
-        return _init(crew, found, options, say)
+            raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
+        return _init(crew, surveyed, options, say)
 
 
-def _init(crew: Crew, found: Survey, options: InitOptions, say: ReportFact) -> Result:
+def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -> Result:
     if crew.paths.state.exists():
-        raise Refused(f"{found.root} has a crew already", "liza status")
+        raise Refused(f"{surveyed.root} has a crew already", "liza status")
     if _is_interrupted_init(crew):
         commands.kill_orphan_commands(crew.paths.root)
-        left = slots_directory.read_record(crew.paths)
-        undo_init(crew if left is None else _with_slots(crew, left.directory), found)
-        say("left", "by an init that was killed; taken out again")
+        slots_record = slots_directory.read_record(crew.paths)
+        undo_init(crew if slots_record is None else _with_slots(crew, slots_record.directory), surveyed)
+        say("left", "files of an init that was killed; removed")
     _refuse_foreign(crew)
     layout.refuse_survivors(crew)
     goal, spec = _goal(crew.git, options)
-    tip = _integration_start(crew.git, options.integration_branch, found)
-    # What the repository's own configuration names is not believed before the pins are taken.
-    earlier = board_history.read_newest(replace(crew.git, pins=Pins.from_user_config(crew.git)))
-    above = earlier[0] if earlier else 0
-    placed = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
-    crew = _with_slots(crew, placed.directory)
+    tip = _integration_start(crew.git, options.integration_branch, surveyed)
+    # Before the pins are taken, only the user's own git configuration is trusted, not the repository's.
+    newest = board_history.read_newest(replace(crew.git, pins=Pins.from_user_config(crew.git)))
+    first_number = newest[0] if newest else 0
+    slots_record = slots_directory.choose_directory(crew.paths.root, options.worktrees, os.environ)
+    crew = _with_slots(crew, slots_record.directory)
     crew.paths.liza.mkdir()
     try:
         _init_marker(crew).touch()
-        slots_directory.write_record(crew.paths, placed)
+        slots_directory.write_record(crew.paths, slots_record)
         _prepare_repository(crew, options, tip, say)
         if spec is None:
             spec = layout.GOAL_FILE
             (crew.paths.root / spec).write_text(layout.default_goal_text(goal))
             say("goal", f"{spec} written from your sentence; `liza edit goal` to say more")
-        wish = BaselineOptions(options.test, options.setup, options.no_test, options.no_proof, options.accept_red)
-        tested = run_baseline(crew, Worktrees(crew.paths, crew.git, options.integration_branch), wish, tip, say)
+        baseline_options = BaselineOptions(
+            options.test, options.setup, options.no_test, options.no_proof, options.accept_red
+        )
+        baseline = run_baseline(
+            crew, Worktrees(crew.paths, crew.git, options.integration_branch), baseline_options, tip, say
+        )
         say("programs", f"{_program(crew, options)} for all roles, permissions {options.permissions}")
-        # Numbers at or below the tip of a history that is there would pass for revisions that are recorded already.
-        crew.board.create(_first_board(goal, spec, options, tested, crew.clock.now()), above)
+        # Start above the revisions of an existing history: lower numbers would count as recorded already.
+        crew.board.create(_first_board(goal, spec, options, baseline, crew.clock.now()), first_number)
         confirmed_settings.confirm_all_settings(crew.paths, crew.board.read_as_written())
         confirmed_settings.accept_ref(crew.paths, confirmed_settings.EVERY_REF, crew.clock.now())
         _init_marker(crew).unlink()
-        if earlier:
-            say("history", f"{HISTORY_REF} has revisions of an earlier crew, up to {above}; yours go on from there")
+        if newest:
+            say(
+                "history",
+                f"{HISTORY_REF} has revisions of an earlier crew, up to {first_number}; yours continue from there",
+            )
     except BaseException:
-        undo_init(crew, found)
+        undo_init(crew, surveyed)
         raise
     record_history(crew)
-    more = {"root": str(found.root), "integration": tip, "tested": bool(tested.command), "revision": above + 1}
-    return Result("changed", None, None, "liza up", more)
+    details = {
+        "root": str(surveyed.root),
+        "integration": tip,
+        "tested": bool(baseline.command),
+        "revision": first_number + 1,
+    }
+    return Result("changed", None, None, "liza up", details)
 
 
-def _with_slots(crew: Crew, place: Path) -> Crew:
-    return replace(crew, paths=replace(crew.paths, chosen_slots=place))
+def _with_slots(crew: Crew, directory: Path) -> Crew:
+    return replace(crew, paths=replace(crew.paths, chosen_slots=directory))
 
 
 def check_repository(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
-    """The repository, if a crew can work in it. Raises Missing, Refused: the one thing that is wrong."""
+    """Survey the repository. Raises Missing or Refused for the first reason why a crew cannot work in it."""
     here = directory.resolve()
-    slots_location.refuse_line_break(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))
-    found = survey(directory, pins)
-    if found.bare:
-        raise Refused(f"{directory} is a bare repository; a crew needs a checkout", "git clone IT somewhere; cd there")
-    if found.worktree_of is not None:
-        raise Refused(f"{directory} is a linked worktree of {found.worktree_of}", f"cd {found.worktree_of}")
-    place = found.root / ".git"
-    if place.is_symlink():
-        raise Refused(f"{place} is a link, and anybody who works here can turn it", f"ls -l {place}")
-    if not place.exists():
+    slots_location.refuse_line_break(next((path for path in (here, *here.parents) if (path / ".git").exists()), here))
+    surveyed = survey(directory, pins)
+    if surveyed.bare:
+        raise Refused(f"{directory} is a bare repository; a crew needs a checkout", f"git clone {directory} CHECKOUT")
+    if surveyed.worktree_of is not None:
+        raise Refused(f"{directory} is a linked worktree of {surveyed.worktree_of}", f"cd {surveyed.worktree_of}")
+    git_dir = surveyed.root / ".git"
+    if git_dir.is_symlink():
+        raise Refused(f"{git_dir} is a link; an agent could change its target", f"ls -l {git_dir}")
+    if not git_dir.exists():
         raise Refused(
-            f"the files of this repository lie in {found.root}, away from its git directory", "git config core.worktree"
+            f"the worktree of this repository is {surveyed.root}, which has no .git", "git config core.worktree"
         )
-    if not found.has_merge_tree:
+    if not surveyed.has_merge_tree:
         raise Missing(
-            f"git {found.git_version} is too old: merges are made aside, with git 2.38 or later", "git --version"
+            f"git {surveyed.git_version} is too old: liza needs git 2.38 or later, for git merge-tree", "git --version"
         )
-    if Git(found.root).ok("show-ref", "--verify", "--quiet", "refs/heads/task"):
+    if Git(surveyed.root).ok("show-ref", "--verify", "--quiet", "refs/heads/task"):
         raise ref_conflict_error("task", branch_of("<id>"))
-    if found.head is None:
+    if surveyed.head is None:
         raise Missing("the repository has no commit yet; agents start from one", 'git add -A && git commit -m "start"')
-    if found.branch is None:
+    if surveyed.branch is None:
         raise Refused(
-            f"HEAD is detached at {found.head[:12]}; integration should start from a branch", "git switch main"
+            f"HEAD is detached at {surveyed.head[:12]}; integration should start from a branch", "git switch main"
         )
-    if found.identity is None:
+    if surveyed.identity is None:
         raise Missing(
             "git has no identity; commits need a name and an address",
             'git config --global user.name "You"; git config --global user.email you@example.org',
         )
-    return found
+    return surveyed
 
 
 def _program(crew: Crew, options: InitOptions) -> str:
-    """What the crew will run. A program whose command is still to be given may be named already. Raises Usage."""
+    """Return the program that the crew will run; a preset without a command is allowed here. Raises UsageError."""
     table = preset_table.load_presets(crew.paths)
     if options.program in table.rows:
         return str(options.program)
@@ -168,25 +181,29 @@ def _program(crew: Crew, options: InitOptions) -> str:
 
 
 def _refuse_foreign(crew: Crew) -> None:
-    """What lies in .liza is believed, so it must be this machine's and not come with a clone. Raises Refused."""
-    for place in (crew.paths.liza, crew.paths.worktrees):
-        if place.is_symlink():
-            raise Refused(f"{place} is a link; a crew keeps its things in the repository itself", f"rm {place}")
-        if crew.git.out("ls-files", "--", place.name):
+    """Raise Refused if .liza or .worktrees is a link, is tracked, or exists without a board.
+
+    Files in .liza are trusted, so they must not come from a clone.
+    """
+    for path in (crew.paths.liza, crew.paths.worktrees):
+        if path.is_symlink():
+            raise Refused(f"{path} is a link; it must be a directory in the repository", f"rm {path}")
+        if crew.git.out("ls-files", "--", path.name):
             raise Refused(
-                f"{place.name} is tracked by git; what is believed must not come with a clone",
-                f"git rm -r {place.name}",
+                f"{path.name} is tracked by git; liza trusts its files, so they must not come from a clone",
+                f"git rm -r {path.name}",
             )
     if crew.paths.liza.exists():
-        bereft = no_crew_error(crew.paths.root)
-        raise Refused(bereft.message, bereft.hint)
+        error = no_crew_error(crew.paths.root)
+        raise Refused(error.message, error.hint)
 
 
 def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
     if options.spec is not None:
         if not git.ok("rev-parse", "-q", "--verify", f"HEAD:{options.spec}"):
             raise Refused(
-                f"{options.spec} is not committed; agents see only what is", f"git add {options.spec} && git commit"
+                f"{options.spec} is not committed; agents see only committed files",
+                f"git add {options.spec} && git commit",
             )
         return options.goal or f"What {options.spec} says", options.spec
     if not (options.goal or "").strip():
@@ -194,18 +211,21 @@ def _goal(git: Git, options: InitOptions) -> tuple[str, str | None]:
     return str(options.goal).strip(), None
 
 
-def _integration_start(git: Git, branch: str, found: Survey) -> str:
-    """Where integration starts: HEAD; or where it stands, if it holds all of HEAD. Raises Refused when they parted."""
-    assert found.head is not None
+def _integration_start(git: Git, branch: str, surveyed: Survey) -> str:
+    """Return the start commit of integration: its tip if it contains HEAD, or HEAD if there is no such branch.
+
+    Raises Refused if the branch is behind HEAD or has diverged from it.
+    """
+    assert surveyed.head is not None
     if not git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
-        return found.head
+        return surveyed.head
     tip = git.out("rev-parse", f"refs/heads/{branch}")
-    if git.ok("merge-base", "--is-ancestor", found.head, tip):
+    if git.ok("merge-base", "--is-ancestor", surveyed.head, tip):
         return tip
-    if git.ok("merge-base", "--is-ancestor", tip, found.head):
-        raise Refused(f"the branch {branch} is behind {found.branch}", f"git branch -f {branch} {found.branch}")
+    if git.ok("merge-base", "--is-ancestor", tip, surveyed.head):
+        raise Refused(f"the branch {branch} is behind {surveyed.branch}", f"git branch -f {branch} {surveyed.branch}")
     raise Refused(
-        f"the branch {branch} exists and has parted from {found.branch}",
+        f"the branch {branch} exists and has diverged from {surveyed.branch}",
         f'git branch -m {branch} {branch}-old, or: liza init "…" --integration-branch NAME',
     )
 
@@ -215,21 +235,23 @@ def _init_marker(crew: Crew) -> Path:
 
 
 def _is_interrupted_init(crew: Crew) -> bool:
-    """Whether what lies in .liza is what an init left that was killed before there was a board. Asked under the lock,
-    so none is at work."""
+    """Whether .liza was left by an init that was killed before it created the board.
+
+    Called under the init lock, so no other init runs.
+    """
     if crew.paths.liza.is_symlink() or not crew.paths.liza.is_dir():
         return False
-    journal = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
-    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and journal <= 1)
+    revisions = crew.paths.journal.read_bytes().count(b"\n") if crew.paths.journal.is_file() else 0
+    return not any(crew.paths.liza.iterdir()) or (_init_marker(crew).is_file() and revisions <= 1)
 
 
 def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportFact) -> None:
     branch = options.integration_branch
     symbolic_refs.refuse_symbolic(crew.git, f"refs/heads/{branch}")
-    made = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
-    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if made else None, "at": tip}) + "\n")
+    is_new = not crew.git.ok("show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    (crew.paths.liza / "made.json").write_text(json.dumps({"branch": branch if is_new else None, "at": tip}) + "\n")
     layout.create_layout(crew)
-    if made:
+    if is_new:
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
@@ -238,8 +260,8 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
 
 
-def _first_board(goal: str, spec: str, options: InitOptions, tested: Baseline, now: datetime) -> str:
-    """The first board. JSON strings are YAML strings, so whatever a person said is quoted safely."""
+def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:
+    """Text of the first board. Every JSON string is a YAML string, so JSON quotes the person's input safely."""
     lines = [
         "# The board of this crew. People and agents may edit it while they hold the lock:",
         "#   liza edit      or      flock .liza/state.yaml.lock $EDITOR .liza/state.yaml",
@@ -272,17 +294,17 @@ def _first_board(goal: str, spec: str, options: InitOptions, tested: Baseline, n
         "  heartbeat_interval: 60    # seconds",
         "  lease_duration: 300       # seconds",
         f"  integration_branch: {json.dumps(options.integration_branch)}",
-        f"  integration_command: {json.dumps(tested.command, ensure_ascii=False)}",
+        f"  integration_command: {json.dumps(baseline.command, ensure_ascii=False)}",
         f"  permissions: {options.permissions}",
     ]
-    if tested.setup is not None:
-        lines.append(f"  sandbox_setup: {json.dumps(tested.setup.text, ensure_ascii=False)}")
-        lines.append(f"  sandbox_setup_files: {json.dumps(list(tested.setup.source_files))}")
-    if tested.environment is not None:
-        lines.append(f"  environment: {json.dumps(tested.environment, ensure_ascii=False)}    # first on PATH")
-    if tested.proof.outcome:
+    if baseline.setup is not None:
+        lines.append(f"  sandbox_setup: {json.dumps(baseline.setup.text, ensure_ascii=False)}")
+        lines.append(f"  sandbox_setup_files: {json.dumps(list(baseline.setup.source_files))}")
+    if baseline.environment is not None:
+        lines.append(f"  environment: {json.dumps(baseline.environment, ensure_ascii=False)}    # first on PATH")
+    if baseline.proof.outcome:
         lines.append("  proof:    # whether the tests test the worktree they run in; again: liza doctor --tests")
-        fields = msgspec.structs.asdict(tested.proof)
+        fields = msgspec.structs.asdict(baseline.proof)
         lines += [f"    {name}: {json.dumps(text, ensure_ascii=False)}" for name, text in fields.items() if text]
     if options.program is not None:
         lines += ["  programs:", f"    default: {json.dumps(options.program)}"]
@@ -291,21 +313,25 @@ def _first_board(goal: str, spec: str, options: InitOptions, tested: Baseline, n
     return "\n".join(lines) + "\n"
 
 
-def undo_init(crew: Crew, found: Survey) -> None:
-    """Leave the repository as it was before init: what this crew made goes, what holds work of its own stays.
+def undo_init(crew: Crew, surveyed: Survey) -> None:
+    """Restore the repository to its state before init: delete what this init created, keep refs that have other work.
 
-    Repeatable. Raises GitFailed, OSError.
+    Idempotent. Raises GitFailed, OSError.
     """
     Worktrees(crew.paths, crew.git).remove_all()
     brief_filter.uninstall_filter(crew.git)
     exclude.unignore_liza_dirs(crew.git)
-    # One that was killed early enough has not written it.
+    # An init that was killed early has not written this file.
     crew.git.run("update-ref", "-d", drift.LAST_INTEGRATION_REF)
-    place = crew.paths.liza / "made.json"
-    made = json.loads(place.read_text() or "{}") if place.exists() else {}
-    branch, tip = made.get("branch"), made.get("at")
-    if branch and found.branch != branch and crew.git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}").stdout:
-        # Only where it stands as it was made: somebody may have moved it since.
+    path = crew.paths.liza / "made.json"
+    created = json.loads(path.read_text() or "{}") if path.exists() else {}
+    branch, tip = created.get("branch"), created.get("at")
+    if (
+        branch
+        and surveyed.branch != branch
+        and crew.git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}").stdout
+    ):
+        # Delete it only at its initial commit: another process may have moved it since.
         crew.git.run("update-ref", "-d", f"refs/heads/{branch}", str(tip))
     if crew.paths.liza.exists():
         shutil.rmtree(crew.paths.liza)

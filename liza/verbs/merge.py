@@ -1,4 +1,4 @@
-"""merge: bring an approved and tested commit into integration. Only supervisors and people say this."""
+"""merge: merge an approved and tested commit into integration. Only supervisors and people call this."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from liza.system.file_lock import Lock
 
 
 def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None) -> Result:
-    """Merge the named, or the best, APPROVED task, for a person or for the supervisor of that agent.
+    """Merge the named APPROVED task, or the best one, for a person or for the supervisor of that agent.
 
-    A failure leaves a mark on its task, which then goes back to its coder or is tried again later; others are merged
+    A failure is recorded on its task, which is returned to its coder or retried later; other tasks are merged
     meanwhile. Raises Refused, GitFailed, OSError.
     """
     person = require_person(crew, planner=False)
@@ -36,12 +36,12 @@ def merge(crew: Crew, task_id: str | None = None, supervisor: str | None = None)
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
     try:
-        done = _merge(crew.with_lock(lock), by, task_id)
+        result = _merge(crew.with_lock(lock), by, task_id)
     finally:
         lock.release()
-    # What is merged stays merged, whatever fails now.
+    # The merge is published: a failure from here on does not undo it.
     _, failed = merge_outcomes.reconsidered(crew, "the merge")
-    return replace(done, message="\n".join(filter(None, (done.message, *failed))))
+    return replace(result, message="\n".join(filter(None, (result.message, *failed))))
 
 
 def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
@@ -64,12 +64,12 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
     if task is None:
         raise Refused(*_no_merge_reason(before))
     if task.merging is not None:
-        # It was offered just now, and waits for files of a person.
+        # retry_candidates has just offered it: it waits until a person's changed files are out of the way.
         return _merge_result(start, before, task.id)
     try:
         proof_runner.require_proof(crew, by)
     except merge_outcomes.CAUGHT_ERRORS as error:
-        # Tests that are known to test another checkout stop every merge, and are told of by themselves.
+        # Tests that are known to test another checkout stop every merge and have an alarm of their own.
         if test_proof.tested_instead(crew.board.read().config) is None and _mark_next_task(crew, by, task.id, error):
             raise _named(error) from error
         raise
@@ -78,11 +78,11 @@ def _merge(crew: Crew, by: str, task_id: str | None) -> Result:
 
 
 def _no_merge_reason(state: State) -> tuple[str, str]:
-    """Why nothing is merged now, and one command."""
-    aside = [task.id for task in state.tasks if task.status is Status.APPROVED and task.set_aside is not None]
-    if not aside:
-        return "no task is approved and waits to be merged", "liza task list"
-    return f"no task is approved and waits to be merged; set aside: {', '.join(aside)}", f"liza merge {aside[0]}"
+    """Reason why no task can be merged now, and the hint."""
+    set_aside = [task.id for task in state.tasks if task.status is Status.APPROVED and task.set_aside is not None]
+    if not set_aside:
+        return "no approved task is ready to merge", "liza task list"
+    return f"no approved task is ready to merge; set aside: {', '.join(set_aside)}", f"liza merge {set_aside[0]}"
 
 
 def _merge_result(before: State, after: State, task_id: str) -> Result:
@@ -99,7 +99,7 @@ def _merge_result(before: State, after: State, task_id: str) -> Result:
 
 
 def _mark_next_task(crew: Crew, by: str, task_id: str | None, error: LizaError | OSError) -> bool:
-    """No merge could even begin: mark that on the task that would have been merged; whether it was done."""
+    """Record an error that kept any merge from starting on the task that was next; return whether it was recorded."""
     state = crew.board.read()
     task = state.task(task_id) if task_id else merge_rules.next_to_merge(state, crew.clock.now())
     if task is not None and merge_outcomes.is_task_error(crew, error):
@@ -114,10 +114,10 @@ def _named(error: LizaError | OSError) -> LizaError:
 
 
 def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
-    """Candidates that were recorded as tested and not published: the same candidate, nothing tested again.
+    """Publish candidates that were recorded as tested but not published; they are not tested again.
 
-    One that fails is marked, and the others are offered all the same. One that is set aside is offered when its pause
-    is over, or when it is the named one.
+    A failure is recorded on its task and the others are tried all the same. A task that is set aside is tried when its
+    delay is over, or when it is ``task_id``.
     """
     for task in crew.board.read().tasks:
         if task.merging is None or (task.id != task_id and merge_rules.is_paused(task, crew.clock.now())):
@@ -132,7 +132,8 @@ def retry_candidates(crew: Crew, by: str, task_id: str | None = None) -> None:
 
 
 def _attempt(crew: Crew, by: str, task: Task) -> None:
-    """Merge one task; a failure of it is marked. Raises what keeps the task from being merged by a later try."""
+    """Merge one task and record a failure on it. Raises the error if the task is still APPROVED or the error is not
+    the task's."""
     try:
         _merge_one(crew, by, task)
     except merge_outcomes.CAUGHT_ERRORS as error:
@@ -142,7 +143,7 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
         if after.status is Status.APPROVED:
             raise _named(error) from error
     except (SystemExit, KeyboardInterrupt):
-        # Stopped on purpose: that is no merger that died.
+        # Stopped on purpose: it must not count as a crash of the merger.
         with (
             suppress(*merge_outcomes.CAUGHT_ERRORS),
             crew.change(merge_outcomes.merge_actor(by), "candidate dropped", task.id) as tx,
@@ -152,20 +153,20 @@ def _attempt(crew: Crew, by: str, task: Task) -> None:
 
 
 def _mark_failure(crew: Crew, by: str, task: Task, error: LizaError | OSError) -> bool:
-    """Mark the task whose merge failed; whether that was the thing to do, and it could be done."""
+    """Record a failed merge on its task; return whether the error belongs to the task and was recorded."""
     if not merge_outcomes.is_task_error(crew, error):
         return False
-    trouble = (
+    failure = (
         error.merge_failure if isinstance(error, _ExternalFailure) else merge_outcomes.classify_error(crew, task, error)
     )
     with suppress(Refused):
-        merge_outcomes.record_failure(crew, by, task, trouble)
+        merge_outcomes.record_failure(crew, by, task, failure)
         return True
     return False
 
 
 class _ExternalFailure(Refused):
-    """What others did to integration keeps the task from being merged now."""
+    """Changes of integration from outside prevent the merge for now; the task is not to blame."""
 
     def __init__(self, task: Task, kind: MergeFailureKind, words: str) -> None:
         super().__init__(words, f"liza merge {task.id}")
@@ -173,26 +174,26 @@ class _ExternalFailure(Refused):
 
 
 def _moving_branch_error(task: Task, branch: str, tips: list[str]) -> _ExternalFailure:
-    """Integration moved each time while tests ran."""
-    way = " → ".join(tip[:10] for tip in tips)
-    words = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({way})"
-    return _ExternalFailure(task, MergeFailureKind.MOVING, words)
+    """Build the error for an integration branch that moved during each test run."""
+    path = " → ".join(tip[:10] for tip in tips)
+    message = f"{branch} moved {len(tips) - 1} times while the tests of {task.id} ran ({path})"
+    return _ExternalFailure(task, MergeFailureKind.MOVING, message)
 
 
 def _merge_one(crew: Crew, by: str, task: Task) -> None:
     tips = []
     for _ in range(merge_rules.MAX_CANDIDATES):
         tips.append(_tip(crew))
-        made = _make_tested_candidate(crew, by, task, tips[-1])
-        if made is None or _publish_candidate(crew, by, task, made):
+        tested = _make_tested_candidate(crew, by, task, tips[-1])
+        if tested is None or _publish_candidate(crew, by, task, tested):
             return
     raise _moving_branch_error(task, _integration_branch(crew), [*tips, _tip(crew)])
 
 
 def _make_tested_candidate(crew: Crew, by: str, task: Task, expected: str) -> MergeInProgress | None:
-    """A candidate on top of ``expected`` that may be published, recorded as that; None where it failed."""
+    """Build and test a candidate on top of ``expected``, and record it as tested; None if it failed."""
     try:
-        made = _candidate(crew, task, expected)
+        merging = _candidate(crew, task, expected)
     except MergeConflict as conflict:
         merge_outcomes.return_to_coder(
             crew, by, task, f"conflict with {_integration_branch(crew)} in {', '.join(conflict.files)}"
@@ -200,33 +201,38 @@ def _make_tested_candidate(crew: Crew, by: str, task: Task, expected: str) -> Me
         return None
     crash_points.point("merge", "candidate")
     with crew.change(merge_outcomes.merge_actor(by), "candidate made", task.id) as tx:
-        tx.state = merge_rules.begin_merge(tx.state, task.id, made)
+        tx.state = merge_rules.begin_merge(tx.state, task.id, merging)
     crash_points.point("merge", "begun")
-    result = candidate.run_candidate_tests(crew, task.id, made.candidate, _integration_branch(crew))
+    result = candidate.run_candidate_tests(crew, task.id, merging.candidate, _integration_branch(crew))
     crash_points.point("merge", "tested")
     merge_outcomes.report_moved_refs(crew, by, task, result)
     if result.rewound_from is not None:
-        back = merge_outcomes.restore_integration(crew, result.rewound_from)
-        what = f"{result.told(task.id)}; {back} (if you moved it, move it again while nothing is merged)"
-        merge_outcomes.return_to_coder(crew, by, task, what if result.failure is None else f"{what}\n{result.failure}")
+        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
+        message = f"{result.told(task.id)}; {restored} (if you moved it, move it again while nothing is merged)"
+        merge_outcomes.return_to_coder(
+            crew, by, task, message if result.failure is None else f"{message}\n{result.failure}"
+        )
         return None
     if result.failure is not None:
-        merge_outcomes.undo_untested_move(crew, task, made)
+        merge_outcomes.undo_untested_move(crew, task, merging)
         _refuse_red_base(crew, task, expected)
         merge_outcomes.return_to_coder(crew, by, task, result.failure)
         return None
-    # Both records before the branch moves: whoever settles a dead merger believes nothing less.
-    merge_refs.write_tested_ref(crew.git, task.id, made.candidate)
+    # Write both records, the ref and the board, before the branch moves: recovery of a dead merger requires both.
+    merge_refs.write_tested_ref(crew.git, task.id, merging.candidate)
     crash_points.point("merge", "noted")
-    passed = "tests passed" if result.tested else "no tests to run"
-    with crew.change(merge_outcomes.merge_actor(by), passed, task.id) as tx:
+    event = "tests passed" if result.tested else "no tests to run"
+    with crew.change(merge_outcomes.merge_actor(by), event, task.id) as tx:
         tx.state = merge_rules.record_test_result(tx.state, task.id, result.tested)
     crash_points.point("merge", "passed")
     return claims.get_task(tx.state, task.id).merging
 
 
 def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
-    """Where others have moved integration, test that alone: if it is red, no task is to blame. Raises _NotItsFault."""
+    """Test integration alone if it was moved from outside: if it is red, no task is to blame.
+
+    Raises _ExternalFailure.
+    """
     if drift.is_last_tip(crew, expected):
         return
     branch = _integration_branch(crew)
@@ -234,34 +240,35 @@ def _refuse_red_base(crew: Crew, task: Task, expected: str) -> None:
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'{branch} alone')}. Next: git reflog"])
     if result.rewound_from is not None:
-        words = f"{result.told(f'{branch} without {task.id}')}; {merge_outcomes.restore_integration(crew, result.rewound_from)}"
+        restored = merge_outcomes.restore_integration(crew, result.rewound_from)
+        message = f"{result.told(f'{branch} without {task.id}')}; {restored}"
         raise _ExternalFailure(
-            task, MergeFailureKind.BASE_RED, words if result.failure is None else f"{words}\n{result.failure}"
+            task, MergeFailureKind.BASE_RED, message if result.failure is None else f"{message}\n{result.failure}"
         )
     if result.failure is not None:
-        words = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.failure}"
-        raise _ExternalFailure(task, MergeFailureKind.BASE_RED, words)
+        message = f"{branch} is red without {task.id}: others moved it to {expected[:10]}; {result.failure}"
+        raise _ExternalFailure(task, MergeFailureKind.BASE_RED, message)
 
 
 def _candidate(crew: Crew, task: Task, expected: str) -> MergeInProgress:
     assert task.review_commit is not None
     title = task.description.strip().splitlines()[0][:72] if task.description.strip() else task.id
-    made = merges.build_candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
-    return MergeInProgress(candidate=made, expected=expected)
+    commit = merges.build_candidate(crew.git, task.review_commit, expected, f"Merge {task.id}: {title}", task.id)
+    return MergeInProgress(candidate=commit, expected=expected)
 
 
-def _publish_candidate(crew: Crew, by: str, task: Task, made: MergeInProgress) -> bool:
-    """Offer a tested candidate to integration; whether this attempt is at its end."""
-    done = merges.advance_branch(crew.git, _integration_branch(crew), made.candidate, made.expected)
+def _publish_candidate(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> bool:
+    """Advance integration to a tested candidate; return False if it has moved and a new candidate is needed."""
+    advance = merges.advance_branch(crew.git, _integration_branch(crew), merging.candidate, merging.expected)
     crash_points.point("merge", "advanced")
-    if done.outcome == "moved":
-        merge_outcomes.finish_merge(crew, by, task, made)
+    if advance.outcome == "moved":
+        merge_outcomes.finish_merge(crew, by, task, merging)
         return True
-    waiting = done.outcome == "waiting"
+    waiting = advance.outcome == "waiting"
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_outcomes.merge_actor(by), event, task.id) as tx:
         if waiting:
-            tx.state = merge_rules.wait_for_files(tx.state, task.id, done.files)
+            tx.state = merge_rules.wait_for_files(tx.state, task.id, advance.files)
         else:
             tx.state = merge_rules.drop_candidate(tx.state, task.id)
     return waiting

@@ -1,4 +1,4 @@
-"""status: everything about the crew at one moment, as one structure."""
+"""status: the state of the crew at one moment, as one structure."""
 
 from __future__ import annotations
 
@@ -38,27 +38,30 @@ from liza.rules.tasks.planning import is_crew_done
 from liza.rules.transitions import has_done
 from liza.verbs.show_task import task_rows
 
-RECENT_REVISIONS = 30  # revisions in which an edit from outside is still news
+RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
 MAX_NEWS_AGE = timedelta(days=1)
-"""And for how long at most: where no crew is at work no revision comes after it."""
+"""Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
 QUOTA_WAIT_MARGIN = timedelta(hours=1)
-"""What a supervisor rests at most beyond the end of a limit that was told."""
+"""Longest time that a supervisor rests after the announced end of a usage limit."""
 _DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
 def status(crew: Crew) -> dict[str, Any]:
-    """Goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
+    """Return goal, sprint, signals, tasks, agents, alerts and cost. Raises NoCrew, BoardUnreadable."""
     return summarize(crew, crew.board.read())
 
 
 def summarize(crew: Crew, state: State) -> dict[str, Any]:
-    """As ``status``, of a board that was read already."""
+    """As ``status``, for a board that was read already."""
     evidence = crew.gather_evidence(state)
-    standing = signals.active_signals(crew.paths)
-    lacks = _incomplete_drafts(crew, state)
-    found = find_alarms(crew, state, evidence, lacks)
-    rows_of_agents = [agent_row(crew, state, name, evidence, standing) for name in sort_agents(state.agents)]
-    waiting = [*(one for one in found if alarms.needs_person(one)), *_question_alarms(crew, state, rows_of_agents)]
+    signal_names = signals.active_signals(crew.paths)
+    missing_parts = _incomplete_drafts(crew, state)
+    present = find_alarms(crew, state, evidence, missing_parts)
+    rows_of_agents = [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
+    waiting = [
+        *(alarm for alarm in present if alarms.needs_person(alarm)),
+        *_question_alarms(crew, state, rows_of_agents),
+    ]
     return {
         "time": crew.clock.now(),
         "revision": state.revision,
@@ -66,29 +69,29 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
         "sprint": fields_of(state.sprint),
         "integration_branch": state.config.integration_branch,
         "tests": _tests(state),
-        "signals": list(standing),
-        "reasons": {name: redact(signals.read_reason(crew.paths, name)) for name in standing},
-        "tasks": task_rows(state, lacks, frozenset(Status)),
+        "signals": list(signal_names),
+        "reasons": {name: redact(signals.read_reason(crew.paths, name)) for name in signal_names},
+        "tasks": task_rows(state, missing_parts, frozenset(Status)),
         "agents": rows_of_agents,
-        "waiting": [{**fields_of(one), "seconds": _seconds_since(crew, one.waiting_since)} for one in waiting],
-        "alerts": [fields_of(one) for one in found],
+        "waiting": [{**fields_of(alarm), "seconds": _seconds_since(crew, alarm.waiting_since)} for alarm in waiting],
+        "alerts": [fields_of(alarm) for alarm in present],
         "ahead": _ahead(crew, state),
         "cost": usage_summary.sprint_cost(crew, state),
     }
 
 
 def _tests(state: State) -> dict[str, Any]:
-    """The test command, and why nobody knows that it tests the worktree that it runs in; null where that is proved."""
+    """The test command, and why it is not proved that it tests the worktree it runs in; null if it is proved."""
     return {"command": state.config.integration_command, "not_proved": test_proof.unproved_reason(state.config)}
 
 
 def _question_alarms(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]) -> Iterator[Alarm]:
-    """What programs ask at their terminals."""
-    for one in rows:
-        question = _question(crew, state, one["id"]) if one["doing"] == activity.WAITING_FOR_PERSON else None
+    """Alarms for the questions that programs show at their terminals."""
+    for row in rows:
+        question = _question(crew, state, row["id"]) if row["doing"] == activity.WAITING_FOR_PERSON else None
         if question is not None:
             yield Alarm(
-                "question", one["id"], f"{one['run']} shows {question}", f"liza attach {one['id']}", one["since"]
+                "question", row["id"], f"{row['run']} shows {question}", f"liza attach {row['id']}", row["since"]
             )
 
 
@@ -97,19 +100,21 @@ def _seconds_since(crew: Crew, since: datetime | None) -> int | None:
 
 
 def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
-    """How far integration is ahead of the person's branch, once nothing is left to do; nothing where git cannot be
-    asked, and `liza doctor` says why it cannot."""
+    """Commits by which integration is ahead of the person's branch, once all tasks are done.
+
+    None if git fails: `liza doctor` reports why.
+    """
     if not is_crew_done(state, has_planner=False):
         return None
     try:
-        found = commits_ahead.find_commits_ahead(crew, state)
+        ahead = commits_ahead.find_commits_ahead(crew, state)
     except (LizaError, OSError):
         return None
-    return None if found is None else asdict(found)
+    return None if ahead is None else asdict(ahead)
 
 
 def _incomplete_drafts(crew: Crew, state: State) -> dict[str, MissingParts]:
-    """What drafts lack; nothing is told of that where git cannot be asked, and `liza doctor` says why it cannot."""
+    """Missing parts of drafts; empty if git fails: `liza doctor` reports why."""
     try:
         return draft_specs.find_incomplete_drafts(crew, state)
     except (LizaError, OSError):
@@ -119,66 +124,66 @@ def _incomplete_drafts(crew: Crew, state: State) -> dict[str, MissingParts]:
 def find_alarms(
     crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, MissingParts] | None = None
 ) -> tuple[Alarm, ...]:
-    """What stands, seen from here. ``lacks``: as ``drafts.lacks`` gave it, where that was asked already."""
-    since = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
-    below = tuple(_blocking_alarms(crew, state))
-    # Who works without its lock file only seems to have no supervisor.
-    alone = () if any(one.kind == "damaged" for one in below) else state.agents
-    seen = AlarmFacts(
+    """Return all present alarms. ``lacks``: the result of ``find_incomplete_drafts``, if the caller has it."""
+    signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
+    blocking = tuple(_blocking_alarms(crew, state))
+    # A supervisor whose lock file was deleted only seems to be gone.
+    unwatched = () if any(alarm.kind == "damaged" for alarm in blocking) else state.agents
+    facts = AlarmFacts(
         evidence=evidence,
-        signals=since,
+        signals=signal_times,
         unknown_config=crew.board.unknown_config(),
         unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()),
         repository=_repository(crew, state),
         exits={name: left for name in state.agents if (left := _supervisor_exit(crew, name)) is not None},
-        unsupervised=frozenset(name for name in alone if _is_unsupervised(crew, state, name)),
+        unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
         stuck_slots=_find_stuck_slots(crew),
         missing_parts=_incomplete_drafts(crew, state) if lacks is None else lacks,
         no_progress=_stuck_agents(crew, state),
         unpriced=usage_summary.unpriced_budget_reason(crew, state),
     )
-    return (*below, *alarms.evaluate_alarms(state, crew.clock.now(), seen), *_outside_edit_alarms(crew, state))
+    return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
 
 
 def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """What keeps every worktree from being used, every task from being merged, or every new one from being claimed."""
+    """Alarms for conditions that block every worktree, every merge or every new claim."""
     from liza.crew import layout
     from liza.crew.recovery import lost_worktrees
     from liza.repo import ref_names, stale_locks
     from liza.repo.slots import relocate, slot_records
 
-    damaged: str | None = None
+    damage_reason: str | None = None
     with suppress(LizaError, OSError):
-        damaged = layout.damage(crew, state)
-    if damaged is not None:
-        yield Alarm("damaged", "repository", damaged, layout.AGAIN)
+        damage_reason = layout.damage(crew, state)
+    if damage_reason is not None:
+        yield Alarm("damaged", "repository", damage_reason, layout.AGAIN)
     if crew.moved_reason is not None:
         yield Alarm("moved", "repository", crew.moved_reason, "liza down")
     yield from lost_worktrees.worktree_alarms(crew, state)
-    # A board without a crew's own records, as a sample board is shown, never had pins.
-    if damaged is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
+    # A board without the records of a crew, such as a sample board, never had pins.
+    if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
         yield Alarm("pins_gone", "repository", message, layout.FIX)
-    wrong = confirmed_settings.damaged(crew.paths)
-    if damaged is None and wrong is not None:
-        yield Alarm("pins_damaged", "repository", wrong.message, wrong.hint)
-    # Where the repository cannot be looked at, `liza doctor` says so.
+    pins_error = confirmed_settings.damaged(crew.paths)
+    if damage_reason is None and pins_error is not None:
+        yield Alarm("pins_damaged", "repository", pins_error.message, pins_error.hint)
+    # If the repository cannot be read, `liza doctor` reports it.
     with suppress(LizaError, OSError):
         try:
             slot_records.refuse_linked_directory(crew.paths.slots)
             stale_locks.refuse_directory_at_lock(
                 relocate.find_common_dir(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
             )
-        except SharedPathBlocked as broken:
-            yield Alarm("place_broken", "worktrees", f"{broken.message}: no task can be merged", broken.hint)
+        except SharedPathBlocked as error:
+            yield Alarm("place_broken", "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):
         if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
-            told = ref_names.ref_conflict_error("task", branch_of("<id>"))
-            yield Alarm("branch_in_the_way", "task", f"{told.message}: no new task can be claimed", told.hint)
+            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"))
+            yield Alarm("branch_in_the_way", "task", f"{conflict.message}: no new task can be claimed", conflict.hint)
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
-    """The slots that were set aside; none where that cannot be looked at, which `liza doctor` says."""
+    """Slots that were set aside; empty if they cannot be listed: `liza doctor` reports that."""
     from liza.repo.slots import stuck_slots
 
     try:
@@ -188,8 +193,10 @@ def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
 
 
 def _repository(crew: Crew, state: State) -> RepositoryDrift:
-    """What others did to it; as the last look saw it where git cannot be asked: the rest of what stands is told all the
-    same, and `liza doctor` says what keeps git from its work."""
+    """Changes made to the repository from outside; the cached result of the last check if git fails.
+
+    The other alarms are reported all the same; `liza doctor` reports why git fails.
+    """
     from liza.crew.drift import drift
 
     try:
@@ -201,40 +208,46 @@ def _repository(crew: Crew, state: State) -> RepositoryDrift:
 def _supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
     try:
         return run_directory.read_supervisor_exit(crew.paths, agent)
-    except LizaError as unreadable:
-        return SupervisorExit(time=crew.clock.now(), reason=unreadable.message)
+    except LizaError as error:
+        return SupervisorExit(time=crew.clock.now(), reason=error.message)
 
 
 def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
-    """Why the living sessions of agents make no progress, as their supervisors measured."""
-    found = {name: usage_summary.read_gauge(crew, state, name) for name in state.agents}
-    return {name: redact(one.stuck) for name, one in found.items() if one is not None and one.stuck is not None}
+    """Why the living sessions of agents make no progress, as measured by their supervisors."""
+    gauges = {name: usage_summary.read_gauge(crew, state, name) for name in state.agents}
+    return {
+        name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
+    }
 
 
 def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:
-    """Whether the agent holds something that a supervisor had begun and none watches. Who works by hand has no run
-    directory, and needs no supervisor."""
-    held = find_current_work(state, agent)
-    return held is not None and crew.run_dir(held.run).exists() and not crew.is_supervised(agent)
+    """Whether the agent holds work that a supervisor began, and no supervisor runs.
+
+    A person who works by hand has no run directory and needs no supervisor.
+    """
+    work = find_current_work(state, agent)
+    return work is not None and crew.run_dir(work.run).exists() and not crew.is_supervised(agent)
 
 
 def _outside_edit_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Edits from outside, among the newest revisions, that overwrote something or took away a task that is still gone.
-    Whatever else such an edit did stands on the board itself, and is an alarm for as long as it stands there."""
+    """Alarms for recent edits from outside that overwrote something, or deleted a task that is still missing.
+
+    Other effects of such an edit are on the board itself, and have alarms of their own as long as they are there.
+    """
     for record in islice(revision_journal.iter_newest_first(crew.paths.journal), RECENT_REVISIONS):
         if not _is_news(record.time, crew.clock.now()):
             continue
-        for place, message in enumerate(record.alerts):
-            gone = _DELETED_ENTRY.match(message)
-            about = f"revision {record.revision}"
-            if record.overwrote and place == 0:
-                yield Alarm("overwritten", about, message, "liza history -p")
-            elif gone and state.task(gone[1]) is None:
-                yield Alarm("external_edit", about, message, "liza history -p")
+        for index, message in enumerate(record.alerts):
+            deleted = _DELETED_ENTRY.match(message)
+            revision = f"revision {record.revision}"
+            if record.overwrote and index == 0:
+                yield Alarm("overwritten", revision, message, "liza history -p")
+            elif deleted and state.task(deleted[1]) is None:
+                yield Alarm("external_edit", revision, message, "liza history -p")
 
 
 def _is_news(time: str, now: datetime) -> bool:
-    """Whether a revision of that time is young enough to be told of; what bears no time was written by hand."""
+    """Whether a revision of that time is recent; one without a valid time was written by hand and is not."""
     try:
         return now - datetime.fromisoformat(time) < MAX_NEWS_AGE
     except (ValueError, TypeError):
@@ -248,14 +261,14 @@ def _signal_time(crew: Crew, name: str) -> datetime | None:
         return None
 
 
-def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> dict[str, Any]:
-    """An agent as `status --json` shows it; ``why`` is the one true reason that it is not at work, or null."""
+def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return an agent as `status --json` prints it; ``why`` is the reason that it does not work, or null."""
     agent = state.agents[name]
-    left = _supervisor_exit(crew, name)
+    exit_note = _supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
     why: str | None
-    if left is not None or not crew.is_supervised(name):
-        shown, why = _why_offline(crew, state, name, left)
+    if exit_note is not None or not crew.is_supervised(name):
+        shown, why = _why_offline(crew, state, name, exit_note)
     elif holds:
         shown = agent.status
         why = (
@@ -265,13 +278,13 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         )
         why = why or _unmeasured(crew, state, name)
     else:
-        # It holds nothing, whatever an edit from outside left standing beside its name.
+        # It holds nothing: an edit from outside may have left another status on the board.
         shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
-        why = _why_idle(crew, state, name, evidence, standing)
-    measured = usage_summary.read_gauge(crew, state, name)
-    waits = _read_quota_wait(crew, name, agent) if left is None and shown != "OFFLINE" else None
-    if waits is not None:
-        shown, why = "WAITING", _quota_wait_text(waits, agent, holds)
+        why = _why_idle(crew, state, name, evidence, signal_names)
+    gauge = usage_summary.read_gauge(crew, state, name)
+    quota_wait = _read_quota_wait(crew, name, agent) if exit_note is None and shown != "OFFLINE" else None
+    if quota_wait is not None:
+        shown, why = "WAITING", _quota_wait_text(quota_wait, agent, holds)
     return {
         "id": name,
         "role": role_of(name),
@@ -282,19 +295,19 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, standing:
         "program": agent.program,
         "why": why,
         **activity.activity_row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
-        "calls": measured.calls if measured else None,
-        "tokens": measured.used.tokens if measured and measured.used else None,
+        "calls": gauge.calls if gauge else None,
+        "tokens": gauge.used.tokens if gauge and gauge.used else None,
     }
 
 
 def _question_hint(crew: Crew, state: State, name: str) -> str | None:
-    """What the program of an agent at work asks a person, with the command to answer it."""
+    """The question that a working agent's program asks a person, with the command to answer it."""
     question = _question(crew, state, name)
     return None if question is None else f"its program shows {question}: liza attach {name}"
 
 
 def _question(crew: Crew, state: State, name: str) -> str | None:
-    """What the program of an agent asks a person; nothing where that cannot be read."""
+    """The question that an agent's program asks a person; None if there is none or it cannot be read."""
     agent = state.agents[name]
     try:
         question = crew.run_dir(run_id(name, agent.runs)).read_question() if agent.runs else None
@@ -304,62 +317,65 @@ def _question(crew: Crew, state: State, name: str) -> str | None:
 
 
 def _stopped_tmux_reason(crew: Crew, name: str, agent: Agent) -> str | None:
-    """Why its supervisor gets nowhere with its terminal; nothing where that cannot be known."""
+    """Reason if the tmux server of the agent's terminal is stopped; None if it is not, or if that is unknown."""
     try:
         server = tmux.find_stopped_server(crew.paths.root, run_id(name, agent.runs)) if agent.runs else None
     except LizaError:
         return None
-    return None if server is None else f"the tmux server of its terminal stands still: kill -CONT {server}"
+    return None if server is None else f"the tmux server of its terminal is stopped: kill -CONT {server}"
 
 
 def _model_silence_reason(crew: Crew, state: State, name: str) -> str | None:
-    """Why an agent at work gets no answer from its model; or, until its first sign of one, why the session before got
-    none. Nothing where that cannot be read."""
-    agent, held = state.agents[name], find_current_work(state, name)
-    if held is None:
+    """Why a working agent gets no answer from its model.
+
+    Until the session's first activity: why the previous session got none. None if that cannot be read.
+    """
+    agent, work = state.agents[name], find_current_work(state, name)
+    if work is None:
         return None
-    directory = crew.run_dir(held.run)
+    directory = crew.run_dir(work.run)
     try:
-        note, begun = directory.read_model_note(), any(directory.read_activity())
+        note, is_active = directory.read_model_note(), any(directory.read_activity())
     except LizaError:
         return None
     if note is not None:
         now, program = crew.clock.now(), (agent.program or "its program").partition(":")[0]
-        since, left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
+        since, seconds_left = (now - note.since).total_seconds(), (note.ends - now).total_seconds()
         model = model_silence.ModelSilence(note.kind, since, quote_line(note.words, 200), retried=note.retried)
-        return redact(model_silence.describe_status(model, left, program))
-    before = None if begun else _previous_model_failure(state, held)
-    return None if before is None else f"tried again after: {redact(quote_line(before, 200))}"
+        return redact(model_silence.describe_status(model, seconds_left, program))
+    previous = None if is_active else _previous_model_failure(state, work)
+    return None if previous is None else f"tried again after: {redact(quote_line(previous, 200))}"
 
 
 def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
-    """Why no loop of an agent at work is seen and no budget of it is kept."""
-    found = usage_summary.read_gauge(crew, state, name)
-    if found is None or found.unmeasured is None:
+    """Why loops of a working agent cannot be detected and its budget cannot be enforced; None if they can."""
+    gauge = usage_summary.read_gauge(crew, state, name)
+    if gauge is None or gauge.unmeasured is None:
         return None
-    return f"its calls and tokens cannot be measured: {redact(quote_line(found.unmeasured, 200))}"
+    return f"its calls and tokens cannot be measured: {redact(quote_line(gauge.unmeasured, 200))}"
 
 
-def _previous_model_failure(state: State, held: CurrentWork) -> str | None:
-    """Why the last session that is over ended, where its model gave it no answer."""
-    task = state.task(held.task) if held.task and held.kind == "work" else None
-    ends = [one for one in task.history if one.event != "resume"] if task is not None else []
+def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
+    """Why the last ended session got no answer from its model; None if it ended for another reason."""
+    task = state.task(work.task) if work.task and work.kind == "work" else None
+    ends = [event for event in task.history if event.event != "resume"] if task is not None else []
     return ends[-1].detail if ends and ends[-1].event in (claims.UNANSWERED, claims.QUOTA) else None
 
 
 def _read_quota_wait(crew: Crew, name: str, agent: Agent) -> run_directory.UsageWait | None:
-    """What it waits for; nothing where that cannot be read: the rest of what stands is told all the same.
+    """Return the usage limit that an agent waits for; None if there is none or it cannot be read.
 
-    Nothing either for a note that no supervisor left: while a session lives, or of a limit further away than any.
+    None also for a note that no supervisor can have written: while a session lives, or with an end beyond the longest
+    limit.
     """
     try:
-        found = run_directory.read_usage_wait(crew.paths, name)
+        wait = run_directory.read_usage_wait(crew.paths, name)
         if (
-            found is None
-            or not timedelta(0) < found.until - crew.clock.now() <= failure_patterns.MAX_RESET_DELAY + QUOTA_WAIT_MARGIN
+            wait is None
+            or not timedelta(0) < wait.until - crew.clock.now() <= failure_patterns.MAX_RESET_DELAY + QUOTA_WAIT_MARGIN
         ):
             return None
-        return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else found
+        return None if agent.runs and _has_session(crew, run_id(name, agent.runs)) else wait
     except LizaError:
         return None
 
@@ -371,39 +387,43 @@ def _has_session(crew: Crew, run: str) -> bool:
     )
 
 
-def _quota_wait_text(waits: run_directory.UsageWait, agent: Agent, holds: str | None) -> str:
-    """Until when, by this machine's clock, and that the task stays its own."""
-    here = waits.until.astimezone()
-    until = f"{here:%H:%M}" if here.date() == datetime.now(here.tzinfo).date() else f"{here:%Y-%m-%d %H:%M}"
+def _quota_wait_text(wait: run_directory.UsageWait, agent: Agent, holds: str | None) -> str:
+    """Describe until when an agent waits, in local time, and the task that it keeps."""
+    local_end = wait.until.astimezone()
+    until = (
+        f"{local_end:%H:%M}"
+        if local_end.date() == datetime.now(local_end.tzinfo).date()
+        else f"{local_end:%Y-%m-%d %H:%M}"
+    )
     keeps = f", and it keeps {holds}" if holds else ""
-    return f"{agent.program or 'its program'} waits until {until}{keeps}: {redact(waits.reason)}"
+    return f"{agent.program or 'its program'} waits until {until}{keeps}: {redact(wait.reason)}"
 
 
-def _why_offline(crew: Crew, state: State, name: str, left: SupervisorExit | None) -> tuple[str, str]:
-    """The status to show of an agent without a supervisor, and why it is so."""
+def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit | None) -> tuple[str, str]:
+    """Status to show for an agent without a supervisor, and the reason."""
     from liza.crew import layout
 
-    holds, held = picking.occupation(state, name), find_current_work(state, name)
+    holds, work = picking.occupation(state, name), find_current_work(state, name)
     if layout.works_unseen(crew, name):
-        return state.agents[name].status, f"it works on, and its lock file was deleted: {layout.AGAIN}"
-    if left is not None:
-        return "OFFLINE", f"its supervisor left: {left.reason}"
+        return state.agents[name].status, f"it still runs, but its lock file was deleted: {layout.AGAIN}"
+    if exit_note is not None:
+        return "OFFLINE", f"its supervisor left: {exit_note.reason}"
     if holds is None:
         return "OFFLINE", "no supervisor runs"
-    if held is not None and not crew.run_dir(held.run).exists() and not _was_stopped(state, held):
+    if work is not None and not crew.run_dir(work.run).exists() and not _was_stopped(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
     return "OFFLINE", f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
 
 
-def _was_stopped(state: State, held: CurrentWork) -> bool:
-    """Whether a supervisor, or whoever ended it, gave the work back: no person does it by hand."""
-    task = state.task(held.task) if held.task else None
-    return task is not None and has_done(task, STOP, held.run)
+def _was_stopped(state: State, work: CurrentWork) -> bool:
+    """Whether the work was given back when its supervisor ended: then no person does it by hand."""
+    task = state.task(work.task) if work.task else None
+    return task is not None and has_done(task, STOP, work.run)
 
 
-def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing: tuple[str, ...]) -> str:
-    if standing:
-        return f"{standing[0]} stands; liza resume takes it away"
+def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:
+    if signal_names:
+        return f"{signal_names[0]} is set; liza resume removes it"
     role = role_of(name)
     if role == "planner":
         trigger = planning.next_trigger(state)
@@ -411,7 +431,7 @@ def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, standing:
     if role == "code-reviewer":
         review = picking.pick_review(state, name, evidence)
         return f"about to review {review.task.id}" if isinstance(review, Pick) else review.why
-    picked = picking.pick_task(state, name, crew.clock.now(), evidence)
-    if isinstance(picked, Pick):
-        return f"about to take {picked.task.id}"
-    return f"{picked.task.id}: {picked.reason}" if isinstance(picked, LimitReached) else picked.why
+    pick = picking.pick_task(state, name, crew.clock.now(), evidence)
+    if isinstance(pick, Pick):
+        return f"about to take {pick.task.id}"
+    return f"{pick.task.id}: {pick.reason}" if isinstance(pick, LimitReached) else pick.why

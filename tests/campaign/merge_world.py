@@ -164,7 +164,7 @@ class World:
             except Refused as refused:
                 if "while the tests of" in refused.message:
                     continue
-                if "no task is approved" not in refused.message:
+                if "no approved task" not in refused.message:
                     raise
                 _, _, aside = refused.message.partition("set aside: ")
                 if not aside:

@@ -117,18 +117,18 @@ def test_without_a_board_every_word_names_what_is_kept_of_one_and_init_says_the_
     assert "liza init" in nothing.value.hint
     crew = begun(repo, "x", clock)
     crew.paths.state.unlink()
-    with pytest.raises(Refused, match=r"holds no board.*\.liza/tx") as refused:
+    with pytest.raises(Refused, match=r"has no board.*\.liza/tx") as refused:
         init(repo, InitOptions(goal="y", no_test=True))
     assert refused.value.hint == "liza restore --last-good"
     shutil.rmtree(crew.paths.tx)
-    with pytest.raises(NoCrew, match=f"holds no board.*{HISTORY_REF}.*To begin anew: mv ") as gone:
+    with pytest.raises(NoCrew, match=f"has no board.*{HISTORY_REF}.*To begin anew: mv ") as gone:
         find_crew(repo / ".git")
     with pytest.raises(Refused) as again:
         init(repo, InitOptions(goal="y", no_test=True))
     assert (again.value.message, again.value.hint) == (gone.value.message, gone.value.hint)
     assert gone.value.hint == "liza restore --last-good"
     git(repo, "update-ref", "-d", HISTORY_REF)
-    with pytest.raises(Refused, match=r"holds no board$") as bare:
+    with pytest.raises(Refused, match=r"has no board$") as bare:
         init(repo, InitOptions(goal="y", no_test=True))
     assert bare.value.hint == f"mv {repo}/.liza {repo}/.liza.old"
 

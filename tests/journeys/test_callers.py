@@ -229,7 +229,7 @@ def test_a_session_behind_a_pid_namespace_is_no_person(watched: Crew) -> None:
     judge = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root} && liza verdict approve me --task task-1"]
     done = session_of(watched, judge)
     assert done.returncode == 1, done
-    assert "in another pid namespace than that of the supervisor of planner-1" in done.stderr
+    assert "in a pid namespace other than that of the supervisor of planner-1" in done.stderr
     assert watched.status("task-1") == "READY_FOR_REVIEW"
     # Nor in a claimed worktree, where a person may work by hand; nor with the word alone.
     inside = [*unshared(), *bare(), "sh", "-c", f"cd {watched.root}/.worktrees/task-1 && liza block why --ask what"]

@@ -48,7 +48,7 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     (alert,) = shown["waiting"]
     assert (alert["kind"], alert["next"]) == ("damaged", STEP)
     (why,) = (one["why"] for one in shown["agents"] if one["id"] == "coder-1")
-    assert why == f"it works on, and its lock file was deleted: {STEP}"
+    assert why == f"it still runs, but its lock file was deleted: {STEP}"
     assert "still running: coder-1.1/session.lock, locks/supervisor-coder-1.lock" in alert["message"]
     checked = crew.run("doctor").stdout
     assert checked.count("was deleted: ") == 1

@@ -131,7 +131,7 @@ NOT_THERE = [
     (["note", " "], 2, "usage", "needs words"),
     (["task", "list", "--status", "NOPE"], 2, "usage", "no status"),
     (["merge", "t1"], 1, "refused", "only an APPROVED task"),
-    (["merge"], 1, "refused", "no task is approved"),
+    (["merge"], 1, "refused", "no approved task is ready"),
     (["verdict", "approve", "fine", "--task", "t1"], 1, "refused", "nothing to judge"),
     (["verdict", "perhaps", "fine", "--task", "t1"], 2, "usage", "no verdict"),
     (["task", "unblock", "t1", "--answer", "x"], 1, "refused", "asks nothing"),

@@ -174,7 +174,7 @@ def test_a_tmux_server_that_stands_still_is_the_reason_in_status_and_keeps_no_cr
     try:
         supervisor.wait_said("the tmux server of coder-1.1 is stopped")
         (row,) = crew.json("status")["agents"]
-        assert row["why"] == f"the tmux server of its terminal stands still: kill -CONT {pane.address.server}"
+        assert row["why"] == f"the tmux server of its terminal is stopped: kill -CONT {pane.address.server}"
         crew.liza("down")
     finally:
         os.kill(pane.address.server, signal.SIGCONT)
