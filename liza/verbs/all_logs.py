@@ -1,4 +1,4 @@
-"""logs of several agents at once, line by line, each with its time."""
+"""Read the output of several agents, line by line, with times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from liza.verbs import logs
 
 @dataclass(frozen=True)
 class OutputLine:
-    """A line that a program printed; ``time`` is None where nobody noted it."""
+    """A line that a program printed; ``time`` is None if it was not recorded."""
 
     agent: str
     run: str
@@ -30,7 +30,7 @@ class OutputLine:
 
 @dataclass
 class _Reader:
-    """How far the output of a run was read; what is ``held`` back is no whole line yet."""
+    """Position of a reader: bytes read of a run's output, and the bytes of an incomplete line."""
 
     run: str
     offset: int = 0
@@ -39,41 +39,42 @@ class _Reader:
 
 
 def sorted_agents(crew: Crew) -> list[str]:
-    """The agents of the board, in a fixed order."""
+    """Agents of the board, in a fixed order."""
     return sort_agents(crew.board.read().agents)
 
 
 def read_recent_lines(
     crew: Crew, names: Sequence[str], most: int, since: datetime | None
 ) -> tuple[list[OutputLine], dict[str, int]]:
-    """The last ``most`` lines of each newest run, or named run, by time; and how far each run was read.
+    """Return the last ``most`` lines of each agent's newest run, or of each named run, by time; and the end offset of
+    each run in bytes.
 
-    An agent that printed nothing has none. Raises NoFile, Refused where a named run has no output.
+    An agent without output has no lines. Raises NotRegularFile, Refused if a named run has no output.
     """
-    found: list[OutputLine] = []
-    places: dict[str, int] = {}
+    recent: list[OutputLine] = []
+    offsets: dict[str, int] = {}
     for run in _runs(crew, names):
         path = logs.output_of(crew, run)
         data, size = logs.read_tail(path, most)
-        kept = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
-        places[run] = size - len(data) + len(kept)
+        complete = data[: logs.complete_length(data)] if run_state.is_session_living(crew.run_dir(run)) else data
+        offsets[run] = size - len(data) + len(complete)
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).replace(microsecond=0)
-        lines = _lines(crew, run, kept, size - len(data))
-        found += [one for one in lines if since is None or (one.time or changed) >= since]
-    return sorted(found, key=lambda one: one.time or datetime.max.replace(tzinfo=UTC)), places
+        lines = _lines(crew, run, complete, size - len(data))
+        recent += [line for line in lines if since is None or (line.time or changed) >= since]
+    return sorted(recent, key=lambda line: line.time or datetime.max.replace(tzinfo=UTC)), offsets
 
 
-def follow_lines(crew: Crew, names: Sequence[str], places: dict[str, int]) -> Iterator[OutputLine]:
-    """What comes after what was read, of these runs and of the agents' next ones. Raises NoFile."""
-    readers = {run: _Reader(run, place) for run, place in places.items()}
-    heard: queue.Queue[Any] = queue.Queue()
+def follow_lines(crew: Crew, names: Sequence[str], offsets: dict[str, int]) -> Iterator[OutputLine]:
+    """Yield new lines after these offsets, of these runs and of the agents' next runs. Raises NotRegularFile."""
+    readers = {run: _Reader(run, offset) for run, offset in offsets.items()}
+    events_queue: queue.Queue[Any] = queue.Queue()
     while True:
         runs = _runs(crew, names)
         for run in runs:
             readers.setdefault(run, _Reader(run))
-        # What an earlier run printed last is read once more before it is let go.
+        # The last output of a replaced run is read once more before its reader is dropped.
         with events.watch(crew.paths, [crew.run_dir(run).output_path.parent for run in runs]) as watch:
-            watch.subscribe(heard)
+            watch.subscribe(events_queue)
             for run in tuple(readers):
                 yield from _read_more(crew, readers[run])
                 if run not in runs:
@@ -82,19 +83,19 @@ def follow_lines(crew: Crew, names: Sequence[str], places: dict[str, int]) -> It
                 fresh = [line for run in runs for line in _read_more(crew, readers[run])]
                 yield from fresh
                 if not fresh:
-                    logs.wait_for_event(heard)
+                    logs.wait_for_event(events_queue)
 
 
 def _runs(crew: Crew, names: Sequence[str]) -> list[str]:
-    """The newest run with output of each agent; a run that was named is itself."""
-    found = []
+    """Return the newest run with output of each agent; a run in ``names`` stays as it is."""
+    runs = []
     for name in names:
         if "." in name:
-            found.append(name)
+            runs.append(name)
             continue
-        told = [run for run in list_runs(crew.paths, name) if crew.run_dir(run).output_path.exists()]
-        found += told[-1:]
-    return found
+        with_output = [run for run in list_runs(crew.paths, name) if crew.run_dir(run).output_path.exists()]
+        runs += with_output[-1:]
+    return runs
 
 
 def _read_more(crew: Crew, reader: _Reader) -> list[OutputLine]:
@@ -102,24 +103,24 @@ def _read_more(crew: Crew, reader: _Reader) -> list[OutputLine]:
         over = run_state.is_session_over(crew.run_dir(reader.run))
     except LizaError:
         over = False
-    more, place = logs.read_from(crew.run_dir(reader.run).output_path, reader.offset)
-    began = reader.offset - len(reader.partial_line)
-    data, reader.offset = reader.partial_line + more, place
-    end = len(data) if over and not more else logs.complete_length(data)
+    new_bytes, end_offset = logs.read_from(crew.run_dir(reader.run).output_path, reader.offset)
+    start = reader.offset - len(reader.partial_line)
+    data, reader.offset = reader.partial_line + new_bytes, end_offset
+    end = len(data) if over and not new_bytes else logs.complete_length(data)
     reader.partial_line = data[end:]
-    lines = _lines(crew, reader.run, data[:end], began) if end else []
+    lines = _lines(crew, reader.run, data[:end], start) if end else []
     now = crew.clock.now()
-    return [OutputLine(one.agent, one.run, one.time or now, one.text) for one in lines]
+    return [OutputLine(line.agent, line.run, line.time or now, line.text) for line in lines]
 
 
 def _lines(crew: Crew, run: str, data: bytes, start: int) -> list[OutputLine]:
-    """Whole lines with their times; without times where a secret of several lines was taken out."""
+    """Split data into lines with times; without times if redaction of a secret changed the number of lines."""
     texts, raw = logs.redacted_text(data).splitlines(), data.splitlines(keepends=True)
-    printed, agent = OutputTimes(crew.run_dir(run).output_path), agent_of(run)
+    times, agent = OutputTimes(crew.run_dir(run).output_path), agent_of(run)
     if len(texts) != len(raw):
         return [OutputLine(agent, run, None, text) for text in texts]
-    found, place = [], start
+    lines, offset = [], start
     for text, line in zip(texts, raw, strict=True):
-        place += len(line)
-        found.append(OutputLine(agent, run, printed.time_at(place), text))
-    return found
+        offset += len(line)
+        lines.append(OutputLine(agent, run, times.time_at(offset), text))
+    return lines

@@ -1,4 +1,4 @@
-"""The questions that tasks ask a person."""
+"""answer: find the questions of blocked tasks."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class OpenQuestion:
 
 
 def find_open_questions(crew: Crew, task_id: str | None = None) -> list[OpenQuestion]:
-    """What waits for an answer of a person, the oldest first; of one task where that is named.
+    """Return the questions that wait for a person, the oldest first; with ``task_id``, those of that task.
 
-    Raises UnknownId, Refused where the named task asks nothing.
+    Raises UnknownId, Refused if that task has no question.
     """
     state = crew.board.read()
     if task_id is not None:
-        named = claims.get_task(state, checked_id(task_id))
-        if not _is_answerable(named):
-            raise Refused(f"{named.id} is {named.status}: it asks nothing", f"liza task show {named.id}")
-        return [_open_question(crew, named)]
-    found = [_open_question(crew, task) for task in state.tasks if _is_answerable(task)]
-    return sorted(found, key=lambda one: -(one.seconds or 0))
+        task = claims.get_task(state, checked_id(task_id))
+        if not _is_answerable(task):
+            raise Refused(f"{task.id} is {task.status}: it has no question", f"liza task show {task.id}")
+        return [_open_question(crew, task)]
+    questions = [_open_question(crew, task) for task in state.tasks if _is_answerable(task)]
+    return sorted(questions, key=lambda question: -(question.seconds or 0))
 
 
 def _is_answerable(task: Task) -> bool:
-    """Whether an answer frees it: one that several coders failed at wants another plan."""
+    """Whether an answer unblocks it: a task that several coders failed at needs a new plan instead."""
     return task.status is Status.BLOCKED and len(task.failed_by) < planning.MAX_FAILED_CODERS
 
 

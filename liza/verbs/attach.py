@@ -1,4 +1,4 @@
-"""attach: the terminal of an agent's program."""
+"""attach: find the terminal of an agent's program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from liza.verbs.logs import find_newest_run
 
 @dataclass(frozen=True)
 class TerminalAttachment:
-    """The command that puts a person at the terminal of a run."""
+    """Command that attaches a person's terminal to that of a run."""
 
     agent: str
     run: str
@@ -22,7 +22,7 @@ class TerminalAttachment:
 
 
 def attach(crew: Crew, name: str, *, read_only: bool = False) -> TerminalAttachment:
-    """A seat at the terminal of an agent's newest run, or of the run that was named. Raises UnknownId, Refused."""
+    """Return the attach command for an agent's newest run, or for the named run. Raises UnknownId, Refused."""
     require_person(crew, planner=False)
     run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
     pane = tmux.find_pane(crew.paths.root, run)

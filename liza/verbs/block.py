@@ -1,4 +1,4 @@
-"""block: the coder cannot go on and asks."""
+"""block: a coder stops and asks questions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from liza.rules.tasks import coding
 
 
 def block(crew: Crew, reason: str, questions: Sequence[str]) -> Result:
-    """The run's task waits for a person's, or the planner's, answers. Raises Usage, NotYours."""
+    """Set the run's task to BLOCKED until a person or the planner answers. Raises UsageError, NotOwner."""
     caller = identify_run(crew)
     task = require_task(caller)
     with crew.change(caller.run, "block", task) as tx:
         tx.state = coding.block(tx.state, task, caller.run, reason, tuple(questions), crew.clock.now())
     record_run_result(crew, caller.run, "0")
-    return make_result(tx.before, tx.state, task, "stop now: somebody answers, and the task goes on later")
+    return make_result(tx.before, tx.state, task, "stop now: the task continues when it has an answer")

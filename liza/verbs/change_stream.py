@@ -1,4 +1,4 @@
-"""Hear of each change of the board, of a signal or of a session."""
+"""Wait for changes of the board, of a signal or of a session."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from liza.rules.errors import LizaError, NoCrew
 from liza.rules.model import Config
 from liza.verbs.status import status
 
-QUIET_SECONDS = 0.1  # seconds: what one verb writes comes in several events
+QUIET_SECONDS = 0.1  # seconds without an event that end a change: the writes of one verb cause several events
 
 
 def follow_status(crew: Crew) -> Iterator[dict[str, Any]]:
-    """The summary now, and again after each change of the board, of a signal or of a session."""
+    """Yield the status now, and after each change of the board, of a signal or of a session."""
     for _ in watch_changes(crew):
         yield status(crew)
 
 
 def watch_changes(crew: Crew) -> Iterator[None]:
-    """Once now, and once after each change; leases run out without one, so the poll interval is the longest wait."""
+    """Yield now and after each change, and at least every poll interval: a lease expires without a change."""
     from liza.board import events
 
-    heard: queue.Queue[Any] = queue.Queue()
-    # Not the locks: to ask whether a supervisor lives touches its lock, and would wake us for ever.
+    events_queue: queue.Queue[Any] = queue.Queue()
+    # Do not watch the locks: checking whether a supervisor runs touches its lock and would cause an endless loop.
     watch = events.watch(crew.paths)
-    watch.subscribe(heard)
+    watch.subscribe(events_queue)
     try:
         while True:
             yield None
-            _wait_for_event(heard, _poll_interval(crew))
+            _wait_for_event(events_queue, _poll_interval(crew))
     finally:
         watch.close()
 
 
 def _poll_interval(crew: Crew) -> float:
-    """Seconds; the usual ones while the board cannot be asked, for whoever watches goes on."""
+    """Poll interval in seconds; the default if the board cannot be read, so that the watch continues."""
     try:
         return float(crew.board.read().config.poll_interval)
     except NoCrew:
@@ -46,10 +46,10 @@ def _poll_interval(crew: Crew) -> float:
         return float(Config().poll_interval)
 
 
-def _wait_for_event(heard: queue.Queue[Any], longest: float) -> None:
+def _wait_for_event(events_queue: queue.Queue[Any], longest: float) -> None:
     try:
-        heard.get(timeout=longest)
+        events_queue.get(timeout=longest)
         while True:
-            heard.get(timeout=QUIET_SECONDS)
+            events_queue.get(timeout=QUIET_SECONDS)
     except queue.Empty:
         return

@@ -128,7 +128,7 @@ def _replace_pins(crew: Crew) -> tuple[str, ...]:
     had_page = (crew.paths.root / layout.GOAL_FILE).exists()
     reason = _move_damaged_pins(crew.paths.pins)
     recreated = layout.recreate_layout(crew)
-    lines = [f"the pinned configuration {reason}: what the repository's own configuration names will not run"]
+    lines = [f"the pinned configuration {reason}: commands that the repository's own configuration names will not run"]
     if not had_page:
         from_history = layout.restore_goal_file(recreated, goal)
         lines.append(f"{layout.GOAL_FILE} was gone: {'as the history has it' if from_history else 'a new page'}")

@@ -1,4 +1,4 @@
-"""edit: the board in an editor, as visudo does it: a copy, checked, and merged under the lock."""
+"""edit: edit a copy of the board in an editor; check it and merge it under the lock, as visudo does."""
 
 from __future__ import annotations
 
@@ -25,49 +25,49 @@ _COPY, _BASE = "state.yaml", "base.yaml"
 
 
 def edit(crew: Crew, what: str, kept: Path | None = None) -> Result:
-    """Open the board, or the goal's text, in an editor. ``kept`` is a copy that an earlier edit left behind.
+    """Open the board, or the goal's text, in an editor. ``kept`` is a copy that an earlier edit kept.
 
-    Raises Usage, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
+    Raises UsageError, Refused, Missing, BoardInconsistent: then nothing was written, and the copy is kept.
     """
     by = require_person(crew, planner=False)
     if what == "goal":
         return _goal(crew, by)
     if what != "board":
         raise UsageError(f"{what!r} cannot be edited: board or goal", "liza edit goal")
-    place = _copy_board(crew) if kept is None else _find_copy(kept)
-    copy, base = place / _COPY, (place / _BASE).read_bytes().decode()
+    directory = _copy_board(crew) if kept is None else _find_copy(kept)
+    copy, base = directory / _COPY, (directory / _BASE).read_bytes().decode()
     _open_editor(copy)
     typed = copy.read_bytes().decode("utf-8", "replace")
     if typed == base:
-        shutil.rmtree(place)
+        shutil.rmtree(directory)
         return Result(
             "unchanged", None, None, "liza status", {"warnings": _warnings(typed)}, _edit_message(typed, "unchanged")
         )
     try:
         _apply_edit(crew, by, base, typed)
-    except LizaError as refused:
-        raise type(refused)(f"{refused.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from refused
-    shutil.rmtree(place)
-    more = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
-    return Result("changed", None, None, "liza status", more, _edit_message(typed, "changed"))
+    except LizaError as error:
+        raise type(error)(f"{error.message}\nyour copy is kept in {copy}", f"liza edit --from {copy}") from error
+    shutil.rmtree(directory)
+    details = {"revision": crew.board.read().revision, "warnings": _warnings(typed)}
+    return Result("changed", None, None, "liza status", details, _edit_message(typed, "changed"))
 
 
 def _edit_message(typed: str, result: str) -> str:
-    return "\n".join([result, *(f"warning: {one}" for one in _warnings(typed))])
+    return "\n".join([result, *(f"warning: {text}" for text in _warnings(typed))])
 
 
 def _warnings(typed: str) -> list[str]:
-    """What breaks no rule, and yet does not mean what whoever typed it hopes for."""
+    """Warnings about unknown configuration keys: they break no rule but have no effect."""
     try:
         return [settings.describe_unknown_key(key) for key in document.find_unknown_config(typed)]
     except BoardUnreadable:
-        # It was broken before, and nobody touched it: what is brought in is read, and refused, before this.
+        # The board was unreadable before and the person changed nothing: a changed text is checked before this.
         return []
 
 
 def _apply_edit(crew: Crew, by: str, base: str, typed: str) -> None:
-    standing = _config(base)
-    given = settings.changed_settings(standing, document.load_state(typed, "your copy").config)
+    before = _config(base)
+    changed = settings.changed_settings(before, document.load_state(typed, "your copy").config)
     try:
         crew.board.read()
     except BoardUnreadable:
@@ -76,11 +76,11 @@ def _apply_edit(crew: Crew, by: str, base: str, typed: str) -> None:
         crew.board.replace_text(by, typed)
     else:
         crew.board.transform_text(by, lambda now: merge_edits(base, typed, now))
-    confirmed_settings.confirm_settings(crew.paths, given, standing)
+    confirmed_settings.confirm_settings(crew.paths, changed, before)
 
 
 def _config(base: str) -> Config:
-    """The settings before a person typed; the usual ones where that board could not be read."""
+    """Settings before the edit; the defaults if that board cannot be read."""
     try:
         return document.load_state(base).config
     except BoardUnreadable:
@@ -89,22 +89,24 @@ def _config(base: str) -> Config:
 
 def _copy_board(crew: Crew) -> Path:
     text = crew.board.read_text().encode()
-    place = Path(tempfile.mkdtemp(prefix="liza-edit-"))
-    (place / _COPY).write_bytes(text)
-    (place / _BASE).write_bytes(text)
-    return place
+    directory = Path(tempfile.mkdtemp(prefix="liza-edit-"))
+    (directory / _COPY).write_bytes(text)
+    (directory / _BASE).write_bytes(text)
+    return directory
 
 
 def _find_copy(kept: Path) -> Path:
     if not kept.is_file() or not (kept.parent / _BASE).is_file():
-        raise Missing(f"{kept} is no copy that liza edit left behind", "liza edit")
+        raise Missing(f"{kept} is not a copy that liza edit kept", "liza edit")
     return kept.parent
 
 
 def _goal(crew: Crew, by: str) -> Result:
     spec = crew.board.read().goal.spec_ref
     if not spec.startswith(".liza/specs/"):
-        raise Refused(f"the goal is {spec}, a file of your own: edit it and commit", f"git add {spec} && git commit")
+        raise Refused(
+            f"the goal is {spec}, a file of the repository: edit it and commit it", f"git add {spec} && git commit"
+        )
     path = crew.paths.root / spec
     before = path.read_bytes() if path.exists() else b""
     _open_editor(path)
@@ -120,6 +122,8 @@ def _open_editor(path: Path) -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor and not sys.stdin.isatty():
         raise UsageError("there is no terminal, and EDITOR is not set", "EDITOR=… liza edit")
-    done = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
-    if done.returncode != 0:
-        raise Refused(f"the editor {editor or 'vi'!r} ended with {done.returncode}; nothing was written", "liza edit")
+    process = subprocess.run(["/bin/sh", "-c", f'{editor or "vi"} "$1"', "liza-edit", str(path)], check=False)
+    if process.returncode != 0:
+        raise Refused(
+            f"the editor {editor or 'vi'!r} exited with status {process.returncode}; nothing was written", "liza edit"
+        )

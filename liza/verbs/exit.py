@@ -1,4 +1,4 @@
-"""exit: the closing word of a script that is an agent."""
+"""exit: set the closing code of a run, for an agent that is a script."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from liza.rules.errors import Refused
 
 
 def exit_run(crew: Crew, word: str) -> Result:
-    """Leave 0 (look for more), 1 (failed) or 42 (start again) as the word of this run. Raises Usage, Refused."""
+    """Set the closing code of this run: 0 (look for more), 1 (failed) or 42 (start again). Raises UsageError,
+    Refused."""
     caller = identify_run(crew)
     directory = crew.run_dir(caller.run)
     if not directory.exists():
-        raise Refused(f"{caller.run} has no session that could end", "liza agents")
+        raise Refused(f"{caller.run} has no session", "liza agents")
     directory.set_closing_code(word)
     return Result("changed", caller.task, None, "end the process now")

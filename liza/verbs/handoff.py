@@ -1,4 +1,4 @@
-"""handoff: out of room; the work goes on in a fresh session. Also how a planner ends."""
+"""handoff: the context is full; the work continues in a fresh session. A planner ends with it too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.transitions import has_done
 
-RESTART_STEP = "stop now: a fresh session goes on"
+RESTART_STEP = "stop now: a fresh session continues"
 
 
 @dataclass(frozen=True)
 class HandoffNote:
-    """What the next session is told."""
+    """Information for the next session."""
 
     summary: str
     next_action: str = ""
@@ -33,16 +33,14 @@ class HandoffNote:
 
 
 def handoff(crew: Crew, note: HandoffNote, *, done: bool = False) -> Result:
-    """Leave the work, the review or the planning to a fresh session; ``done`` ends the planning for good.
+    """Hand the work, the review or the planning over to a fresh session; ``done`` ends the planning for good.
 
-    Raises Usage, NotYours.
+    Raises UsageError, NotOwner.
     """
     caller = identify_run(crew)
     role = role_of(caller.agent)
     if done and role != "planner":
-        raise UsageError(
-            "--done is a planner's word; a coder ends with submit", 'liza handoff "what is done" --next "…"'
-        )
+        raise UsageError("--done is for planners; a coder ends with submit", 'liza handoff "what is done" --next "…"')
     if role == "planner":
         return _hand_off_planning(crew, caller, note, done)
     if role == "code-reviewer":
@@ -81,19 +79,21 @@ def _hand_off_review(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result
 
 
 def _has_given_back(state: State, task: str, run: str) -> bool:
-    """Whether this run's review was handed off, or given back, before."""
-    found = claims.get_task(state, task)
-    return any(has_done(found, event, run) for event in ("release review", "give up review"))
+    """Whether this run has handed off or given back its review before."""
+    task_entry = claims.get_task(state, task)
+    return any(has_done(task_entry, event, run) for event in ("release review", "give up review"))
 
 
 def _hand_off_planning(crew: Crew, caller: RunCaller, note: HandoffNote, done: bool) -> Result:
     with crew.change(caller.run, "handoff") as tx:
-        heard = [line.summary for line in tx.state.goal.alignment_history if line.event == caller.run]
-        if not heard or tx.state.planning.run == caller.run:
+        summaries = [
+            note_entry.summary for note_entry in tx.state.goal.alignment_history if note_entry.event == caller.run
+        ]
+        if not summaries or tx.state.planning.run == caller.run:
             planning.require_planner(tx.state, caller.run)
-            over = planning.end_planning(tx.state, caller.run) if done else tx.state
-            line = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
-            lines = (*over.goal.alignment_history, *(() if note.summary in heard else (line,)))
-            tx.state = replace(over, goal=replace(over.goal, alignment_history=lines))
+            ended = planning.end_planning(tx.state, caller.run) if done else tx.state
+            note_entry = AlignmentNote(timestamp=crew.clock.now(), event=caller.run, summary=note.summary)
+            notes = (*ended.goal.alignment_history, *(() if note.summary in summaries else (note_entry,)))
+            tx.state = replace(ended, goal=replace(ended.goal, alignment_history=notes))
     record_run_result(crew, caller.run, "0" if done else "42")
     return make_result(tx.before, tx.state, None, "stop now" if done else RESTART_STEP)

@@ -1,4 +1,4 @@
-"""heartbeat: a run is alive; its lease is extended."""
+"""heartbeat: renew the lease of a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from liza.crew.result import Result
 from liza.rules.errors import UsageError
 from liza.rules.tasks import claims
 
-MAX_EXTENSION = 4 * 3600
+MAX_EXTENSION = 4 * 3600  # seconds
 
 
 def heartbeat(crew: Crew, extend: int | None = None) -> Result:
-    """Extend the lease by a lease_duration, or by ``extend`` seconds before a long step. Raises NotYours, Usage."""
+    """Renew the lease for lease_duration, or for ``extend`` seconds before a long step. Raises NotOwner, UsageError."""
     if extend is not None and not 0 < extend <= MAX_EXTENSION:
         raise UsageError(
-            f"a lease can be extended by 1 second to {MAX_EXTENSION // 3600} hours", "liza heartbeat --extend 15m"
+            f"--extend is {extend} s; it must be 1 s to {MAX_EXTENSION // 3600} h", "liza heartbeat --extend 15m"
         )
     caller = identify_run(crew)
     with crew.board.heartbeat(caller.run) as tx:

@@ -1,4 +1,4 @@
-"""history: what happened to the board, a line a revision."""
+"""history: list the revisions of the board."""
 
 from __future__ import annotations
 
@@ -21,65 +21,65 @@ from liza.verbs.change_stream import watch_changes
 
 
 def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) -> list[dict[str, Any]]:
-    """The newest ``limit`` revisions, newest first, of one task or of all; the journal tells what is not yet in git.
+    """Return the newest ``limit`` revisions of one task or of all, newest first.
 
-    Raises UnknownId, GitFailed.
+    Revisions that are not recorded in git yet come from the journal. Raises UnknownId, GitFailed.
     """
     if task_id is not None:
         claims.get_task(crew.board.read(), checked_id(task_id))
-    # It is a reader: what cannot be recorded now, on a full disk for example, is told from the journal.
+    # This command only reads. Revisions that cannot be recorded now, for example on a full disk, come from the journal.
     with suppress(LizaError, OSError):
         record_if_unsupervised(crew)
     entries = recorded.list_revisions(crew.git, task_id, limit)
     newest = recorded.list_revisions(crew.git, None, 1)
     tip = newest[0].revision if newest else 0
-    waiting = [_unrecorded_row(one) for one in _newer_records(crew, task_id, tip)]
-    told = [_recorded_row(crew, one, patch) for one in entries]
-    return list(islice((*waiting, *told), limit))
+    unrecorded_rows = [_unrecorded_row(record) for record in _newer_records(crew, task_id, tip)]
+    recorded_rows = [_recorded_row(crew, entry, patch) for entry in entries]
+    return list(islice((*unrecorded_rows, *recorded_rows), limit))
 
 
 def follow_history(crew: Crew, task_id: str | None, known: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The known revisions, oldest first, and then each new one as it comes."""
+    """Yield the known revisions, oldest first, then each new one."""
     yield from reversed(known)
-    seen = known[0]["revision"] if known else 0
+    last_revision = known[0]["revision"] if known else 0
     for _ in watch_changes(crew):
-        for one in reversed(_newer_records(crew, task_id, seen)):
-            seen = one.revision
-            yield _unrecorded_row(one)
+        for record in reversed(_newer_records(crew, task_id, last_revision)):
+            last_revision = record.revision
+            yield _unrecorded_row(record)
 
 
 def _newer_records(crew: Crew, task_id: str | None, revision: int) -> list[RevisionRecord]:
-    """The journal's entries after ``revision``, newest first."""
-    found = []
-    for one in revision_journal.iter_newest_first(crew.paths.journal):
-        if one.revision <= revision:
+    """Journal records after ``revision``, newest first."""
+    records = []
+    for record in revision_journal.iter_newest_first(crew.paths.journal):
+        if record.revision <= revision:
             break
-        if task_id is None or one.task == task_id:
-            found.append(one)
-    return found
+        if task_id is None or record.task == task_id:
+            records.append(record)
+    return records
 
 
-def _unrecorded_row(one: RevisionRecord) -> dict[str, Any]:
+def _unrecorded_row(record: RevisionRecord) -> dict[str, Any]:
     return {
-        "revision": one.revision,
-        "time": one.time,
-        "subject": subject(one),
-        "by": one.actor,
+        "revision": record.revision,
+        "time": record.time,
+        "subject": subject(record),
+        "by": record.actor,
         "commit": None,
-        "patch": one.diff,
-        "alerts": list(one.alerts),
+        "patch": record.diff,
+        "alerts": list(record.alerts),
     }
 
 
-def _recorded_row(crew: Crew, one: recorded.Revision, patch: bool) -> dict[str, Any]:
-    shown = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", one.commit) if patch else None
+def _recorded_row(crew: Crew, entry: recorded.Revision, patch: bool) -> dict[str, Any]:
+    patch_text = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", entry.commit) if patch else None
     return {
-        "revision": one.revision,
-        "time": f"{one.time:%Y-%m-%dT%H:%M:%SZ}",
-        "subject": one.subject,
-        "by": one.author,
-        "commit": one.commit,
-        "patch": shown,
+        "revision": entry.revision,
+        "time": f"{entry.time:%Y-%m-%dT%H:%M:%SZ}",
+        "subject": entry.subject,
+        "by": entry.author,
+        "commit": entry.commit,
+        "patch": patch_text,
         "alerts": [],
     }
 

@@ -1,7 +1,8 @@
-"""hook: what a program says through a hook of ours is noted, and answered with what waits for its run.
+"""hook: record an event from an agent program's hook, and reply with the messages that wait for its run.
 
-Said at every edge of a turn and before every tool, so this imports little, and neither git nor the board. An error of
-ours never stops a program: it is written down in ``hooks.log`` beside the run, and answered with silence.
+Programs call it at the start and end of every turn and before every tool, so this module imports little, and neither
+git nor the board. An error never stops a program: it is logged in ``hooks.log`` in the run directory, and the reply is
+empty.
 """
 
 from __future__ import annotations
@@ -21,73 +22,73 @@ from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 
-MAX_PAYLOAD = 32 << 20  # bytes of what a program may say about one tool
+MAX_PAYLOAD = 32 << 20  # bytes of one event
 MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20
-"""Bytes of the list of calls at which it is cut, as a log is, and that are left of it then: some 7,000 calls."""
+"""Size in bytes at which the list of calls is truncated, and the size that is kept: some 7,000 calls."""
 HOOK_EVIDENCE = "hook {event}"
 
 
 class Hook:
-    """One event of one program. ``answer`` is printed, and then ``delivered`` says that it was."""
+    """One event of one program. Print ``reply``, then call ``acknowledge_delivered``."""
 
-    def __init__(self, provider: str, event: str, said: bytes, environ: Mapping[str, str]) -> None:
-        self.provider, self.event, self.payload = provider, event, said
+    def __init__(self, provider: str, event: str, payload: bytes, environ: Mapping[str, str]) -> None:
+        self.provider, self.event, self.payload = provider, event, payload
         self.run_dir = _run_dir(environ)
         self.messages: tuple[str, ...] = ()
 
     def reply(self) -> HookReply:
-        """What to print, and the exit code. Raises nothing."""
+        """Return the text to print and the exit code. Raises nothing."""
         if self.run_dir is None:
             return NO_REPLY
         try:
             return self._reply(self.run_dir)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:  # noqa: BLE001 - an error here must not stop the program
             self.log_error(error)
             return NO_REPLY
 
     def _reply(self, run_dir: RunDir) -> HookReply:
         if not run_dir.exists():
             return NO_REPLY
-        found = load_template(self.provider)
-        heard = hook_events.parse_event(found, self.event, self._decode_payload())
-        if heard is None:
+        template = load_template(self.provider)
+        event = hook_events.parse_event(template, self.event, self._decode_payload())
+        if event is None:
             return NO_REPLY
-        refusal = _judge_tool(run_dir, heard) if heard.meaning == "tool" else None
+        refusal = _judge_tool(run_dir, event) if event.meaning == "tool" else None
         if refusal is not None:
-            return hook_events.refusal_reply(heard, refusal.why)
+            return hook_events.refusal_reply(event, refusal.why)
         now = datetime.now(UTC).replace(microsecond=0)
-        turn = hook_events.next_turn(run_dir.read_turn(), heard, now)
+        turn = hook_events.next_turn(run_dir.read_turn(), event, now)
         if turn is None:
             return NO_REPLY
-        if heard.meaning != "stopped":
+        if event.meaning != "stopped":
             run_dir.mark_ready(now, HOOK_EVIDENCE.format(event=self.event))
-        if heard.meaning == "tool":
-            _log_call(run_dir, heard)
-        self._acknowledge_typed(run_dir, heard, now)
-        answer = self._context_reply(run_dir, found, heard, turn)
-        if answer is not NO_REPLY and heard.event.push is not None:
+        if event.meaning == "tool":
+            _log_call(run_dir, event)
+        self._acknowledge_typed(run_dir, event, now)
+        reply = self._context_reply(run_dir, template, event, turn)
+        if reply is not NO_REPLY and event.event.push is not None:
             turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
         run_dir.write_turn(turn)
-        return answer
+        return reply
 
     def _decode_payload(self) -> dict[str, object]:
-        """What the program said; nothing where that is no object. The event alone says enough to end a run's tools."""
+        """Decode the payload; empty if it is not an object. The event name alone is enough to refuse a tool."""
         if not self.payload.strip():
             return {}
         try:
-            found = msgspec.json.decode(self.payload)
+            payload = msgspec.json.decode(self.payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self.log_error(error)
             return {}
-        return found if isinstance(found, dict) else {}
+        return payload if isinstance(payload, dict) else {}
 
-    def _context_reply(self, run_dir: RunDir, found: HookTemplate, heard: ReceivedEvent, turn: Turn) -> HookReply:
-        """The brief where a conversation begins, or has lost it; else what waits in the inbox."""
-        if heard.meaning in ("started", "compaction"):
+    def _context_reply(self, run_dir: RunDir, template: HookTemplate, event: ReceivedEvent, turn: Turn) -> HookReply:
+        """Reply with the brief if a conversation starts or was compacted, else with the messages of the inbox."""
+        if event.meaning in ("started", "compaction"):
             return hook_events.context_reply(
-                heard, hook_events.choose_brief_text(found, run_dir.read_block() or "", run_dir.read_prompt() or "")
+                event, hook_events.choose_brief_text(template, run_dir.read_block() or "", run_dir.read_prompt() or "")
             )
-        if heard.event.context is None and (heard.event.push is None or turn.pushes >= found.pushes):
+        if event.event.context is None and (event.event.push is None or turn.pushes >= template.pushes):
             return NO_REPLY
         if run_dir.closing_code() is not None or run_dir.read_stop() is not None or run_dir.is_concluded():
             return NO_REPLY
@@ -98,29 +99,31 @@ class Hook:
         waiting = inbox.claim_for_hook(
             run_dir.paths, run_dir.agent, run_dir.run, datetime.now(UTC).replace(microsecond=0)
         )
-        self.messages = tuple(one.id for one in waiting)
+        self.messages = tuple(message.id for message in waiting)
         text = inbox.format_messages(waiting)
         return (
-            hook_events.context_reply(heard, text)
-            if heard.event.context is not None
-            else hook_events.push_reply(heard, text)
+            hook_events.context_reply(event, text)
+            if event.event.context is not None
+            else hook_events.push_reply(event, text)
         )
 
-    def _acknowledge_typed(self, run_dir: RunDir, heard: ReceivedEvent, now: datetime) -> None:
-        """Acknowledge what was typed into this run's terminal: the turn begins with it, or the terminal has shown that
-        the program took it. It is not brought a second time."""
+    def _acknowledge_typed(self, run_dir: RunDir, event: ReceivedEvent, now: datetime) -> None:
+        """Acknowledge messages that were typed into this run's terminal, so that they are not delivered twice.
+
+        Condition: the turn's prompt contains the text, or the terminal showed that the program accepted it.
+        """
         if not _has_messages(run_dir):
             return
         from liza.programs.messages import inbox
 
-        prompt = "".join(heard.prompt.split())
+        prompt = "".join(event.prompt.split())
         typed = inbox.list_typed(run_dir.paths, run_dir.agent, run_dir.run)
-        read = tuple(one.id for one in typed if one.carried or "".join(one.text.split()) in prompt)
+        read = tuple(message.id for message in typed if message.carried or "".join(message.text.split()) in prompt)
         by = f"typed, {HOOK_EVIDENCE.format(event=self.event)}"
         inbox.acknowledge(run_dir.paths, run_dir.agent, read, run_dir.run, by, now)
 
     def acknowledge_delivered(self) -> None:
-        """The answer was printed: the messages in it have arrived. Raises nothing."""
+        """Acknowledge the messages in the reply, after it was printed. Raises nothing."""
         if self.run_dir is None or not self.messages:
             return
         from liza.programs.messages import inbox
@@ -129,11 +132,11 @@ class Hook:
             now = datetime.now(UTC).replace(microsecond=0)
             by = HOOK_EVIDENCE.format(event=self.event)
             inbox.acknowledge(self.run_dir.paths, self.run_dir.agent, self.messages, self.run_dir.run, by, now)
-        except Exception as error:  # noqa: BLE001 - it comes once more, and the program goes on
+        except Exception as error:  # noqa: BLE001 - the messages are delivered again; the program must not stop
             self.log_error(error)
 
     def log_error(self, error: Exception) -> None:
-        """Write down beside the run what went wrong, for a person. Raises nothing."""
+        """Log an error in the run directory, for a person. Raises nothing."""
         from liza.programs.session import log_file
 
         if self.run_dir is None:
@@ -143,21 +146,22 @@ class Hook:
             log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
 
 
-def _log_call(run_dir: RunDir, heard: ReceivedEvent) -> None:
-    """Keep which tool is called, for whoever measures the session. Raises OSError, Refused."""
+def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:
+    """Append a tool call to the list that the supervisor's meter reads. Raises OSError, Refused."""
     from liza.programs.session import log_file
     from liza.programs.usage.tool_calls import digest, summarize_call
 
-    called = [heard.tool, heard.tool_input]
-    line = msgspec.json.encode({"call": digest(called), "words": summarize_call(called)})
-    place = run_dir.path / HOOK_CALLS_FILE
-    log_file.cap(place, MOST_CALLS, KEPT_CALLS)
-    with log_file.open_for_append(place) as log:
+    call = [event.tool, event.tool_input]
+    line = msgspec.json.encode({"call": digest(call), "words": summarize_call(call)})
+    path = run_dir.path / HOOK_CALLS_FILE
+    log_file.cap(path, MOST_CALLS, KEPT_CALLS)
+    with log_file.open_for_append(path) as log:
         log.write(f"{line.decode()}\n")
 
 
 def _has_messages(run_dir: RunDir) -> bool:
-    """Whether anything waits. Mostly nothing does, and to load what reads it takes a fifth of a hook's time."""
+    """Whether messages wait. Checked first: usually there are none, and importing the inbox takes a fifth of a hook's
+    time."""
     return any((run_dir.path.parent / "inbox").glob("*.json"))
 
 
@@ -165,13 +169,15 @@ def _run_dir(environ: Mapping[str, str]) -> RunDir | None:
     run, root = environ.get("LIZA_RUN"), environ.get("LIZA_ROOT")
     if not run or not root:
         return None
-    # What stands in the environment may be no run of an agent.
+    # The value of LIZA_RUN may not be a run of an agent.
     with suppress(LizaError):
         return RunDir(Paths(Path(root)), run)
     return None
 
 
-def _judge_tool(run_dir: RunDir, heard: ReceivedEvent) -> tool_guards.ToolRefusal | None:
-    stopped = run_dir.read_stop()
-    use = tool_guards.ToolUse(run_dir.run, heard.tool, run_dir.closing_code(), stopped.reason if stopped else None)
+def _judge_tool(run_dir: RunDir, event: ReceivedEvent) -> tool_guards.ToolRefusal | None:
+    stop_order = run_dir.read_stop()
+    use = tool_guards.ToolUse(
+        run_dir.run, event.tool, run_dir.closing_code(), stop_order.reason if stop_order else None
+    )
     return tool_guards.check_tool_use(use)

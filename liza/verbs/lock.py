@@ -1,4 +1,4 @@
-"""lock: run a command while nobody else writes the board, and look at what it left."""
+"""lock: run a command with the board's lock held, then check the board."""
 
 from __future__ import annotations
 
@@ -21,29 +21,28 @@ _OUTSIDE_PREFIX = "changed outside liza: "
 
 @dataclass(frozen=True)
 class LockedRun:
-    """How a command ended that had the lock: its exit code, and what is wrong with the board that it left, if anything
-    is that was not before."""
+    """Exit status of a command that ran with the lock, and the first new error of the board, if any."""
 
     exit_status: int
     board_error: LizaError | None = None
 
 
 def lock(crew: Crew, command: Sequence[str]) -> LockedRun:
-    """Run ``command`` with the board's lock held; its exit code is 128 + n where signal n ended it.
+    """Run ``command`` with the board's lock held; the exit status is 128 + n if signal n killed it.
 
-    What it changes is an edit from outside: it stands, and is judged. Raises LockTimeout, Missing, Refused inside a
+    Its changes count as an edit from outside: they are kept and checked. Raises LockTimeout, Missing, Refused inside a
     session.
     """
     require_person(crew, planner=False)
     with suppress(BoardInconsistent):
-        # What others left until now is settled first: it is not this command's doing.
+        # Reading records earlier edits from outside first, so that they are not attributed to this command.
         crew.board.read()
     before = revision_journal.highest_revision(crew.paths.journal)
     with Lock(crew.paths.state_lock):
         try:
             process = subprocess.Popen(list(command))
-        except OSError as wrong:
-            raise Missing(f"{command[0]!r} cannot be run: {wrong.strerror}", f"command -v {command[0]}") from None
+        except OSError as error:
+            raise Missing(f"{command[0]!r} cannot be run: {error.strerror}", f"command -v {command[0]}") from None
         code = _wait_for_exit(process)
     return LockedRun(code if code >= 0 else 128 - code, _find_damage(crew, before))
 
@@ -53,25 +52,28 @@ def _wait_for_exit(process: subprocess.Popen[bytes]) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # The terminal told the command too; the lock must not be let go before it has ended.
+            # The command got SIGINT from the terminal too. Hold the lock until it has exited.
             continue
 
 
 def _find_damage(crew: Crew, before: int) -> LizaError | None:
-    """What is wrong since ``before``, the revision until then; the journal tells, whoever was first to judge it."""
+    """Return the errors that are new since revision ``before``.
+
+    They are read from the journal, because another process may have checked the board first.
+    """
     try:
         state = crew.board.read()
         crew.log_board_alerts()
-        since = takewhile(
+        records = takewhile(
             lambda record: record.revision > before, revision_journal.iter_newest_first(crew.paths.journal)
         )
-        told = [alert.removeprefix(_OUTSIDE_PREFIX) for record in since for alert in record.alerts]
-    except LizaError as wrong:
-        return wrong
-    if not told:
+        alerts = [alert.removeprefix(_OUTSIDE_PREFIX) for record in records for alert in record.alerts]
+    except LizaError as error:
+        return error
+    if not alerts:
         return None
-    shown = told[:MAX_SHOWN] + [f"and {len(told) - MAX_SHOWN} more"] * (len(told) > MAX_SHOWN)
-    broken = not {str(one) for one in invariants.check_board(state)}.isdisjoint(told)
-    rules = "a rule" if len(told) == 1 else f"{len(told)} rules"
-    said = f"what the command left on the board stands, and breaks {rules} that held before:"
-    return BoardInconsistent("\n    ".join([said, *shown]), "liza edit" if broken else "liza history -p")
+    shown = alerts[:MAX_SHOWN] + [f"and {len(alerts) - MAX_SHOWN} more"] * (len(alerts) > MAX_SHOWN)
+    is_broken = not {str(violation) for violation in invariants.check_board(state)}.isdisjoint(alerts)
+    rules = "a rule" if len(alerts) == 1 else f"{len(alerts)} rules"
+    message = f"the changes of the command are kept, and break {rules} that held before:"
+    return BoardInconsistent("\n    ".join([message, *shown]), "liza edit" if is_broken else "liza history -p")

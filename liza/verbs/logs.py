@@ -1,4 +1,4 @@
-"""logs: what the program of an agent printed."""
+"""logs: show the output of an agent's program."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from liza.rules.redaction import redact, redactable_length
 from liza.rules.suggestions import did_you_mean
 from liza.system import atomic
 
-MAX_WAIT = 30.0  # seconds: a look in between, should an event have been lost
+MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
 _CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 1 << 22  # bytes read at once
 
 
 def logs(crew: Crew, name: str, lines: int, followed: bool = False) -> dict[str, Any]:
-    """The last ``lines`` lines of an agent's newest run, or of the run that was named; ``followed``: only as far as
-    ``follow`` need not wait for more of them. Raises UnknownId, Refused, NoFile."""
+    """Return the last ``lines`` lines of an agent's newest run, or of the named run.
+
+    ``followed``: without an incomplete last line, which ``follow_output`` yields later. Raises UnknownId, Refused,
+    NotRegularFile.
+    """
     run = name if "." in name else find_newest_run(crew, parse_agent_id(name))
     path = output_of(crew, run)
     data, size = read_tail(path, lines)
-    kept = data[: complete_length(data)] if followed else data
-    known = size - len(data) + len(kept)
-    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": known, "output": redacted_text(kept)}
+    shown = data[: complete_length(data)] if followed else data
+    offset = size - len(data) + len(shown)
+    return {"agent": agent_of(run), "run": run, "path": str(path), "bytes": offset, "output": redacted_text(shown)}
 
 
 def output_of(crew: Crew, run: str) -> Path:
-    """The file with what a run printed. Raises Refused where there is none, with the place of its archive."""
+    """Path of a run's output. Raises Refused if there is none; the message names its archive."""
     path = crew.run_dir(run).output_path
     if path.exists():
         return path
@@ -46,96 +49,98 @@ def output_of(crew: Crew, run: str) -> Path:
 
 
 def resolve_run(crew: Crew, name: str) -> str:
-    """The run that had a task last, where ``name`` is a task and no agent; else the name. Raises Refused."""
+    """Return the last run of a task if ``name`` is a task and not an agent, else ``name``. Raises Refused."""
     if "." in name:
         return name
     state = crew.board.read()
     task = state.task(name) if name not in state.agents else None
     if task is None:
         return name
-    run = task.run or next((one.run for one in reversed(task.history) if one.run), None)
+    run = task.run or next((event.run for event in reversed(task.history) if event.run), None)
     if run is None:
         raise Refused(f"{name} is a task, and no agent has taken it yet", f"liza task show {name}")
     return run
 
 
 def find_newest_run(crew: Crew, agent: str) -> str:
-    """The newest run of an agent that left output; the newest of all where none did. Raises UnknownId, Refused."""
+    """Newest run of an agent with output, or its newest run if none has output. Raises UnknownId, Refused."""
     state = crew.board.read()
     if agent not in state.agents:
         raise UnknownId(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
-    found = run_directory.list_runs(crew.paths, agent)
-    if not found:
-        raise Refused(f"{agent} has run no program yet", f"liza agents {agent}")
-    told = [run for run in found if crew.run_dir(run).output_path.exists()]
-    return (told or list(found))[-1]
+    runs = run_directory.list_runs(crew.paths, agent)
+    if not runs:
+        raise Refused(f"{agent} has no runs yet", f"liza agents {agent}")
+    with_output = [run for run in runs if crew.run_dir(run).output_path.exists()]
+    return (with_output or list(runs))[-1]
 
 
 def follow_output(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
-    """What comes after what is known: of this run, and of the agent's next ones, each with a line that names it.
+    """Yield new output after ``known``: of this run, and of the agent's next runs, each after a line that names it.
 
-    A line is held back until it ends, or the session does: a secret in two parts is known only in the whole.
-    Raises NoFile.
+    A line is yielded when it is complete or the session has ended: a secret is recognised only in a complete line.
+    Raises NotRegularFile.
     """
-    run, place, held = str(known["run"]), int(known["bytes"]), b""
-    heard: queue.Queue[Any] = queue.Queue()
+    run, offset, pending = str(known["run"]), int(known["bytes"]), b""
+    events_queue: queue.Queue[Any] = queue.Queue()
     while True:
         path = crew.run_dir(run).output_path
         with events.watch(crew.paths, (path.parent,)) as watch:
-            watch.subscribe(heard)
+            watch.subscribe(events_queue)
             while (newer := find_newest_run(crew, agent_of(run))) == run:
-                over = bool(held) and run_state.is_session_over(crew.run_dir(run))
-                more, place = read_from(path, place)
-                held += more
-                end = len(held) if over and not more else complete_length(held)
+                is_over = bool(pending) and run_state.is_session_over(crew.run_dir(run))
+                new_bytes, offset = read_from(path, offset)
+                pending += new_bytes
+                end = len(pending) if is_over and not new_bytes else complete_length(pending)
                 if end:
-                    yield redacted_text(held[:end])
-                    held = held[end:]
-                elif not more:
-                    wait_for_event(heard)
-        more, place = read_from(path, place)
-        yield f"{redacted_text(held + more)}\n── {newer} ──\n"
-        run, place, held = newer, 0, b""
+                    yield redacted_text(pending[:end])
+                    pending = pending[end:]
+                elif not new_bytes:
+                    wait_for_event(events_queue)
+        new_bytes, offset = read_from(path, offset)
+        yield f"{redacted_text(pending + new_bytes)}\n── {newer} ──\n"
+        run, offset, pending = newer, 0, b""
 
 
 def complete_length(data: bytes) -> int:
-    """How much of it can be shown: whole lines, and no half of a secret."""
-    # A character a byte: what it looks for has no others.
+    """Number of bytes that can be shown: complete lines, and no part of an incomplete secret."""
+    # latin-1 maps each byte to one character, so the length is in bytes. The patterns are ASCII.
     return redactable_length(data.decode("latin-1"))
 
 
 def redacted_text(data: bytes) -> str:
-    """As text, without secrets."""
+    """Decode UTF-8 and redact secrets."""
     return redact(data.decode("utf-8", "replace"))
 
 
-def read_from(path: Path, place: int) -> tuple[bytes, int]:
-    """What a file has from ``place`` on, and the place behind that; nothing of one that was archived or removed
-    meanwhile. Raises NoFile."""
+def read_from(path: Path, offset: int) -> tuple[bytes, int]:
+    """Read a file from offset ``place``; return the bytes and the new offset.
+
+    No bytes if the file was archived or removed meanwhile. Raises NotRegularFile.
+    """
     try:
         with atomic.open_regular(path) as file:
-            if file.seek(0, 2) < place:
-                # It was cut because it had grown too large: what is left of it is new.
-                place = 0
-            file.seek(place)
+            if file.seek(0, 2) < offset:
+                # The file was truncated because it was too large: read it from its start.
+                offset = 0
+            file.seek(offset)
             data = file.read(_MAX_BYTES)
     except FileNotFoundError:
-        return b"", place
-    return data, place + len(data)
+        return b"", offset
+    return data, offset + len(data)
 
 
-def wait_for_event(heard: queue.Queue[Any]) -> None:
-    """Until something happened, or for so long that an event must have been lost."""
+def wait_for_event(events_queue: queue.Queue[Any]) -> None:
+    """Wait for an event, for at most MAX_WAIT seconds; drop the events that are queued with it."""
     try:
-        heard.get(timeout=MAX_WAIT)
+        events_queue.get(timeout=MAX_WAIT)
         while True:
-            heard.get_nowait()
+            events_queue.get_nowait()
     except queue.Empty:
         return
 
 
 def read_tail(path: Path, lines: int) -> tuple[bytes, int]:
-    """The last lines of a file, read from its end, and the size that they reach to."""
+    """Return the last lines of a file, read from its end, and its size in bytes."""
     with atomic.open_regular(path) as file:
         size = file.seek(0, 2)
         start, data = size, b""

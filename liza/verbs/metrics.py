@@ -1,4 +1,4 @@
-"""metrics: counts over the sprint."""
+"""metrics: count tasks, verdicts and usage of the sprint."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from liza.rules import derived
 from liza.rules.model import State, Status
 from liza.rules.reports import timings
 
-MIN_VERDICTS = 5
-MAX_APPROVAL_RATE = 0.95
+MIN_VERDICTS = 5  # with fewer verdicts the approval rate says nothing
+MAX_APPROVAL_RATE = 0.95  # above this rate reviewers may not look at the work
 
 
 def metrics(crew: Crew) -> dict[str, Any]:
-    """Tasks by status, tries, verdicts, and a warning where reviewers approve nearly everything."""
+    """Return tasks by status, tries, verdicts and usage, with a warning if reviewers approve nearly everything."""
     state = crew.board.read()
     counts = derived.sprint_metrics(state)
-    given = counts["approved"] + counts["rejected"]
-    rate = round(counts["approved"] / given, 3) if given else None
-    kind = rate is not None and given >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
+    verdicts = counts["approved"] + counts["rejected"]
+    rate = round(counts["approved"] / verdicts, 3) if verdicts else None
+    is_too_high = rate is not None and verdicts >= MIN_VERDICTS and rate > MAX_APPROVAL_RATE
     now = crew.clock.now()
     times = {task.id: timings.task_times(task, now) for task in state.tasks}
     return {
@@ -45,11 +45,13 @@ def metrics(crew: Crew) -> dict[str, Any]:
         "untested_merges": sum(task.tested is False for task in state.tasks if task.status is Status.MERGED),
         **usage_summary.usage_breakdown(crew),
         "messages": usage_summary.delivery_statistics(crew, state),
-        "anomalies": dict(Counter(one.type for one in state.anomalies)),
-        "warnings": [f"reviewers approved {rate:.0%} of {given}: do they look?"] if kind else [],
+        "anomalies": dict(Counter(anomaly.type for anomaly in state.anomalies)),
+        "warnings": [f"reviewers approved {rate:.0%} of {verdicts} submissions: check their reviews"]
+        if is_too_high
+        else [],
     }
 
 
 def _by_status(state: State) -> dict[str, int]:
-    found = Counter(task.status for task in state.tasks)
-    return {status.value: found[status] for status in Status if found[status]}
+    counts = Counter(task.status for task in state.tasks)
+    return {status.value: counts[status] for status in Status if counts[status]}

@@ -1,4 +1,4 @@
-"""The proof of a program: one small task, from the claim to its submission, in a project that is thrown away."""
+"""Try a program: it does one small task, from claim to submission, in a throw-away project."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from liza.verbs import init, task
 from liza.verbs.down import end_unsupervised_sessions
 
 TRIAL_LIMIT = 300.0
-"""Seconds for a program to do what a person does in ten."""
+"""Seconds for a program to do a task that takes a person ten seconds."""
 LEAVE_TIMEOUT = 30.0
-"""Seconds for its supervisor to leave."""
+"""Seconds for its supervisor to exit."""
 TRIAL_AGENT, TRIAL_TASK, TRIAL_PROGRAM = "coder-1", "proof", "tried"
 _TASK_FIELDS = {
     "id": TRIAL_TASK,
@@ -45,12 +45,12 @@ _TASK_FIELDS = {
 }
 _END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
 _END_EVENTS = frozenset({"crash", "ended", *UNCOUNTED_ENDS})
-"""Of a session that did not bring its work to review: the next one would show nothing else."""
+"""Events of a session that ended without a submission: another session would end the same way."""
 
 
 @dataclass(frozen=True)
 class TrialCheck:
-    """One thing that was to be shown: whether it was, and what showed it or did not."""
+    """One check of a trial: whether it passed, and the evidence."""
 
     what: str
     ok: bool
@@ -59,7 +59,7 @@ class TrialCheck:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a program did with its task, and why it went no further, where it did not."""
+    """Result of a trial; ``failure`` is the reason why the program did not submit its task."""
 
     checks: tuple[TrialCheck, ...]
     seconds: float
@@ -67,57 +67,57 @@ class Trial:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was shown."""
+        """Whether all checks passed."""
         return all(proof.ok for proof in self.checks)
 
 
 def trial(preset: Preset, permissions: str, limit: float = TRIAL_LIMIT) -> Trial:
-    """Have the program do a small task, which asks its model a few times. Nothing of it stays.
+    """Run a small task with the program, which makes a few requests to its model. All files are deleted afterwards.
 
-    ``permissions`` is ``confined`` or ``bypass``, ``limit`` the seconds that it has. Raises LizaError, OSError.
+    ``permissions`` is ``confined`` or ``bypass``, ``limit`` is in seconds. Raises LizaError, OSError.
     """
     with _interrupt_on_signals():
-        # The worktrees lie beside the project.
-        top = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
-        root = top / "project"
+        # The worktrees are created beside the project, so the project needs a directory of its own.
+        directory = Path(tempfile.mkdtemp(prefix="liza-check-")).resolve()
+        root = directory / "project"
         root.mkdir()
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             crew = _crew(root, preset, permissions)
             with _run_supervisor(crew) as (child, log):
-                in_time = _wait(crew, child, began + limit)
-            return _judge_trial(crew, log.read_text(errors="replace"), in_time, time.monotonic() - began)
+                in_time = _wait(crew, child, started + limit)
+            return _judge_trial(crew, log.read_text(errors="replace"), in_time, time.monotonic() - started)
         finally:
-            shutil.rmtree(top, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
 def _interrupt_on_signals() -> Iterator[None]:
-    """TERM, and the HUP of a terminal that is closed, end the block as Ctrl+C does: with what it has to clean up."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, so that the block cleans up as after Ctrl+C."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are heard elsewhere
+        yield  # only the main thread can set signal handlers
         return
 
     def end(number: int, frame: object) -> None:
-        # What sends one of them often sends the other at once: the cleaning is not to be cut off by it.
-        for one in heard:
-            signal.signal(one, signal.SIG_IGN)
+        # The sender of one signal often sends the other too: it must not interrupt the clean-up.
+        for handled in former_handlers:
+            signal.signal(handled, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    heard = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
-    # One that is ignored was to be ignored, as under nohup.
-    heard = {one: former for one, former in heard.items() if former is not signal.SIG_IGN}
-    for one in heard:
-        signal.signal(one, end)
+    former_handlers = {handled: signal.getsignal(handled) for handled in (signal.SIGTERM, signal.SIGHUP)}
+    # A signal that is ignored stays ignored, as under nohup.
+    former_handlers = {handled: former for handled, former in former_handlers.items() if former is not signal.SIG_IGN}
+    for handled in former_handlers:
+        signal.signal(handled, end)
     try:
         yield
     finally:
-        for one, former in heard.items():
-            signal.signal(one, former)
+        for handled, former in former_handlers.items():
+            signal.signal(handled, former)
 
 
 def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
-    """A project with a page, a crew, and a task. The row goes with it: it may stand in a file of another project."""
+    """Create a project with a file, a crew and a task. The preset is copied: it may be from another project's file."""
     git = Git(root)
     git.out("init", "-q")
     git.out("symbolic-ref", "HEAD", "refs/heads/main")
@@ -132,7 +132,7 @@ def _crew(root: Path, preset: Preset, permissions: str) -> Crew:
 
 
 def format_preset(preset: Preset) -> str:
-    """The row as a file has it, under the name ``ROW``."""
+    """Format a preset as the text of programs.toml, under the name TRIAL_PROGRAM."""
     fields = msgspec.to_builtins(preset)
     del fields["name"]
     return f"[programs]\n{TRIAL_PROGRAM} = {toml_text.format_value(fields)}\n"
@@ -140,14 +140,17 @@ def format_preset(preset: Preset) -> str:
 
 @contextmanager
 def _run_supervisor(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A supervisor at work, and what it says; it has left, with its session, at the end of the block, and when this
-    process is killed in it."""
+    """Run a supervisor during the block; yield its process and its log.
+
+    The supervisor and its session are ended at the end of the block. If this process is killed, the supervisor exits at
+    the end of its stdin (``--until-eof``).
+    """
     log = crew.paths.liza / "trial.log"
-    words = [str(liza_path().with_name("liza-agent")), TRIAL_AGENT, "--program", TRIAL_PROGRAM, "--until-eof"]
+    argv = [str(liza_path().with_name("liza-agent")), TRIAL_AGENT, "--program", TRIAL_PROGRAM, "--until-eof"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("LIZA_")}
     with log.open("wb") as out:
         child = subprocess.Popen(
-            words,
+            argv,
             cwd=crew.paths.root,
             env=env,
             stdin=subprocess.PIPE,
@@ -170,59 +173,62 @@ def _run_supervisor(crew: Crew) -> Iterator[tuple[subprocess.Popen[bytes], Path]
 
 
 def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
-    """Until the task is submitted or given up, or the supervisor has left; whether that came in time."""
-    heard: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=lambda: heard.put(child.wait()), daemon=True).start()
+    """Wait until the task is submitted or has failed, or the supervisor has exited; return whether that was in time."""
+    events_queue: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=lambda: events_queue.put(child.wait()), daemon=True).start()
     with events.watch(crew.paths) as watch:
-        watch.subscribe(heard)
+        watch.subscribe(events_queue)
         while not _is_over(_task(crew)) and child.poll() is None:
-            left = end - time.monotonic()
-            if left <= 0:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
                 return False
             with suppress(queue.Empty):
-                heard.get(timeout=left)
+                events_queue.get(timeout=remaining)
     return True
 
 
-def _is_over(done: Task) -> bool:
-    return done.status in _END_STATUSES or any(event.event in _END_EVENTS for event in done.history)
+def _is_over(task: Task) -> bool:
+    return task.status in _END_STATUSES or any(event.event in _END_EVENTS for event in task.history)
 
 
 def _task(crew: Crew) -> Task:
-    found = crew.board.read().task(TRIAL_TASK)
-    assert found is not None
-    return found
+    task_entry = crew.board.read().task(TRIAL_TASK)
+    assert task_entry is not None
+    return task_entry
 
 
 def _judge_trial(crew: Crew, log: str, in_time: bool, seconds: float) -> Trial:
-    done = _task(crew)
-    heard = [
-        one.evidence
+    task_entry = _task(crew)
+    evidence = [
+        sentinel.evidence
         for run in run_directory.list_runs(crew.paths, TRIAL_AGENT)
-        if (one := crew.run_dir(run).read_sentinel())
+        if (sentinel := crew.run_dir(run).read_sentinel())
     ]
     ahead = crew.git.run("rev-list", "--count", f"refs/heads/task/{TRIAL_TASK}", "^HEAD", codes=(0, 128)).stdout.strip()
-    submitted = done.status is Status.READY_FOR_REVIEW
+    submitted = task_entry.status is Status.READY_FOR_REVIEW
     committed = ahead not in (b"", b"0")
-    proofs = (
-        TrialCheck("brief", bool(heard), f"read it: {heard[0]}" if heard else "showed no sign that it has read it"),
+    checks = (
+        TrialCheck(
+            "brief", bool(evidence), f"read it: {evidence[0]}" if evidence else "showed no sign that it has read it"
+        ),
         TrialCheck("commit", committed, "made one" if committed else "made none"),
-        TrialCheck("submit", submitted, "did" if submitted else f"the task is {done.status.value}"),
+        TrialCheck("submit", submitted, "did" if submitted else f"the task is {task_entry.status.value}"),
     )
-    return Trial(proofs, seconds, None if submitted else _failure_reason(crew, done, log, in_time, seconds))
+    return Trial(checks, seconds, None if submitted else _failure_reason(crew, task_entry, log, in_time, seconds))
 
 
-def _failure_reason(crew: Crew, done: Task, log: str, in_time: bool, seconds: float) -> str:
-    left = run_directory.read_supervisor_exit(crew.paths, TRIAL_AGENT)
+def _failure_reason(crew: Crew, task_entry: Task, log: str, in_time: bool, seconds: float) -> str:
+    exit_note = run_directory.read_supervisor_exit(crew.paths, TRIAL_AGENT)
     last = _last_output_line(log)
     if not in_time:
-        return f"not done within {seconds:.0f} s; the last: {last}"
-    ended = next((event.detail for event in done.history if event.event in _END_EVENTS and event.detail), None)
-    return done.blocked_reason or (left.reason if left else None) or ended or last
+        return f"not done within {seconds:.0f} s; last output: {last}"
+    session_failure = next(
+        (event.detail for event in task_entry.history if event.event in _END_EVENTS and event.detail), None
+    )
+    return task_entry.blocked_reason or (exit_note.reason if exit_note else None) or session_failure or last
 
 
 def _last_output_line(log: str) -> str:
-    """The last thing that the supervisor said, without the next command behind it, which is for the thrown away
-    project."""
-    said = [line for line in log.splitlines() if line.strip() and not line.startswith("  next: ")]
-    return said[-1].removeprefix(TRIAL_AGENT).removeprefix("liza-agent: ").strip() if said else ""
+    """Last line of the supervisor's output, without the next command, which is for the deleted project."""
+    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("  next: ")]
+    return lines[-1].removeprefix(TRIAL_AGENT).removeprefix("liza-agent: ").strip() if lines else ""

@@ -1,4 +1,4 @@
-"""programs list · check · show: which agent programs there are, which of them are here, and whether they work."""
+"""programs list · check · show · trust: known agent programs, whether they are installed, and whether they work."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from liza.rules.paths import Paths
 from liza.verbs.init import InitOptions
 from liza.verbs.program_trial import TRIAL_LIMIT, trial
 
-_MAX_PARALLEL = 8  # they are asked for their versions, and each is a process that mostly waits
+_MAX_PARALLEL = 8  # version commands at once; each is a process that mostly waits
 
 
 def list_programs() -> dict[str, Any]:
-    """Every program of the tables: ``name``, ``installed``, ``version``, ``command``, and how to install it."""
+    """Return every preset: ``name``, ``installed``, ``version``, ``command``, and how to install it."""
     table = _table()
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
         rows = list(pool.map(_row, table.rows.values()))
@@ -31,39 +31,38 @@ def list_programs() -> dict[str, Any]:
 
 
 def check_programs(name: str | None = None, *, run: bool = False, limit: float = TRIAL_LIMIT) -> dict[str, Any]:
-    """As ``listed``, of the programs that are installed or of the one that is named, with ``ok`` and ``problems``;
-    none at all is not ok.
+    """As ``list_programs``, for the installed programs or the named one, with ``ok`` and ``problems``.
 
-    With ``run``, each of them does a small task in a project that is thrown away, within ``limit`` seconds, and
-    ``proofs`` says what it showed. Raises Usage for an unknown one.
+    No program at all is not ok. With ``run``, each program does a small task in a throw-away project within ``limit``
+    seconds, and ``proofs`` has the results. Raises UsageError for an unknown name.
     """
     table = _table()
-    wanted = (
+    presets = (
         [table.resolve(name, "liza programs check")] if name else [row for row in table.rows.values() if row.command]
     )
     with ThreadPoolExecutor(_MAX_PARALLEL) as pool:
-        asked = zip(wanted, pool.map(_row, wanted), strict=True)
-        found = [(preset, row) for preset, row in asked if row["installed"] or name]
+        rows_by_preset = zip(presets, pool.map(_row, presets), strict=True)
+        checked = [(preset, row) for preset, row in rows_by_preset if row["installed"] or name]
     permissions = _permissions()
-    for preset, row in found:
+    for preset, row in checked:
         row["problems"] = [] if row["installed"] else [preset_table.describe_missing(preset)]
         if run and row["installed"]:
             _try(preset, row, permissions, limit)
         row["ok"] = not row["problems"]
-    rows = [row for _, row in found]
+    rows = [row for _, row in checked]
     return {"programs": rows, "ok": bool(rows) and all(row["ok"] for row in rows), "notices": list(table.notices)}
 
 
 def _try(preset: Preset, row: dict[str, Any], permissions: str, limit: float) -> None:
-    done = trial(preset, permissions, limit)
-    row["proofs"] = [{"what": one.what, "ok": one.ok, "said": one.evidence} for one in done.checks]
-    row["seconds"] = round(done.seconds, 1)
+    result = trial(preset, permissions, limit)
+    row["proofs"] = [{"what": check.what, "ok": check.ok, "said": check.evidence} for check in result.checks]
+    row["seconds"] = round(result.seconds, 1)
     row["permissions"] = permissions
-    row["problems"] = [] if done.ok else [done.failure or "it did not do its task"]
+    row["problems"] = [] if result.ok else [result.failure or "it did not do its task"]
 
 
 def _permissions() -> str:
-    """What the crew that one stands in allows its programs; outside one, what `init` would."""
+    """Permissions of the crew of the current directory; without a crew, the default of `init`."""
     try:
         return find_crew().board.read().config.permissions
     except NoCrew:
@@ -71,17 +70,18 @@ def _permissions() -> str:
 
 
 def show_program(name: str) -> dict[str, Any]:
-    """A program's row, with every field, and ``can``: what Liza can do with it. Raises Usage for an unknown one."""
+    """Return a preset with every field, and ``can``: what Liza can do with it. Raises UsageError for an unknown
+    name."""
     table = _table()
     preset = table.rows[name] if name in table.rows else table.resolve(name, "liza programs show")
-    able = [{"tier": one.tier, "what": one.what, "by": one.by} for one in list_abilities(preset)]
-    lacks = "; ".join(one for one in (preset.lacks, "" if preset.has_confinement else UNCONFINED_WARNING) if one)
-    found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(preset))
-    return {**found, **_row(preset), "lacks": lacks, "can": able}
+    abilities = [{"tier": ability.tier, "what": ability.what, "by": ability.by} for ability in list_abilities(preset)]
+    lacks = "; ".join(text for text in (preset.lacks, "" if preset.has_confinement else UNCONFINED_WARNING) if text)
+    fields: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(preset))
+    return {**fields, **_row(preset), "lacks": lacks, "can": abilities}
 
 
 def trust_project_programs() -> dict[str, Any]:
-    """A person has read this project's ``liza.toml``, and lets it, as it is, say what programs run: ``commands``."""
+    """Trust this project's ``liza.toml`` with its present content; return the ``commands`` that it names."""
     crew = find_crew()
     require_person(crew, planner=False)
     sha256, commands = preset_table.trust_project(crew.paths)

@@ -1,4 +1,4 @@
-"""ready: the run proves who it is, is shown its brief, and the supervisor sees that it was read."""
+"""ready: check the identity of a run, show its brief, and record for the supervisor that it was read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from liza.rules.tasks import claims, planning, reviews
 
 
 def ready(crew: Crew) -> Result:
-    """The brief of this run, once its identity holds: agent known, lease alive, task its own, worktree there.
+    """Return the brief of this run after these checks: agent known, task its own, lease valid, worktree present.
 
-    Raises NotYours, Refused: the one thing that is wrong.
+    Raises NotOwner or Refused for the first check that fails.
     """
     caller = identify_run(crew)
     state = crew.board.read()
     if caller.agent not in state.agents:
-        raise Refused(f"the board knows no agent {caller.agent}", "liza agents")
+        raise Refused(f"there is no agent {caller.agent} on the board", "liza agents")
     _check_identity(crew, state, caller)
     directory = crew.run_dir(caller.run)
     if directory.exists():
@@ -31,14 +31,14 @@ def ready(crew: Crew) -> Result:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     text = directory.read_block() or f"You hold {caller.task} as {caller.run}.\n"
     waiting = inbox.list_pending(crew.paths, caller.agent)
-    text += "".join(shown for one in waiting if (shown := inbox.format_messages((one,))) not in text)
-    said = {"brief": text, "messages": [one.id for one in waiting]}
+    text += "".join(shown for message in waiting if (shown := inbox.format_messages((message,))) not in text)
+    details = {"brief": text, "messages": [message.id for message in waiting]}
     task = state.task(caller.task) if caller.task else None
-    return Result("changed", caller.task, task.status.value if task else None, "do what the brief says", said)
+    return Result("changed", caller.task, task.status.value if task else None, "do what the brief says", details)
 
 
 def acknowledge_messages(crew: Crew, ids: Sequence[str]) -> None:
-    """These messages were shown to the run that says this: only now, so that no crash in between loses one."""
+    """Acknowledge messages after they were shown to the calling run: a crash before that must not lose one."""
     caller = identify_run(crew)
     inbox.acknowledge(crew.paths, caller.agent, tuple(ids), caller.run, "liza ready", crew.clock.now())
 
@@ -57,16 +57,16 @@ def _check_identity(crew: Crew, state: State, caller: RunCaller) -> None:
             and not crew.is_supervised(caller.agent)
         ):
             raise NotOwner(
-                f"the lease of {caller.run} on {task_id} has run out. Stop at once", f"liza task show {task_id}"
+                f"the lease of {caller.run} on {task_id} has expired. Stop at once", f"liza task show {task_id}"
             )
         slot = task.worktree or ""
         if not crew.paths.slot(slot).is_dir() or crew.worktrees.owner(slot) != (task_id, caller.run):
-            raise Refused(f"the worktree {slot} of {task_id} is not laid out for {caller.run}", "liza doctor --fix")
+            raise Refused(f"the worktree {slot} of {task_id} is not ready for {caller.run}", "liza doctor --fix")
         return
     task = reviews.get_reviewed_task(state, task_id, caller.run)
     head = crew.worktrees.head_commit(caller.agent)
     if head != task.review_commit:
         raise Refused(
-            f"the worktree stands at {head[:12]}, and {task.review_commit} is to be reviewed",
+            f"the worktree is at {head[:12]}, expected {task.review_commit}, the commit to review",
             'liza handoff "wrong commit" --next "again"',
         )

@@ -1,4 +1,4 @@
-"""restore: bring back a board that cannot be read or is gone, or one task whose status no verb led to."""
+"""restore: restore a missing or unreadable board, deleted parts of .liza, or a task with a forged status."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from liza.rules.tasks.give_back import give_back_work
 from liza.verbs.down import down
 
 MAX_REVISIONS_SEARCHED = 500
-"""Revisions that are searched for a task as it was."""
+"""Maximum number of revisions to search for an earlier state of a task."""
 
 _RECREATED_NOTE = (
-    ".liza was laid out anew. Of what lay in it the history has the board and {goal}: no other specs, no logs. What "
-    "the repository's own configuration names will not run"
+    ".liza was recreated. The history has the board and {goal}; other specs and the logs are lost. Commands that the "
+    "repository's own configuration names will not run"
 )
 _MENDED = (
-    "what was missing in .liza was laid out anew, and it has {goal}. Whatever else was deleted (specs, logs) is lost. "
-    "What the repository's own configuration names will not run"
+    "the missing parts of .liza were recreated, with {goal}. Other deleted files (specs, logs) are lost. Commands that "
+    "the repository's own configuration names will not run"
 )
 RESTORE_HINT = layout.AGAIN
 
 
 def find_crew_or_lost() -> Crew:
-    """The crew of this directory, also one of whose board only the history is left. Raises NoCrew, Refused."""
+    """Return the crew of this directory, also if its board is left only in the history. Raises NoCrew, Refused."""
     try:
         return find_crew()
     except NoCrew:
-        lost = find_lost_crew()
-        if lost is None:
+        crew = find_lost_crew()
+        if crew is None:
             raise
-        return lost
+        return crew
 
 
 def restore_task(crew: Crew, task_id: str) -> Result:
-    """Put a task whose status no verb led to back as it was before. Raises Refused, UnknownId, GitFailed."""
+    """Restore a task whose status no verb has set to its earlier state. Raises Refused, UnknownId, GitFailed."""
     by = require_person(crew, planner=False)
     before = crew.board.read()
     if forged_status.forgery_reason(before, claims.get_task(before, checked_id(task_id))) is None:
@@ -63,71 +63,79 @@ def restore_task(crew: Crew, task_id: str) -> Result:
 
 
 def _find_earlier_task(crew: Crew, task_id: str) -> tuple[int, Task]:
-    """The newest revision in which the task was as verbs had left it, and the task there."""
+    """Return the newest revision in which verbs had set the task's status, and the task in it."""
     for entry in board_history.list_revisions(crew.git, None, MAX_REVISIONS_SEARCHED):
         with suppress(BoardInconsistent):
-            found = forged_status.get_restorable_task(
+            task = forged_status.get_restorable_task(
                 document.load_state(board_history.read_board_at(crew.git, entry.commit)), task_id
             )
-            if found is not None:
-                return entry.revision, found
+            if task is not None:
+                return entry.revision, task
     raise Refused(
-        f"none of the newest {MAX_REVISIONS_SEARCHED} revisions has {task_id} as a verb left it",
+        f"none of the newest {MAX_REVISIONS_SEARCHED} revisions has {task_id} with a status that a verb set",
         f"liza history {task_id} -p",
     )
 
 
 def restore(crew: Crew, last_good: bool, stop: bool = False) -> Result:
-    """Put the newest good board in the place of one that is gone, cannot be read or has lost its end, which is kept.
+    """Replace a missing, unreadable or truncated board with the newest good one; a broken board is kept as a copy.
 
-    What else of .liza was deleted is laid anew, also where the board can be read. ``stop``: end first whatever
-    supervisors and sessions still work here. Unchanged where nothing is missing.
-    Raises Usage, Refused, BoardInconsistent where nothing good is left.
+    Other deleted parts of .liza are recreated, also if the board can be read. ``stop``: first end the supervisors and
+    sessions that still run here. Unchanged if nothing is missing. Raises UsageError, Refused, BoardInconsistent if no
+    good board is left.
     """
     by = require_person(crew, planner=False)
     if not last_good:
-        raise UsageError("say what to bring back: the board, or a task", "liza restore --last-good")
-    was = _find_board_error(crew)
-    laid = not layout.has_pins(crew)
-    damaged = laid or (was is None and layout.damage(crew, crew.board.read()) is not None)
+        raise UsageError("name what to restore: the board (--last-good) or a task", "liza restore --last-good")
+    board_error = _find_board_error(crew)
+    no_pins = not layout.has_pins(crew)
+    damaged = no_pins or (board_error is None and layout.damage(crew, crew.board.read()) is not None)
     ended = _stop_everything(crew) if stop else ()
-    if was is not None or damaged:
-        # Also where a part of .liza is left, as after a `git clean` that a supervisor wrote into.
+    if board_error is not None or damaged:
+        # Also if a part of .liza is left: a supervisor may have written files during a `git clean`.
         layout.refuse_survivors(crew, RESTORE_HINT)
-    if laid:
+    if no_pins:
         crew = layout.recreate_layout(crew)
     elif damaged or not crew.paths.locks.is_dir():
         layout.create_layout(crew)
-    done = None if was is None else crew.board.restore(by, lambda: _last_good_text(crew))
-    now = crew.board.read()
-    if done is None and not damaged:
-        return Result("unchanged", None, None, "liza status", {"revision": now.revision, "ended": list(ended)})
+    restored = None if board_error is None else crew.board.restore(by, lambda: _last_good_text(crew))
+    state = crew.board.read()
+    if restored is None and not damaged:
+        return Result("unchanged", None, None, "liza status", {"revision": state.revision, "ended": list(ended)})
     lines = [_ENDED_NOTE.format(", ".join(ended))] if ended else []
-    good = now if done is None else done.state
+    restored_state = state if restored is None else restored.state
     lines += (
-        _restore_lines(crew, done, now.revision) if done else [f"the board stands as it was: revision {now.revision}"]
+        _restore_lines(crew, restored, state.revision)
+        if restored
+        else [f"the board is unchanged: revision {state.revision}"]
     )
     if damaged:
-        counting = layout.restore_confirmed_settings(crew) if laid else ()
-        goal = (crew.paths.root / layout.GOAL_FILE).exists()
-        goal = layout.restore_goal_file(crew, good.goal.description) or goal
-        nothing = "nothing else" if done else f"a new page {layout.GOAL_FILE}"
-        lines.append((_RECREATED_NOTE if done else _MENDED).format(goal=layout.GOAL_FILE if goal else nothing))
-        lines += counting
-        _record_stopped(crew, by, good.agents, ended)
-    kept = None if done is None else done.broken_copy
-    more = {"revision": now.revision, "restored": good.revision, "was": was, "kept": kept and str(kept)}
-    step = up_command_for(good, *good.agents)
-    return Result("changed", None, None, step, {**more, "ended": list(ended)}, "\n".join(lines))
+        settings_lines = layout.restore_confirmed_settings(crew) if no_pins else ()
+        has_goal = (crew.paths.root / layout.GOAL_FILE).exists()
+        has_goal = layout.restore_goal_file(crew, restored_state.goal.description) or has_goal
+        fallback = "nothing else" if restored else f"a new page {layout.GOAL_FILE}"
+        lines.append((_RECREATED_NOTE if restored else _MENDED).format(goal=layout.GOAL_FILE if has_goal else fallback))
+        lines += settings_lines
+        _record_stopped(crew, by, restored_state.agents, ended)
+    broken_copy = None if restored is None else restored.broken_copy
+    details = {
+        "revision": state.revision,
+        "restored": restored_state.revision,
+        "was": board_error,
+        "kept": broken_copy and str(broken_copy),
+    }
+    step = up_command_for(restored_state, *restored_state.agents)
+    return Result("changed", None, None, step, {**details, "ended": list(ended)}, "\n".join(lines))
 
 
 def _record_stopped(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[str]) -> None:
-    """Agents that were ended have stopped what they held, and why they left, for want of a board, is told already."""
+    """Give back the work of agents that were ended. Their exit notes are deleted: they only say that the board was
+    missing."""
     for agent in agents:
         run_directory.clear_supervisor_exit(crew.paths, agent)
-    stopped = {agent_of(one) if "." in one else one for one in ended}
+    stopped = {agent_of(name) if "." in name else name for name in ended}
     with crew.change(by, "stop") as tx:
-        # Supervisors that noticed have left by themselves; who works by hand never had one.
+        # Supervisors that noticed the damage have exited; a person who works by hand never had one.
         stopped |= {name for name, agent in tx.state.agents.items() if _left_alone(crew, name, agent)}
         for agent in sorted(stopped & set(tx.state.agents)):
             tx.state = give_back_work(tx.state, agent, crew.clock.now())
@@ -137,32 +145,32 @@ def _left_alone(crew: Crew, name: str, agent: Agent) -> bool:
     return agent.program is not None and agent.status != "OFFLINE" and not crew.is_supervised(name)
 
 
-_ENDED_NOTE = "ended what still worked here: {}"
+_ENDED_NOTE = "ended processes that still ran here: {}"
 
 
 def _stop_everything(crew: Crew) -> tuple[str, ...]:
-    """The agents and runs that were ended. Raises Refused."""
+    """End all supervisors and sessions; return their agents and runs. Raises Refused."""
     ended = layout.end_survivors(crew)
     if not crew.paths.locks.is_dir():
         return ended
-    done = down(crew, now=True)
-    return (*ended, *done.details["stopped"], *done.details["sessions_ended"])
+    result = down(crew, now=True)
+    return (*ended, *result.details["stopped"], *result.details["sessions_ended"])
 
 
-def _restore_lines(crew: Crew, done: Restored, now: int) -> list[str]:
-    goal = textwrap.shorten(done.state.goal.description, 80, placeholder=" …")
-    lines = [f"revision {done.state.revision} stands again, as revision {now}: {goal}"]
-    if done.broken_copy is not None:
-        lines.append(f"the broken board is kept in {done.broken_copy.relative_to(crew.paths.root)}")
+def _restore_lines(crew: Crew, restored: Restored, now: int) -> list[str]:
+    goal = textwrap.shorten(restored.state.goal.description, 80, placeholder=" …")
+    lines = [f"revision {restored.state.revision} is restored as revision {now}: {goal}"]
+    if restored.broken_copy is not None:
+        lines.append(f"the broken board is kept in {restored.broken_copy.relative_to(crew.paths.root)}")
     return lines
 
 
 def _find_board_error(crew: Crew) -> str | None:
-    """What is wrong with the board; None where it can be read."""
+    """Error of the board; None if it can be read."""
     try:
         crew.board.read()
-    except (BoardInconsistent, NoCrew) as broken:
-        return broken.message
+    except (BoardInconsistent, NoCrew) as error:
+        return error.message
     return None
 
 
@@ -170,7 +178,7 @@ def _last_good_text(crew: Crew) -> str:
     try:
         return crew.board.last_good_text()
     except BoardInconsistent:
-        recorded = board_history.read_newest(crew.git)
-        if recorded is None:
+        newest = board_history.read_newest(crew.git)
+        if newest is None:
             raise
-        return recorded[1]
+        return newest[1]

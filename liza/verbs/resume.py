@@ -1,4 +1,4 @@
-"""resume: take down what pause put up."""
+"""resume: clear the signals that pause and checkpoint set."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from liza.rules.errors import Refused
 
 
 def resume(crew: Crew) -> Result:
-    """Take PAUSE, CHECKPOINT and ABORT down; unchanged where none stands.
+    """Clear PAUSE, CHECKPOINT and ABORT; unchanged if none is set.
 
-    Raises Refused inside a session, and while more is spent than the budget allows; LizaError where that is not known.
+    Raises Refused inside a session and while the budget is exceeded, LizaError if the spending cannot be read.
     """
     require_person(crew, planner=False)
     state = crew.board.read()
-    why = usage_summary.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
-    if why is not None:
-        # Taken away, PAUSE would be put up again at the next look of a supervisor, which tells a person nothing.
-        raise Refused(f"{why}, and the crew would pause again at once: raise config.budget first", "liza edit")
+    reason = usage_summary.crew_over_budget_reason(crew, state) if signals.active_signals(crew.paths) else None
+    if reason is not None:
+        # A supervisor would set PAUSE again at its next check, without an explanation for the person.
+        raise Refused(f"{reason}; the crew would pause again at once: raise config.budget first", "liza edit")
     cleared = [name for name in signals.SIGNALS if signals.clear_signal(crew.paths, name)]
-    told = f"{', '.join(cleared)} taken away: the crew goes on" if cleared else "nothing was paused"
-    return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, told)
+    message = f"{', '.join(cleared)} cleared: the crew continues" if cleared else "no signal was set"
+    return Result("changed" if cleared else "unchanged", None, None, "liza status", {"cleared": cleared}, message)

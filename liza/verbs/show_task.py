@@ -1,4 +1,4 @@
-"""task list · task show."""
+"""task list · task show: return tasks as rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLO
 
 
 def list_tasks(crew: Crew, statuses: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The tasks in the order of the board, as the board names their fields. Raises Usage for an unknown status."""
+    """Return tasks in the order of the board, with the board's field names. Raises UsageError for an unknown status."""
     wanted = {_status(word) for word in statuses} if statuses else frozenset(Status)
     state = crew.board.read()
     return task_rows(state, draft_specs.find_incomplete_drafts(crew, state), wanted)
 
 
 def task_rows(state: State, lacks: Mapping[str, MissingParts], wanted: Collection[Status]) -> list[dict[str, Any]]:
-    """The fields of tasks, and beside them what a DRAFT lacks now, and which tasks have to be merged first."""
+    """Fields of tasks, with the missing parts of a DRAFT and the tasks that have to be merged first."""
     return [
         {
             **fields_of(task),
@@ -42,40 +42,37 @@ def task_rows(state: State, lacks: Mapping[str, MissingParts], wanted: Collectio
 
 
 def show_task(crew: Crew, task_id: str) -> dict[str, Any]:
-    """A task's fields, and beside them its branch, its directory, what it waits for, what a DRAFT lacks, its hand-off
-    and its notes.
+    """Return a task's fields with its branch, directory, dependencies, missing parts, hand-off and notes.
 
-    Raises UnknownId, Usage.
+    Raises UnknownId, UsageError.
     """
     state = crew.board.read()
-    found = claims.get_task(state, checked_id(task_id))
-    link = crew.paths.task_link(found.id)
-    draft = found.status is Status.DRAFT
+    task = claims.get_task(state, checked_id(task_id))
+    link = crew.paths.task_link(task.id)
+    is_draft = task.status is Status.DRAFT
     return {
-        **fields_of(found),
-        "branch": branch_of(found.id),
+        **fields_of(task),
+        "branch": branch_of(task.id),
         "directory": str(link) if link.is_symlink() else None,
-        "missing": draft_specs.find_missing_parts(
-            crew, state, found, find_existing_specs(crew, [found.spec_ref])
-        ).missing
-        if draft
+        "missing": draft_specs.find_missing_parts(crew, state, task, find_existing_specs(crew, [task.spec_ref])).missing
+        if is_draft
         else (),
-        "merge_failed": merge_failures.last_failure(found) if found.status in _MERGE_FAILURE_STATUSES else "",
-        "waits_for": picking.unmet_dependencies(state, found),
-        "handoff": state.handoff.get(found.id),
-        "notes": [note.message for note in state.human_notes if note.recipient == found.id],
-        **_work_row(crew, state, found),
+        "merge_failed": merge_failures.last_failure(task) if task.status in _MERGE_FAILURE_STATUSES else "",
+        "waits_for": picking.unmet_dependencies(state, task),
+        "handoff": state.handoff.get(task.id),
+        "notes": [note.message for note in state.human_notes if note.recipient == task.id],
+        **_work_row(crew, state, task),
     }
 
 
 def _work_row(crew: Crew, state: State, task: Task) -> dict[str, Any]:
-    """Who is at work on a task, what it does, and for how long; nulls where nobody is."""
-    who = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
-    return {"who": who, **activity.activity_row(crew, state, who or "")}
+    """Agent that works on a task, its activity, and for how long; nulls if there is none."""
+    agent = task.reviewing_by or (task.assigned_to if task.status is Status.CLAIMED else None)
+    return {"who": agent, **activity.activity_row(crew, state, agent or "")}
 
 
 def _status(word: str) -> Status:
     try:
         return Status(word.upper().replace("-", "_"))
     except ValueError:
-        raise UsageError(f"{word!r} is no status; they are {', '.join(Status)}", "liza task list") from None
+        raise UsageError(f"{word!r} is not a status; expected one of {', '.join(Status)}", "liza task list") from None

@@ -1,4 +1,4 @@
-"""submit: the coder's work is committed and goes to review."""
+"""submit: send a coder's committed work to review."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from liza.rules.paths import branch_of
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.coding import SubmittedWork
 
-NEXT_STEP = "stop now: a reviewer takes it from here"
+NEXT_STEP = "stop now: a reviewer continues"
 MANUAL_NEXT_STEP = "liza claim {task} --agent code-reviewer-1, or let a reviewer of `liza up` take it"
 
 
 def submit(crew: Crew) -> Result:
-    """What stands at HEAD of the run's worktree is to be reviewed. Raises Refused, NotYours."""
+    """Submit the commit at HEAD of the run's worktree for review. Raises Refused, NotOwner."""
     caller = identify_run(crew)
     task_id = require_task(caller)
     task = claims.get_task(crew.board.read(), task_id)
@@ -41,7 +41,8 @@ def submit(crew: Crew) -> Result:
 
 
 def _keep_reviewed(crew: Crew, task: Task) -> None:
-    """Keep the commit under review with a ref. It is at HEAD until then, and recovery does the same after a crash."""
+    """Write a ref that keeps the commit under review. Until then HEAD keeps it; after a crash, recovery writes the
+    ref."""
     if task.status is Status.READY_FOR_REVIEW and task.review_commit is not None and task.worktree is not None:
         merge_refs.write_review_ref(crew.worktrees.slot_git(task.worktree), task.id, task.review_commit)
 
@@ -50,7 +51,7 @@ _SUBMITTABLE_STATUSES = (Status.CLAIMED, Status.READY_FOR_REVIEW)
 
 
 def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
-    """The worktree as `submit` must know it. Raises NoCrew, GitFailed."""
+    """Collect the facts about a worktree that `submit` checks. Raises NoCrew, GitFailed."""
     slot = crew.worktree_path(task)
     git = crew.worktrees.slot_git(slot.name)
     symbolic_refs.refuse_symbolic(git, f"refs/heads/{branch_of(task.id)}")
@@ -67,12 +68,12 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
 
 
 def _current_branch(git: Git) -> str | None:
-    found = git.run("symbolic-ref", "--quiet", "--short", "HEAD", codes=(0, 1))
-    return found.stdout.decode("utf-8", "replace").strip() or None
+    output = git.run("symbolic-ref", "--quiet", "--short", "HEAD", codes=(0, 1))
+    return output.stdout.decode("utf-8", "replace").strip() or None
 
 
 def _hidden_instructions(git: Git) -> tuple[str, ...]:
-    """Instructions files that git is told to overlook, and that hold text besides the brief."""
+    """Instructions files that git ignores and that contain text besides the brief."""
     return tuple(
         name
         for name in brief_filter.list_bound_files(git)

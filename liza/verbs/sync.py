@@ -1,4 +1,4 @@
-"""sync: bring a person's branch into integration, as a tested merge."""
+"""sync: merge a person's branch into integration, after a test of the merge."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ _CANDIDATE_NAME = "main.sync"
 
 @dataclass(frozen=True)
 class _SyncRequest:
-    """What a person wants, and ``said``: ``commit``, the tip of the branch ``source``, in the branch ``into``; with
-    ``accept_moved`` also where others have moved that branch and merged tasks are lost by it."""
+    """Request to merge ``commit``, the tip of the branch ``source``, into the branch ``into``.
+
+    ``command`` is the command that the person typed. ``accept_moved``: also if ``into`` was moved from outside and
+    merged tasks are lost by that.
+    """
 
     source: str
     commit: str
@@ -36,17 +39,17 @@ class _SyncRequest:
 
 
 def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -> Result:
-    """Merge ``branch``, by default the one that is checked out, into integration once its tests pass on the merge.
+    """Merge ``branch``, by default the current one, into integration if the tests pass on the merge.
 
-    Where others have moved integration that is accepted, and told; where merged tasks are lost by it, only with
-    ``accept_moved``. Raises Missing, Refused, UnknownId, MergeConflict, GitFailed; integration is where it was then.
+    A move of integration from outside is accepted and reported; if merged tasks are lost by it, only with
+    ``accept_moved``. Raises Missing, Refused, UnknownId, MergeConflict, GitFailed: then integration is unchanged.
     """
     by = require_person(crew, planner=False)
     state = crew.board.read()
     into = state.config.integration_branch
     drift.require_integration(crew, state)
     source = branch or _current_branch(crew, into)
-    said = " ".join(["liza sync", *([branch] if branch else [])])
+    command = " ".join(["liza sync", *([branch] if branch else [])])
     commit = merges.branch_tip(crew.git, source)
     if commit is None:
         raise UnknownId(f"there is no branch {source!r}", "git branch")
@@ -54,113 +57,123 @@ def sync(crew: Crew, branch: str | None = None, *, accept_moved: bool = False) -
     if not lock.try_acquire():
         raise Refused("another merge is under way", "liza status")
     try:
-        held = crew.with_lock(lock)
-        recover_dead_merger(held, by)
-        done = _merge_branch(held, _SyncRequest(source, commit, into, accept_moved, said), by)
+        locked = crew.with_lock(lock)
+        recover_dead_merger(locked, by)
+        result = _merge_branch(locked, _SyncRequest(source, commit, into, accept_moved, command), by)
     finally:
         lock.release()
-    # What was told of integration is accepted now, and `status` need not wait for a supervisor to look again.
+    # The move of integration is accepted now: update the cache, so that `status` does not wait for a supervisor.
     with suppress(*merge_outcomes.CAUGHT_ERRORS):
         drift.current_drift(crew, crew.board.read())
-    freed, failed = merge_outcomes.reconsidered(crew, "the merge")
+    released, failed = merge_outcomes.reconsidered(crew, "the merge")
     return replace(
-        done, message="\n".join((done.message, *freed, *failed)), details={**done.details, "freed": list(freed)}
+        result,
+        message="\n".join((result.message, *released, *failed)),
+        details={**result.details, "freed": list(released)},
     )
 
 
 def _current_branch(crew: Crew, into: str) -> str:
     if not crew.git.ok("symbolic-ref", "-q", "HEAD"):
-        raise Refused("your checkout is at no branch", "liza sync main")
-    found = crew.git.out("symbolic-ref", "--short", "HEAD")
-    if found == into and drift.find_integration_drift(crew) is None:
+        raise Refused("HEAD of your checkout is detached", "liza sync main")
+    branch = crew.git.out("symbolic-ref", "--short", "HEAD")
+    if branch == into and drift.find_integration_drift(crew) is None:
         raise Refused(f"{into} itself is checked out", "liza sync main")
-    return found
+    return branch
 
 
-def _merge_branch(crew: Crew, wish: _SyncRequest, by: str) -> Result:
-    source, commit, into = wish.source, wish.commit, wish.into
+def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
+    source, commit, into = request.source, request.commit, request.into
     for _ in range(merge_rules.MAX_CANDIDATES):
-        moved = _check_accepted_move(crew, wish)
+        moved = _check_accepted_move(crew, request)
         expected = moved.tip if moved else drift.require_integration(crew, crew.board.read())
         if merges.contains(crew.git, into, commit):
             drift.record_last_tip(crew, expected)
-            return _already_merged(crew, wish, moved, by)
+            return _already_merged(crew, request, moved, by)
         try:
-            made = merges.build_candidate(crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME)
+            candidate_commit = merges.build_candidate(
+                crew.git, commit, expected, f"Merge {source} into {into}", _CANDIDATE_NAME
+            )
         except MergeConflict as conflict:
-            what = f"{source} conflicts with {into} in {', '.join(conflict.files)}"
-            raise MergeConflict(what, conflict.files, f"git merge {into}, settle it there, then: liza sync") from None
+            message = f"{source} conflicts with {into} in {', '.join(conflict.files)}"
+            raise MergeConflict(
+                message, conflict.files, f"git merge {into}, resolve it there, then: liza sync"
+            ) from None
         try:
-            tested = _test_candidate(crew, wish, made, expected, by)
-            done = merges.advance_branch(crew.git, into, made, expected)
-            if done.outcome == "moved":
-                drift.record_last_tip(crew, made)
+            tested = _test_candidate(crew, request, candidate_commit, expected, by)
+            advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
+            if advance.outcome == "moved":
+                drift.record_last_tip(crew, candidate_commit)
         finally:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
-        if done.outcome == "waiting":
-            names = ", ".join(done.files) or "files"
-            raise Refused(f"{into} is checked out, and {names} is in the way", "git status")
-        if done.outcome == "moved":
-            more = {"branch": source, "merge_commit": made, "tested": tested}
-            how = "its tests pass" if tested else "untested"
-            told = f"{source} is in {into} as {made[:10]}, {how}"
+        if advance.outcome == "waiting":
+            names = ", ".join(advance.files) or "files"
+            raise Refused(f"{into} is checked out, and the merge would overwrite {names}", "git status")
+        if advance.outcome == "moved":
+            details = {"branch": source, "merge_commit": candidate_commit, "tested": tested}
+            test_note = "its tests pass" if tested else "untested"
+            message = f"{source} is in {into} as {candidate_commit[:10]}, {test_note}"
             return _report_accepted(
-                crew, Result("changed", None, None, f"git log --first-parent {into}", more, told), moved, by
+                crew, Result("changed", None, None, f"git log --first-parent {into}", details, message), moved, by
             )
-    raise Refused(f"{into} moved {merge_rules.MAX_CANDIDATES} times while the tests of the merge ran", wish.command)
+    raise Refused(f"{into} moved {merge_rules.MAX_CANDIDATES} times while the tests of the merge ran", request.command)
 
 
-def _already_merged(crew: Crew, wish: _SyncRequest, moved: IntegrationDrift | None, by: str) -> Result:
-    more = {"branch": wish.source, "merge_commit": None, "tested": None}
-    stands = "" if moved else f"{wish.into} stands where liza left it"
-    told = stands if wish.source == wish.into else f"{wish.into} has all of {wish.source} already"
+def _already_merged(crew: Crew, request: _SyncRequest, moved: IntegrationDrift | None, by: str) -> Result:
+    details = {"branch": request.source, "merge_commit": None, "tested": None}
+    unmoved = "" if moved else f"{request.into} is where liza left it"
+    message = unmoved if request.source == request.into else f"{request.into} has all of {request.source} already"
     return _report_accepted(
-        crew, Result("changed" if moved else "unchanged", None, None, "liza status", more, told), moved, by
+        crew, Result("changed" if moved else "unchanged", None, None, "liza status", details, message), moved, by
     )
 
 
-def _check_accepted_move(crew: Crew, wish: _SyncRequest) -> IntegrationDrift | None:
-    """What others have made of integration and is accepted with this; None where they made nothing of it.
+def _check_accepted_move(crew: Crew, request: _SyncRequest) -> IntegrationDrift | None:
+    """Return the move of integration from outside that this sync accepts; None if there is none.
 
-    Raises Refused where merged tasks are lost by it and nobody has said that they may be.
+    Raises Refused if merged tasks are lost by it and ``accept_moved`` is not set.
     """
     moved = drift.find_integration_drift(crew)
     if moved is None:
         return None
-    rest = drift.drift_after_merge(crew, moved, wish.commit)
-    if rest.lost_tasks and not wish.accept_moved:
-        raise Refused(moved.message, drift.recovery_commands(crew, moved, wish.command))
-    return rest
+    remaining = drift.drift_after_merge(crew, moved, request.commit)
+    if remaining.lost_tasks and not request.accept_moved:
+        raise Refused(moved.message, drift.recovery_commands(crew, moved, request.command))
+    return remaining
 
 
-def _report_accepted(crew: Crew, done: Result, moved: IntegrationDrift | None, by: str) -> Result:
-    """The answer, with what was accepted, which is also written down."""
+def _report_accepted(crew: Crew, result: Result, moved: IntegrationDrift | None, by: str) -> Result:
+    """Add the accepted move to the result, and write it to the alert log."""
     if moved is None:
-        return replace(done, details={**done.details, "accepted": None})
+        return replace(result, details={**result.details, "accepted": None})
     stay = ", which stay MERGED on the board" if moved.lost_tasks else ""
     line = f"accepted: {moved.message}{stay}"
     crew.append_alert_log([f"integration_moved  {by} {line}"])
-    more = {"from": moved.last_tip, "to": moved.tip, "lost": moved.lost_tasks}
+    accepted = {"from": moved.last_tip, "to": moved.tip, "lost": moved.lost_tasks}
     return replace(
-        done, details={**done.details, "accepted": more}, message="\n".join(filter(None, (done.message, line)))
+        result,
+        details={**result.details, "accepted": accepted},
+        message="\n".join(filter(None, (result.message, line))),
     )
 
 
-def _test_candidate(crew: Crew, wish: _SyncRequest, made: str, expected: str, by: str) -> bool:
-    """Whether there was a test to pass, of this candidate. Raises Refused when the candidate is red, or its tests take
-    the branch away; it is where it was then."""
-    into, log = wish.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
-    # What a person brings in may be the cure of tests that test another checkout: it is let in, as untested.
-    if proof_runner.prove_if_due(crew, by, made) is not None:
+def _test_candidate(crew: Crew, request: _SyncRequest, candidate_commit: str, expected: str, by: str) -> bool:
+    """Test a candidate; return False if there was no test.
+
+    Raises Refused if the candidate is red or its tests rewind the branch; the branch is then moved back.
+    """
+    into, log = request.into, shlex.quote(str(crew.paths.logs / "merge-sync.log"))
+    # If the tests test another checkout, the person's branch may be the fix: it is merged as untested.
+    if proof_runner.prove_if_due(crew, by, candidate_commit) is not None:
         return False
-    result = candidate.run_candidate_tests(crew, "sync", made, into)
+    result = candidate.run_candidate_tests(crew, "sync", candidate_commit, into)
     if result.moved_refs:
         crew.append_alert_log([f"tests_moved_refs  {result.told(f'the merge with {into}')}. Next: git reflog"])
     if result.rewound_from is not None:
-        told = f"{result.told('this merge')}; {merge_outcomes.restore_integration(crew, result.rewound_from)}"
-        raise Refused(f"{wish.source} is not merged: {told}", f"less {log}")
+        message = f"{result.told('this merge')}; {merge_outcomes.restore_integration(crew, result.rewound_from)}"
+        raise Refused(f"{request.source} is not merged: {message}", f"less {log}")
     if result.failure is not None:
-        merges.move_branch_back(crew.git, into, made, expected)
+        merges.move_branch_back(crew.git, into, candidate_commit, expected)
         raise Refused(f"the merge with {into} is red: {result.failure}", f"less {log}")
-    merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, made)
+    merge_refs.write_tested_ref(crew.git, _CANDIDATE_NAME, candidate_commit)
     return result.tested

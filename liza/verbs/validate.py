@@ -1,4 +1,4 @@
-"""validate: a board against every rule, in a crew or outside."""
+"""validate: check a board against every rule, in a crew or outside."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from liza.system import files
 
 
 def validate(path: Path | None) -> dict[str, Any]:
-    """``valid``, ``readable``, every violation, warnings that break no rule, and what comes ``next``.
+    """Return ``valid``, ``readable``, every violation, warnings that break no rule, and the ``next`` command.
 
-    Raises NoCrew, Missing, Usage, BoardUnreadable where there is no text to speak of.
+    Raises NoCrew, Missing, UsageError, BoardUnreadable if the text cannot be read or decoded.
     """
     crew = find_crew() if path is None else None
-    place = crew.paths.state if crew else _find_board(path or Path())
-    text = crew.board.read_text() if crew else _read(place)
+    board_path = crew.paths.state if crew else _find_board(path or Path())
+    text = crew.board.read_text() if crew else _read(board_path)
     try:
-        # In a crew its end may be missing, which the text alone does not tell.
-        state = crew.board.read() if crew else document.load_state(text, place.name)
-    except BoardInconsistent as broken:
-        found = list(_find_unreadable(text)) or [
-            _violation_row(place.name, "text", broken.message, "a board that can be read")
+        # In a crew, reading through the board also detects a truncated end, which the text alone does not show.
+        state = crew.board.read() if crew else document.load_state(text, board_path.name)
+    except BoardInconsistent as error:
+        violations = list(_find_unreadable(text)) or [
+            _violation_row(board_path.name, "text", error.message, "a board that can be read")
         ]
-        return _validation_row(place, None, found, [], broken.hint if crew else _repair_command(place))
+        return _validation_row(board_path, None, violations, [], error.hint if crew else _repair_command(board_path))
     violations = [
-        _violation_row(one.entry, one.field, one.actual, one.expected) for one in invariants.check_board(state)
+        _violation_row(violation.entry, violation.field, violation.actual, violation.expected)
+        for violation in invariants.check_board(state)
     ]
     warnings = [settings.describe_unknown_key(key) for key in document.find_unknown_config(text)]
-    return _validation_row(place, state, violations, warnings, _repair_command(place) if violations else "")
+    return _validation_row(board_path, state, violations, warnings, _repair_command(board_path) if violations else "")
 
 
-def _repair_command(place: Path) -> str:
-    return "liza edit" if place.absolute().parent.name == ".liza" else f"$EDITOR {shlex.quote(str(place))}"
+def _repair_command(path: Path) -> str:
+    return "liza edit" if path.absolute().parent.name == ".liza" else f"$EDITOR {shlex.quote(str(path))}"
 
 
 def _find_unreadable(text: str) -> Iterator[dict[str, str]]:
-    """Every entry whose values no rule can read; nothing where the text is no mapping at all."""
+    """Entries with values of the wrong type; none if the text is not a mapping at all."""
     try:
         plain = parse.parse_text(text)
     except (parse.Unparsable, parse.NeedsSlowPath):
@@ -54,32 +55,32 @@ def _find_unreadable(text: str) -> Iterator[dict[str, str]]:
     if not isinstance(plain, dict):
         return
     for section, kind in values.struct_fields(State).items():
-        for name, inside, wanted in _entries(section, kind, plain.get(section)):
+        for name, value, expected in _entries(section, kind, plain.get(section)):
             try:
-                values.from_plain(inside, wanted)
-            except msgspec.ValidationError as wrong:
-                field, found, sound = values.describe_error(wrong, wanted)
-                yield _violation_row(name, field or section, found, sound)
+                values.from_plain(value, expected)
+            except msgspec.ValidationError as error:
+                field, actual, valid = values.describe_error(error, expected)
+                yield _violation_row(name, field or section, actual, valid)
 
 
-def _entries(section: str, kind: Any, inside: Any) -> list[tuple[str, Any, Any]]:
-    """The entries of a section, each with its name and what it has to be; a section without entries is one itself."""
-    entry = values.find_struct(kind)
-    if inside is None:
+def _entries(section: str, kind: Any, value: Any) -> list[tuple[str, Any, Any]]:
+    """Entries of a section: name, value and expected type; a section without entries counts as one entry."""
+    entry_type = values.find_struct(kind)
+    if value is None:
         return []
-    if isinstance(inside, list) and entry is not None:
-        names = [one.get("id") if isinstance(one, dict) else None for one in inside]
-        return [(str(name or f"{section}[{at}]"), inside[at], entry) for at, name in enumerate(names)]
-    if isinstance(inside, dict) and section in TABLE_SECTIONS:
-        return [(name, one, entry) for name, one in inside.items()]
-    return [(section, inside, kind)]
+    if isinstance(value, list) and entry_type is not None:
+        names = [entry_value.get("id") if isinstance(entry_value, dict) else None for entry_value in value]
+        return [(str(name or f"{section}[{index}]"), value[index], entry_type) for index, name in enumerate(names)]
+    if isinstance(value, dict) and section in TABLE_SECTIONS:
+        return [(name, entry_value, entry_type) for name, entry_value in value.items()]
+    return [(section, value, kind)]
 
 
 def _validation_row(
-    place: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str], next_step: str
+    path: Path, state: State | None, violations: list[dict[str, str]], warnings: list[str], next_step: str
 ) -> dict[str, Any]:
     return {
-        "path": str(place),
+        "path": str(path),
         "valid": not violations,
         "readable": state is not None,
         "tasks": len(state.tasks) if state else None,
@@ -89,17 +90,17 @@ def _validation_row(
     }
 
 
-def _violation_row(entry: str, field: str, found: str, wanted: str) -> dict[str, str]:
-    return {"entry": entry, "field": field, "found": found, "wanted": wanted}
+def _violation_row(entry: str, field: str, actual: str, expected: str) -> dict[str, str]:
+    return {"entry": entry, "field": field, "found": actual, "wanted": expected}
 
 
 def _find_board(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = next((place for place in _board_paths(path) if place.is_file()), None)
-    if found is None:
+    board_path = next((candidate for candidate in _board_paths(path) if candidate.is_file()), None)
+    if board_path is None:
         raise Missing(f"there is no board in {path}", "liza validate path/to/state.yaml")
-    return found
+    return board_path
 
 
 def _board_paths(directory: Path) -> Iterator[Path]:
@@ -107,14 +108,14 @@ def _board_paths(directory: Path) -> Iterator[Path]:
     yield directory / "state.yaml"
 
 
-def _read(place: Path) -> str:
-    if place.exists() and not place.is_file():
-        raise UsageError(f"{place} is no file", "liza validate path/to/state.yaml")
+def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a regular file", "liza validate path/to/state.yaml")
     try:
-        return files.read_limited(place, files.MAX_BOARD_SIZE).decode("utf-8")
+        return files.read_limited(path, files.MAX_BOARD_SIZE).decode("utf-8")
     except FileNotFoundError:
-        raise Missing(f"there is no file {place}", "liza validate path/to/state.yaml") from None
-    except UnicodeDecodeError as wrong:
-        raise BoardUnreadable(f"{place} is not UTF-8: {wrong.reason} at byte {wrong.start}", f"file {place}") from None
-    except OSError as wrong:
-        raise Missing(f"{place} cannot be read: {wrong.strerror}", f"ls -l {place}") from None
+        raise Missing(f"there is no file {path}", "liza validate path/to/state.yaml") from None
+    except UnicodeDecodeError as error:
+        raise BoardUnreadable(f"{path} is not UTF-8: {error.reason} at byte {error.start}", f"file {path}") from None
+    except OSError as error:
+        raise Missing(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None

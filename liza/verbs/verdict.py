@@ -1,4 +1,4 @@
-"""verdict approve · verdict reject: the judgement that binds."""
+"""verdict approve · verdict reject: decide a review."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from liza.rules.tasks import claims, reviews
 
 
 def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, commit: str | None = None) -> Result:
-    """A reviewer's run judges the commit of its brief; a person names the task. Raises Refused, NotYours, Usage."""
+    """Approve or reject a commit: a reviewer's run that of its brief, a person that of the named task.
+
+    Raises Refused, NotOwner, UsageError.
+    """
     if word not in ("approve", "reject"):
-        raise UsageError(f"{word!r} is no verdict: approve or reject", 'liza verdict approve "what you ran and saw"')
+        raise UsageError(
+            f"{word!r} is not a verdict: expected approve or reject", 'liza verdict approve "what you ran and saw"'
+        )
     if not reason.strip():
-        raise UsageError("a verdict needs words: what you ran and saw, or what is wrong", f'liza verdict {word} "…"')
+        raise UsageError(
+            "the verdict has no reason: say what you ran and saw, or what is wrong", f'liza verdict {word} "…"'
+        )
     if task_id is not None and not os.environ.get("LIZA_RUN"):
         return _by_person(crew, word, reason, task_id, commit)
     return _by_run(crew, word, reason, task_id)
@@ -27,7 +34,7 @@ def verdict(crew: Crew, word: str, reason: str, *, task_id: str | None = None, c
 def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
     caller = identify_run(crew)
     if role_of(caller.agent) != "code-reviewer":
-        raise Refused(f"{caller.agent} is no code-reviewer: nobody judges their own work", "liza ready")
+        raise Refused(f"{caller.agent} is not a code-reviewer; agents do not review their own work", "liza ready")
     task = require_task(caller)
     if task_id not in (None, task):
         raise Refused(f"{caller.run} reviews {task}, not {task_id}", "liza ready")
@@ -37,26 +44,26 @@ def _by_run(crew: Crew, word: str, reason: str, task_id: str | None) -> Result:
         judge = reviews.approve if word == "approve" else reviews.reject
         tx.state = judge(tx.state, task, caller.run, commit, crew.clock.now(), reason)
     record_run_result(crew, caller.run, "0")
-    by_hand = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
-    return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else by_hand)
+    manual_step = f"liza merge {task}" if word == "approve" else f"liza task show {task}"
+    return make_result(tx.before, tx.state, task, "stop now" if crew.run_dir(caller.run).exists() else manual_step)
 
 
 def _full_commit(crew: Crew, commit: str) -> str:
-    found = crew.git.run(
+    result = crew.git.run(
         "rev-parse", "--quiet", "--verify", "--end-of-options", f"{commit}^{{commit}}", codes=(0, 1, 128)
     )
-    if found.code != 0:
-        raise UsageError(f"{commit!r} is no commit here", "liza diff ID shows the one to judge")
-    return found.stdout.decode().strip()
+    if result.code != 0:
+        raise UsageError(f"{commit!r} is not a commit of this repository", "liza diff ID shows the commit to review")
+    return result.stdout.decode().strip()
 
 
 def _by_person(crew: Crew, word: str, reason: str, task_id: str, commit: str | None) -> Result:
     by = require_person(crew, planner=False)
-    seen = commit or claims.get_task(crew.board.read(), task_id).review_commit or ""
-    full = _full_commit(crew, seen) if seen else ""
+    named_commit = commit or claims.get_task(crew.board.read(), task_id).review_commit or ""
+    commit_id = _full_commit(crew, named_commit) if named_commit else ""
     with crew.change(by, word, task_id) as tx:
         judge = reviews.approve if word == "approve" else reviews.reject
-        tx.state = judge(tx.state, task_id, by, full, crew.clock.now(), reason)
+        tx.state = judge(tx.state, task_id, by, commit_id, crew.clock.now(), reason)
     coder = claims.get_task(tx.state, task_id).assigned_to
     step = f"liza merge {task_id}" if word == "approve" else f"liza claim {task_id} --agent {coder}"
     return make_result(tx.before, tx.state, task_id, step)

@@ -1,4 +1,4 @@
-"""watch: each thing that needs a person, said once until it is settled."""
+"""watch: report each alarm once, until it clears."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from liza.verbs.status import find_alarms
 
 
 def watch(crew: Crew) -> Iterator[dict[str, Any]]:
-    """The alarms that stand, and each new one as it comes up; one that clears and comes back is said again. A board
-    that cannot be read is one of them, and so is its return. Raises NoCrew where it is gone for good.
+    """Yield the present alarms, then each new one; an alarm that clears and returns is yielded again.
 
-    ``since`` is when it was seen first here.
+    A board that cannot be read is an alarm, and so is its return. ``since`` is the time at which this command first saw
+    the alarm. Raises NoCrew if the board is gone.
     """
-    standing: set[tuple[str, str, str]] = set()
-    lost = False
+    reported: set[tuple[str, str, str]] = set()
+    is_unreadable = False
     for _ in watch_changes(crew):
         try:
             state = crew.board.read()
@@ -29,20 +29,20 @@ def watch(crew: Crew) -> Iterator[dict[str, Any]]:
         except NoCrew:
             raise
         except LizaError as error:
-            if not lost:
+            if not is_unreadable:
                 kind = error.code.replace("-", "_")
                 yield _alarm_row(crew, Alarm(kind, "board", error.message, error.hint or "liza doctor"))
-            lost = True
+            is_unreadable = True
             continue
-        if lost:
-            back = f"the board can be read again, at revision {state.revision}"
-            yield _alarm_row(crew, Alarm("board_back", "board", back, "liza status"))
-            lost = False
-        found = {(one.kind, one.about, one.next): one for one in alarms}
-        for key, alarm in found.items():
-            if key not in standing:
+        if is_unreadable:
+            message = f"the board can be read again, at revision {state.revision}"
+            yield _alarm_row(crew, Alarm("board_back", "board", message, "liza status"))
+            is_unreadable = False
+        current = {(alarm.kind, alarm.about, alarm.next): alarm for alarm in alarms}
+        for key, alarm in current.items():
+            if key not in reported:
                 yield _alarm_row(crew, alarm)
-        standing = set(found)
+        reported = set(current)
 
 
 def _alarm_row(crew: Crew, alarm: Alarm) -> dict[str, Any]:

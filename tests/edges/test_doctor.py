@@ -223,7 +223,7 @@ def test_damaged_pins_are_an_error_that_the_command_it_names_mends(there: Crew, 
     assert caught.value.hint == "liza doctor --fix"
     settled = doctor(there.paths.root, fix=True).repaired
     assert settled[0].endswith(
-        "is kept as pins.json.broken: what the repository's own configuration names will not run"
+        "is kept as pins.json.broken: commands that the repository's own configuration names will not run"
     )
     assert json.loads(there.paths.pins.with_name("pins.json.broken").read_text()) == words
     assert isinstance(confirmed_settings.export_settings(there.paths), bytes)

@@ -147,8 +147,8 @@ def test_a_crew_of_which_only_the_history_is_left_is_restored_and_works_on(
     with pytest.raises(NoCrew, match=HISTORY_REF):
         find_crew()
     answer = restore(find_crew_or_lost(), last_good=True)
-    assert "revision 2 stands again, as revision 3: Everything is there" in answer.message
-    assert ("laid out anew" in answer.message) == (left == "nothing")
+    assert "revision 2 is restored as revision 3: Everything is there" in answer.message
+    assert ("was recreated" in answer.message) == (left == "nothing")
     again = find_crew()
     assert Pins.load(again.paths.pins).config == pins
     assert (again.paths.specs / "goal.md").read_text().startswith("# Everything is there")

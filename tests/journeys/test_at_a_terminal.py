@@ -60,7 +60,7 @@ def test_answer_walks_through_the_questions_at_a_terminal_and_lists_them_elsewhe
     assert "1 task waits for you" in crew.liza("status")
     crew.liza("answer", "t2", "green", "never")
     assert crew.status("t2") == "UNCLAIMED"
-    assert "is UNCLAIMED: it asks nothing" in crew.liza("answer", "t2", code=1)
+    assert "is UNCLAIMED: it has no question" in crew.liza("answer", "t2", code=1)
 
 
 def test_history_goes_through_the_persons_pager_in_colour_and_never_through_one_that_was_planted(crew: Crew) -> None:

@@ -39,5 +39,5 @@ def test_a_command_in_a_directory_that_is_gone_says_so_and_is_no_bug(crew: Crew,
     gone.mkdir()
     words = f"cd {gone} && rmdir {gone} && exec {BIN / 'liza'} status"
     done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
-    assert "is not there any more" in done.stderr
+    assert "does not exist any more" in done.stderr
     assert done.returncode == 5

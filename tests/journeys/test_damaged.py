@@ -65,7 +65,7 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
     crew.wait(lambda _: not crew.living(), "the end of the session")
     assert not crew.paths.runs.exists()
     told = crew.liza("restore", "--last-good", "--stop")
-    assert "what was missing in .liza was laid out anew" in told
+    assert "the missing parts of .liza were recreated" in told
     assert (crew.paths.specs / "goal.md").read_text() == GOAL
     assert crew.json("status")["waiting"] == []
     assert [one.event for one in crew.task("t1").history if one.event in ("crash", "held up")] == []

@@ -128,7 +128,7 @@ NOT_THERE = [
     (["logs", "coder-9"], 1, "unknown-id", "no agent coder-9"),
     (["agents", "coder-9"], 1, "unknown-id", "no agent coder-9"),
     (["note", "--to", "nobody", "hello"], 1, "unknown-id", "neither an agent nor a task"),
-    (["note", " "], 2, "usage", "needs words"),
+    (["note", " "], 2, "usage", "the note is empty"),
     (["task", "list", "--status", "NOPE"], 2, "usage", "no status"),
     (["merge", "t1"], 1, "refused", "only an APPROVED task"),
     (["merge"], 1, "refused", "no approved task is ready"),
@@ -175,7 +175,7 @@ BAD_TASKS = [
     (["--id", "n", "--file", "-"], "[]", 2, "--file cannot be combined"),
     (["--file", "/no/such/file"], "", 5, "no file"),
     (["--file", "-"], "- id: [1", 2, "does not parse"),
-    (["--file", "-"], "- {id: n, colour: red}", 2, "'colour' is no field"),
+    (["--file", "-"], "- {id: n, colour: red}", 2, "'colour' is not a field"),
     (["--file", "-"], "", 2, "with the fields of a task"),
     (["--file", "-"], "- {id: n}\n- {id: t1}\n", 1, "a task t1 already"),
 ]
@@ -409,7 +409,7 @@ def test_what_a_command_under_the_lock_breaks_is_told_at_once_and_its_exit_code_
     assert (code, told.splitlines()) == (
         7,
         [
-            "liza: what the command left on the board stands, and breaks 4 rules that held before:",
+            "liza: the changes of the command are kept, and break 4 rules that held before:",
             "    t1: priority is 77, wanted 1 to 9",
             "    t1: done_when is missing, wanted a value, because it is UNCLAIMED",
             "    t2: priority is 77, wanted 1 to 9",
@@ -469,7 +469,7 @@ def test_a_broken_board_stops_every_command_and_the_last_good_one_comes_back(cre
     assert board(crew) == good + b"tasks: [\n"
     told = ok(["restore", "--last-good"], crew)
     kept = re.search(r"is kept in (\.liza/tx/broken-\S+\.yaml)", told)
-    assert "revision 3 stands again, as revision 4: Have a thing" in told
+    assert "revision 3 is restored as revision 4: Have a thing" in told
     assert kept is not None
     assert (crew / kept[1]).read_bytes() == good + b"tasks: [\n"
     assert [one["id"] for one in json.loads(ok(["task", "list", "--json"], crew))["tasks"]] == ["t1", "t2"]

@@ -77,7 +77,7 @@ def test_a_coder_approves_nothing_whatever_it_puts_on_or_takes_off_its_environme
     crew.wait(lambda _: "again: " in (crew.notes / "tries").read_text(), "the last try")
     found = tries(crew)
     assert {name: code for name, (code, _) in found.items() if code != 1} == {"clean": 0, "again": 0}, found
-    assert "an agent cannot review its own work" in found["verdict"][1]
+    assert "agents do not review their own work" in found["verdict"][1]
     assert "from inside the session coder-1.1" in found["no-run"][1]
     assert "in the name of code-reviewer-9.1" in found["as-a-reviewer"][1]
     assert "no commit beyond the base" in found["submit"][1]

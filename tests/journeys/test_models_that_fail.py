@@ -192,7 +192,7 @@ def test_a_script_that_goes_on_past_its_time_is_ended_with_the_reason_in_status_
         refused = crew.run("resume")
         assert (refused.returncode, "liza edit" in refused.stderr) == (1, True), refused.stdout + refused.stderr
         crew.configure(budget={"seconds_per_task": 1000})
-        assert "PAUSE taken away" in crew.liza("resume")
+        assert "PAUSE cleared" in crew.liza("resume")
         assert supervisor.stop() == 0
 
 
@@ -212,7 +212,7 @@ def test_a_note_for_now_that_no_hook_can_take_stands_in_the_brief_and_is_read_th
     supervisor = crew.agent("coder-1", program)
     crew.wait_note("at-work")
     told = crew.liza("note", "--to", "task-1", "--now", "use the blue one")
-    assert "it waits in the inbox of coder-1; coder-1.1 gets it as soon as it can be told something" in told
+    assert "it waits in the inbox of coder-1; coder-1.1 gets it as soon as its session can take a message" in told
     supervisor.wait_said("is in the brief now")
     crew.open_gate("gate")
     assert crew.wait_note("found") == "1\n"

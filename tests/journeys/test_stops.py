@@ -114,7 +114,7 @@ def test_a_paused_crew_takes_nothing_new_and_ends_no_session_until_it_is_resumed
     crew.wait(lambda state: state.agents["coder-1"].current_task is None, "coder-1 free")
     crew.agent("coder-2", program)
     crew.wait_supervised("coder-2")
-    assert why(crew, "coder-1").startswith("PAUSE stands")
+    assert why(crew, "coder-1").startswith("PAUSE is set")
     assert crew.status("task-2") == "UNCLAIMED"
     crew.liza("resume")
     crew.wait_note("at-task-2")
