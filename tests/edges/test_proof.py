@@ -193,7 +193,7 @@ def test_loads_that_are_not_noted_prove_nothing_where_the_environment_leads_to_t
     venv = environment(tmp_path / "venv", f"{package}/src")
     python = way.format(venv=venv / "bin" / "python")
     begun(package, f"{with_a_part_that_fails(package)}{python} -m unittest discover -s tests -q")
-    why = f"loads of Python were not noted, and __editable__.invo-1.pth leads to {package}/src"
+    why = f"Python imports were not logged, and __editable__.invo-1.pth leads to {package}/src"
     assert proof(find_crew(package)) == ("unproved", why)
 
 
@@ -205,7 +205,7 @@ def test_node_modules_above_that_lead_to_the_persons_checkout_leave_it_unproved(
     above.mkdir()
     (above / "invo").symlink_to(package)
     begun(package, command)
-    why = f"loads of Node by import were not noted, and {above}/invo leads to {package}"
+    why = f"Node imports were not logged, and {above}/invo leads to {package}"
     assert proof(find_crew(package)) == ("unproved", why)
 
 
@@ -276,9 +276,9 @@ def test_what_the_tests_left_makes_no_proof_and_is_removed_with_the_slot(package
 
 
 def test_a_runner_that_is_missing_is_not_taken_for_red_tests(package: Path) -> None:
-    with pytest.raises(Missing, match="the tests do not start: no-such-runner is not there"):
+    with pytest.raises(Missing, match="the tests do not start: no-such-runner is missing"):
         begun(package, "no-such-runner -q", accept_red=True)
-    with pytest.raises(Missing, match="the set-up does not start: no-such-tool is not there"):
+    with pytest.raises(Missing, match="the set-up does not start: no-such-tool is missing"):
         begun(package, "true", setup="no-such-tool sync")
 
 
@@ -332,9 +332,9 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     (repo / ".gitattributes").write_text("*.psd filter=lfs diff=lfs\n")
     (repo.parent / "node_modules").mkdir()
     commit(repo)
-    assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is not there"
+    assert about(repo, "tests").text == "poetry run pytest -q (pyproject.toml): it does not start: poetry is missing"
     assert about(repo, "set-up").hint == 'liza init "…" --setup CMD'
-    assert "not installed: nobody's commits are checked" in about(repo, "hooks").text
+    assert "not installed: no commits are checked" in about(repo, "hooks").text
     (repo / "node_modules").mkdir()  # the worktrees will lie beside the repository, and do not find it
     assert f" {repo.parent}/node_modules " in about(repo, "node").text
     assert about(repo, "node").hint == 'liza init "…" --worktrees DIR'

@@ -58,7 +58,9 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert crew.living() == []
     *ended, again, laid, counting, step = told.splitlines()
     # None where all of them were quicker.
-    assert re.fullmatch("(ended processes that still ran here: ((code-reviewer-1|coder-1|coder-1.1)(, )?)+)?", "".join(ended))
+    assert re.fullmatch(
+        "(ended processes that still ran here: ((code-reviewer-1|coder-1|coder-1.1)(, )?)+)?", "".join(ended)
+    )
     assert again.startswith("revision ")
     assert "the board and .liza/specs/goal.md" in laid
     assert counting.startswith("the settings in effect: ")

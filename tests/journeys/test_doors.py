@@ -139,7 +139,7 @@ NOT_THERE = [
     (["task", "drop", "t1", "why", "--cascade", "--unlink"], 2, "usage", "contradict"),
     (["task", "release", "t1"], 1, "refused", "UNCLAIMED"),
     (["programs", "show", "nope"], 2, "usage", "no program"),
-    (["restore"], 2, "usage", "what to bring back"),
+    (["restore"], 2, "usage", "name what to restore"),
     (["edit", "nonsense"], 2, "usage", "cannot be edited"),
     (["edit"], 2, "usage", "EDITOR is not set"),
     (["lock", "--", "no-such-command"], 5, "missing", "cannot be run"),

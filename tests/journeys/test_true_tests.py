@@ -100,8 +100,8 @@ def test_a_python_package_installed_editable_in_an_activated_environment(tmp_pat
 
     told = crew.run("init", "Numbers add up", **here)
     assert told.returncode == 1
-    assert f"{venv} is activated and not used: it has this checkout installed (__editable__" in told.stdout
-    assert f"left out  of the environment of tests and sessions: VIRTUAL_ENV; from PATH {venv}/bin" in told.stdout
+    assert f"{venv} is activated but not used: it has this checkout installed (__editable__" in told.stdout
+    assert f"left out  from the environment of tests and sessions: VIRTUAL_ENV; from PATH {venv}/bin" in told.stdout
     setup = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]'"
     test = ".venv/bin/python -m pytest -q"
     assert f'next: liza init "…" --setup "{setup}" --test "{test}"' in told.stderr

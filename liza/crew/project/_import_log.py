@@ -1,7 +1,7 @@
-"""The ``sitecustomize`` of a proof: note which of the project's modules Python loads, and from where.
+"""The ``sitecustomize`` of a proof: log which of the project's modules Python loads, and from where.
 
-Copied into a directory that PYTHONPATH names while the tests run. It must work with each Python 3 of a project, so it
-uses old words of the language. A line is ``file<TAB>PATH<TAB>INTERPRETER``, or ``prefix`` with an environment.
+Copied into a directory on PYTHONPATH while the tests run. It must run on each Python 3 of a project, so it uses old
+syntax only. A line is ``file<TAB>PATH<TAB>INTERPRETER``, or ``prefix<TAB>ENVIRONMENT<TAB>INTERPRETER``.
 """
 
 # ruff: noqa: PTH100, PTH120
@@ -10,12 +10,12 @@ import os
 import sys
 
 _MAX_LINES = 2000  # lines of one process
-_MAX_OWN_LINES = 200  # lines of one process about the worktree itself
+_MAX_OWN_LINES = 200  # lines of one process about files of the worktree: a few are enough to show that it is used
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class _ImportLogger:
-    """A finder that finds nothing by itself: it asks the others, and notes what they found."""
+    """A meta path finder that asks the other finders and logs what they found."""
 
     def __init__(self, log: str, root: str, slot: str, names: "list[str]") -> None:
         self.log, self.root, self.slot = log, root.rstrip("/") + "/", slot.rstrip("/") + "/"
@@ -61,23 +61,23 @@ class _ImportLogger:
 
 
 def _install() -> None:
-    given = os.environ
-    log = given.get("LIZA_PROOF_LOG")
+    environ = os.environ
+    log = environ.get("LIZA_PROOF_LOG")
     if not log:
         return
-    names = given.get("LIZA_PROOF_NAMES", "").split(",")
-    finder = _ImportLogger(log, given.get("LIZA_PROOF_ROOT", "/"), given.get("LIZA_PROOF_SLOT", "/"), names)
+    names = environ.get("LIZA_PROOF_NAMES", "").split(",")
+    finder = _ImportLogger(log, environ.get("LIZA_PROOF_ROOT", "/"), environ.get("LIZA_PROOF_SLOT", "/"), names)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
     finder.write("prefix", sys.prefix)
-    # Nobody else is to find this directory on the path, or this module instead of the machine's own.
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
-    own = sys.modules.pop("sitecustomize", None)
+    # Remove this directory from the path, and load the machine's own sitecustomize instead of this module.
+    directory = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != directory]
+    this_module = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
-        if own is not None:
-            sys.modules["sitecustomize"] = own
+        if this_module is not None:
+            sys.modules["sitecustomize"] = this_module
 
 
 _install()

@@ -1,4 +1,4 @@
-// Required by each Node of a proof (NODE_OPTIONS): notes the files of the person's checkout that the tests load.
+// Required by each Node process of a proof (NODE_OPTIONS): logs the files of the person's checkout that the tests load.
 "use strict";
 const fs = require("node:fs");
 const Module = require("node:module");

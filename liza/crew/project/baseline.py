@@ -1,4 +1,4 @@
-"""The baseline of a crew: set-up and tests on integration as it is, in which environment, and what they prove."""
+"""The baseline of a crew: run set-up and tests on integration as it is, choose the environment, prove the tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from liza.rules.project.test_proof import NotProved, Proved, TestsAnotherCheckou
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0
 """Seconds for the set-up, and for the tests."""
-_GENERAL_HINT = 'liza init "…" --setup CMD --test CMD, which make and use an environment in the worktree itself'
+_GENERAL_HINT = 'liza init "…" --setup CMD --test CMD, which create and use an environment in the worktree itself'
 
 
 @dataclass(frozen=True)
 class BaselineOptions:
-    """What a person says of the tests; None means "find out"."""
+    """Options about the tests; None means that the commands are detected."""
 
     test: str | None = None
     setup: str | None = None
@@ -37,7 +37,7 @@ class BaselineOptions:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What goes onto the board."""
+    """Values for the board."""
 
     command: str | None
     setup: ProjectCommand | None
@@ -45,22 +45,22 @@ class Baseline:
     proof: TestProof
 
 
-def run_baseline(crew: Crew, worktrees: Worktrees, wish: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
-    """Find the commands, run them once at ``tip``, and prove what they test. ``say`` hears each fact.
+def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip: str, say: ReportFact) -> Baseline:
+    """Find the commands, run them once at ``tip``, and prove what they test. ``say`` is called with each fact.
 
-    Raises Refused where the tests are red or test another checkout, Missing where a runner is not there.
+    Raises Refused if the tests are red or test another checkout, Missing if a runner is not installed.
     """
     root = crew.paths.root
     project = detect.read_project(root, crew.git)
-    command = None if wish.no_test else wish.test or (project.test.text if project.test else None)
-    setup = ProjectCommand(wish.setup, _setup_files(project)) if wish.setup else project.setup
+    command = None if options.no_test else options.test or (project.test.text if project.test else None)
+    setup = ProjectCommand(options.setup, _setup_files(project)) if options.setup else project.setup
     keep, why_not = usable_environment(root, setup)
     _report_environment(root, keep, why_not, say)
     for note in find_worktree_gaps(crew.paths, crew.git, setup.text if setup else None):
         say(note.about, note.text)
     if command is None:
-        why = "as you said, without tests" if wish.no_test else "no test command known; --test CMD says one"
-        say("baseline", f"{why}: merges will be recorded as untested")
+        reason = "--no-test was given" if options.no_test else "no test command was found; --test CMD sets one"
+        say("baseline", f"{reason}: merges will be recorded as untested")
         return Baseline(None, setup, keep, TestProof())
     plan = proof.ProofPlan(
         command,
@@ -69,26 +69,32 @@ def run_baseline(crew: Crew, worktrees: Worktrees, wish: BaselineOptions, tip: s
         limit=BASELINE_LIMIT,
         hint=suggest_init_command(project, command),
     )
-    examined = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not wish.no_proof)
-    _report_setup(examined.setup, setup, say)
-    _report_tests(examined.tests, plan, why_not, wish.accept_red, say)
-    noted = TestProof(outcome="skipped", command=command) if wish.no_proof else _report_proof(examined, plan, say)
-    return Baseline(command, setup, keep, noted)
+    result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof)
+    _report_setup(result.setup, setup, say)
+    _report_tests(result.tests, plan, why_not, options.accept_red, say)
+    test_proof_entry = (
+        TestProof(outcome="skipped", command=command) if options.no_proof else _report_proof(result, plan, say)
+    )
+    return Baseline(command, setup, keep, test_proof_entry)
 
 
 def _setup_files(project: Project) -> tuple[str, ...]:
-    """The files on whose change a set-up that a person named runs again."""
-    known = [
+    """Files after whose change a set-up command that a person gave runs again."""
+    files = [
         *(project.worktree_setup.source_files if project.worktree_setup else ()),
         *(project.setup.source_files if project.setup else ()),
     ]
-    return tuple(dict.fromkeys(known))
+    return tuple(dict.fromkeys(files))
 
 
 def suggest_init_command(project: Project, command: str) -> str:
-    """The command with which a crew gets an environment in each worktree, and tests that use it."""
-    own = project_kinds.worktree_commands(project, command)
-    return _GENERAL_HINT if own is None else f'liza init "…" --setup {_quoted(own[0])} --test {_quoted(own[1])}'
+    """Suggest an init command that creates an environment in each worktree, and tests that use it."""
+    commands_in_worktree = project_kinds.worktree_commands(project, command)
+    return (
+        _GENERAL_HINT
+        if commands_in_worktree is None
+        else f'liza init "…" --setup {_quoted(commands_in_worktree[0])} --test {_quoted(commands_in_worktree[1])}'
+    )
 
 
 def _quoted(text: str) -> str:
@@ -96,69 +102,69 @@ def _quoted(text: str) -> str:
 
 
 def usable_environment(root: Path, setup: ProjectCommand | None) -> tuple[str | None, str]:
-    """The activated environment, where it may be used: it holds dependencies only, and no set-up makes another.
+    """Return the activated environment if it can be used, else None and the reason.
 
-    Else None, and why the activated one is left out.
+    It can be used if it holds dependencies only and no set-up creates another.
     """
     active = clean_environment.active_environment(os.environ)
     if active is None:
         return None, ""
     if setup is not None:
-        return None, f"{active} is activated and not used: the set-up makes what the tests need"
-    wrong = environments.find_checkout_links(Path(active), root)
-    if wrong:
-        return None, f"{active} is activated and not used: it has this checkout installed ({wrong[0]})"
+        return None, f"{active} is activated but not used: the set-up creates the environment"
+    links = environments.find_checkout_links(Path(active), root)
+    if links:
+        return None, f"{active} is activated but not used: it has this checkout installed ({links[0]})"
     return active, ""
 
 
 def _report_environment(root: Path, keep: str | None, why_not: str, say: ReportFact) -> None:
     removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
     if keep:
-        say("python", f"{keep} is activated, holds dependencies only, and stays in use (config.environment)")
+        say("python", f"{keep} is activated and used: it holds dependencies only (config.environment)")
     if why_not:
         say("python", why_not)
     if removed:
-        say("left out", f"of the environment of tests and sessions: {environments.describe_removed(removed)}")
+        say("left out", f"from the environment of tests and sessions: {environments.describe_removed(removed)}")
 
 
-def _report_setup(done: commands.CommandOutcome | None, setup: ProjectCommand | None, say: ReportFact) -> None:
-    if done is None or setup is None:
+def _report_setup(outcome: commands.CommandOutcome | None, setup: ProjectCommand | None, say: ReportFact) -> None:
+    if outcome is None or setup is None:
         return
-    if not done.passed:
-        missing = project_kinds.missing_runner(setup.text, done.exit_status, done.tail())
+    if not outcome.passed:
+        missing = project_kinds.missing_runner(setup.text, outcome.exit_status, outcome.tail())
         if missing:
-            text = f"the set-up does not start: {missing} is not there (install it, or name another): {setup.text}"
+            text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup.text}"
             raise Missing(text, 'liza init "…" --setup CMD')
-        raise Refused(f"set-up fails on integration: {setup.text}\n{done.tail()}", "liza init … --setup CMD")
-    say("set-up", f"{setup.text}: {done.seconds:.0f} s ok")
+        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", "liza init … --setup CMD")
+    say("set-up", f"{setup.text}: {outcome.seconds:.0f} s ok")
 
 
 def _report_tests(
-    done: commands.CommandOutcome | None, plan: proof.ProofPlan, why_not: str, accept_red: bool, say: ReportFact
+    outcome: commands.CommandOutcome | None, plan: proof.ProofPlan, why_not: str, accept_red: bool, say: ReportFact
 ) -> None:
-    if done is None:
+    if outcome is None:
         return
-    if not done.passed:
+    if not outcome.passed:
         because = f"\n{why_not}" if why_not else ""
-        missing = project_kinds.missing_runner(plan.command, done.exit_status, done.tail())
+        missing = project_kinds.missing_runner(plan.command, outcome.exit_status, outcome.tail())
         if missing:
             raise Missing(
-                f"the tests do not start: {missing} is not there: {plan.command}\n{done.tail(3)}{because}", plan.hint
+                f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{because}", plan.hint
             )
-        module = project_kinds.missing_module(done.tail())
+        module = project_kinds.missing_module(outcome.tail())
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
-            raise Refused(f"{text}\n{done.tail()}{because}", plan.hint)
+            raise Refused(f"{text}\n{outcome.tail()}{because}", plan.hint)
         if not accept_red:
             text = (
-                f"the tests are red on integration: {plan.command}\n{done.tail()}{because}\nMend them, or accept them"
+                f"the tests are red on integration: {plan.command}\n{outcome.tail()}{because}\nFix them, or accept them"
             )
             raise Refused(text, 'liza init "…" --accept-red')
-    say("baseline", f"{plan.command}: {'ok' if done.passed else 'red, accepted'}, {done.seconds:.0f} s")
+    say("baseline", f"{plan.command}: {'ok' if outcome.passed else 'red, accepted'}, {outcome.seconds:.0f} s")
 
 
-def _report_proof(examined: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:
-    outcome = proof.final_outcome(examined)
+def _report_proof(result: proof.ProofResult, plan: proof.ProofPlan, say: ReportFact) -> TestProof:
+    outcome = proof.final_outcome(result)
     match outcome:
         case Proved():
             say("proof", "the tests fail when the sources of their own worktree fail")
@@ -170,7 +176,7 @@ def _report_proof(examined: proof.ProofResult, plan: proof.ProofPlan, say: Repor
 
 
 def describe_other_checkout(outcome: TestsAnotherCheckout, command: str) -> tuple[str, str]:
-    """What is wrong with tests that test another checkout, and the command that cures it."""
+    """Error message and hint for tests that test another checkout."""
     where = "; ".join(outcome.where)
     text = f"the tests do not test the worktree they run in: {command} uses {where}"
     return f"{text}\na merge that breaks everything would pass them", f"{outcome.hint}; or go without: --no-proof"

@@ -1,4 +1,4 @@
-"""Running the project's own commands: its set-up and its tests."""
+"""Run the project's own commands: its set-up and its tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from liza.system import ancestors, crash_points, processes
 
 @dataclass(frozen=True)
 class CommandOutcome:
-    """How a command of the project ended; ``code`` is None when it was ended at its time limit."""
+    """Result of a project command; ``exit_status`` is None if it was ended at its time limit."""
 
     exit_status: int | None
     seconds: float
@@ -31,14 +31,14 @@ class CommandOutcome:
         return self.exit_status == 0
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines that the command said."""
+        """Last lines of the output, without secrets."""
         return redact("\n".join(log_file.read_tail(self.log).splitlines()[-lines:]))
 
 
 EXTERNAL_KILL_STATUSES = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
-LOG_CHECK_INTERVAL = 1.0  # seconds between two looks at the size of a log
+LOG_CHECK_INTERVAL = 1.0  # seconds between two checks of the size of a log
 COMMAND_RUN = ancestors.PROJECT_COMMAND_RUN
-"""The run that the project's own commands bear in their environment, so that a killed merger's can be found."""
+"""LIZA_RUN of the project's own commands, by which the commands of a killed merger are found."""
 
 
 def run_command(
@@ -50,84 +50,83 @@ def run_command(
     keep: str | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandOutcome:
-    """Run a shell command in ``directory``, its output to ``log``; at the limit it is ended. Nothing that it started
-    outlives it: a test server left behind would break the next run, and could speak as the person.
+    """Run a shell command in ``directory`` with its output in ``log``; end it after ``limit`` seconds.
 
-    Its environment has nothing that leads to the person's checkout, but for ``keep`` (``config.environment``), and
-    the variables of ``more``.
+    All processes that it started are ended too: a leftover test server would break the next run, and could call liza as
+    if it were the person. Variables and PATH entries that lead to the person's checkout are removed from its
+    environment, except ``keep`` (``config.environment``); ``more`` is added.
 
-    One that somebody killed said neither green nor red: it is run once more. Raises OSError where the log cannot be
-    written.
+    A run killed from outside is inconclusive; it is retried once. Raises OSError if the log cannot be written.
     """
     env = {**command_environment(root, keep), **more}
-    done = _run_once(command, directory, log, limit, env)
-    return _run_once(command, directory, log, limit, env) if done.exit_status in EXTERNAL_KILL_STATUSES else done
+    outcome = _run_once(command, directory, log, limit, env)
+    return _run_once(command, directory, log, limit, env) if outcome.exit_status in EXTERNAL_KILL_STATUSES else outcome
 
 
 def _run_once(command: str, directory: Path, log: Path, limit: float, env: Mapping[str, str]) -> CommandOutcome:
     import time
 
     log.parent.mkdir(mode=0o700, exist_ok=True)
-    began = time.monotonic()
+    started = time.monotonic()
     with log_file.open_empty(log) as out:
         command_run = guarded_command.start_guarded(["/bin/sh", "-c", command], directory, out, env)
         crash_points.point("spawned", "command")
         try:
             with _exit_on_signals():
-                code: int | None = _wait(command_run.process, log, began + limit)
+                code: int | None = _wait(command_run.process, log, started + limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             command_run.terminate()
             if command_run.process.returncode == -signal.SIGKILL:
-                # Either the command was killed, or its guard was, and then nobody has ended what it started.
+                # Either the command or its guard was killed. Without its guard, its processes still run.
                 kill_orphan_commands(Path(env["LIZA_ROOT"]))
-    return CommandOutcome(code, time.monotonic() - began, log)
+    return CommandOutcome(code, time.monotonic() - started, log)
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, end: float) -> int:
-    """Its exit code; its log is kept small meanwhile. Raises TimeoutExpired at ``end``."""
+    """Wait for the exit status and cap the log meanwhile. Raises TimeoutExpired at ``end`` (monotonic seconds)."""
     import time
 
     while True:
-        left = end - time.monotonic()
+        remaining = end - time.monotonic()
         try:
-            return process.wait(timeout=max(0.0, min(left, LOG_CHECK_INTERVAL)))
+            return process.wait(timeout=max(0.0, min(remaining, LOG_CHECK_INTERVAL)))
         except subprocess.TimeoutExpired:
             log_file.cap(log)
-            if left <= LOG_CHECK_INTERVAL:
+            if remaining <= LOG_CHECK_INTERVAL:
                 raise
 
 
 @contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """TERM and HUP end this process as Ctrl+C does: not before it has ended what it started."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that this process first ends the processes that it started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def leave(number: int, frame: object) -> None:
+    def exit_on_signal(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    # What is deaf to HUP stays so: nohup.
-    deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    numbers = (signal.SIGTERM,) if deaf else (signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, leave)) for number in numbers]
+    # An ignored SIGHUP stays ignored, as under nohup.
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+    former_handlers = [(number, signal.signal(number, exit_on_signal)) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in before:
+        for number, handler in former_handlers:
             signal.signal(number, handler)
 
 
 def kill_orphan_commands(root: Path) -> None:
-    """End what a command of a killed merger left. Only for who holds the merge lock."""
+    """End the processes of a killed merger's commands. The caller must hold the merge lock."""
     processes.kill_run(COMMAND_RUN, root)
 
 
 def command_environment(root: Path, keep: str | None = None) -> dict[str, str]:
-    """The environment of the project's own commands; ``keep`` is ``config.environment``."""
-    outside = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).variables
-    own = {name: value for name, value in outside.items() if not name.startswith(("LIZA_", "GIT_"))}
-    # What is tested is the commit itself, not what a ref says instead of it.
-    return {**own, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": COMMAND_RUN, "LIZA_ROOT": str(root)}
+    """Return the environment of the project's own commands; ``keep`` is ``config.environment``."""
+    cleaned = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).variables
+    variables = {name: value for name, value in cleaned.items() if not name.startswith(("LIZA_", "GIT_"))}
+    # Without replace objects: git must show the tested commit itself, not an object that a refs/replace ref names.
+    return {**variables, "GIT_NO_REPLACE_OBJECTS": "1", "LIZA_RUN": COMMAND_RUN, "LIZA_ROOT": str(root)}

@@ -1,4 +1,4 @@
-"""Read what a project's own files say about how it is tested and set up."""
+"""Detect the set-up and test commands of a project from its files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _PROJECT_FILES = (
     "pdm.lock", "Pipfile.lock", "Cargo.toml", "go.mod", "pom.xml", "gradlew", "mix.exs", "Makefile", *_DEPENDENCY_FILES,
 )  # fmt: skip
 _MONOREPO_GROUPS = ("packages", "apps", "services", "libs")
-"""Directories of a monorepo whose own directories are its parts."""
-_MAX_PARTS = 8
+"""Directories of a monorepo whose subdirectories are its parts."""
+_MAX_PARTS = 8  # parts that are read
 
 
 def read_project(root: Path, git: Git) -> Project:
-    """How the project is tested and set up. Raises LizaError for a file that cannot be understood, GitFailed."""
+    """Detect how the project is tested and set up. Raises LizaError for a file that cannot be parsed, GitFailed."""
     facts = _read_files(root, git)
     project = project_kinds.detect_project(facts)
     if project.test is not None:
         return project
-    parts = {str(place.relative_to(root)): _read_files(place, git) for place in _find_parts(root, git)}
+    parts = {str(path.relative_to(root)): _read_files(path, git) for path in _find_parts(root, git)}
     return project_kinds.detect_project(facts, parts)
 
 
 def find_submodules(git: Git) -> tuple[str, ...]:
-    """The paths of the submodules that the commit at HEAD has. Raises GitFailed."""
+    """Paths of the submodules in the index. Raises GitFailed."""
     lines = git.names("ls-files", "-s", "-z")
     return tuple(line.partition("\t")[2] for line in lines if line.startswith("160000 "))
 
@@ -57,35 +57,39 @@ def _read_files(root: Path, git: Git) -> ProjectFiles:
 
 
 def _find_parts(root: Path, git: Git) -> Iterator[Path]:
-    """Directories with files of git in them, one level down, or two below those that monorepos group their parts in."""
+    """Directories with tracked files and a project file: one level down, or two levels below _MONOREPO_GROUPS."""
     names = {Path(name) for name in git.names("ls-files", "-z")}
-    ones = {name.parts[0] for name in names if len(name.parts) > 1}
-    twos = {"/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _MONOREPO_GROUPS}
-    places = sorted(one for one in (*ones, *twos) if not one.startswith(".") and one not in _MONOREPO_GROUPS)
-    found = (root / place for place in places if any((root / place / name).is_file() for name in _PROJECT_FILES))
-    yield from list(found)[:_MAX_PARTS]
+    top_level = {name.parts[0] for name in names if len(name.parts) > 1}
+    second_level = {
+        "/".join(name.parts[:2]) for name in names if len(name.parts) > 2 and name.parts[0] in _MONOREPO_GROUPS
+    }
+    directories = sorted(
+        name for name in (*top_level, *second_level) if not name.startswith(".") and name not in _MONOREPO_GROUPS
+    )
+    parts = (root / path for path in directories if any((root / path / name).is_file() for name in _PROJECT_FILES))
+    yield from list(parts)[:_MAX_PARTS]
 
 
 def _text(path: Path, encoding: str | None = None) -> str:
-    """Raises LizaError for a file that cannot be read, UnicodeDecodeError for one in another ``encoding``."""
+    """Read a text. Raises LizaError if the file cannot be read, UnicodeDecodeError if ``encoding`` does not match."""
     try:
         return path.read_text(encoding=encoding or "utf-8", errors="strict" if encoding else "replace")
-    except OSError as wrong:
-        why = wrong.strerror or wrong
-        raise LizaError(f"{path.name} cannot be read: {why}", f"ls -lL {shlex.quote(str(path))}") from wrong
+    except OSError as error:
+        reason = error.strerror or error
+        raise LizaError(f"{path.name} cannot be read: {reason}", f"ls -lL {shlex.quote(str(path))}") from error
 
 
 def _read_package_json(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(_text(path, "utf-8"))
-        found.get("scripts", {})
-    except (ValueError, AttributeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise LizaError(f"package.json cannot be read: {wrong}", "npm pkg fix") from wrong
-    return dict(found)
+        package = json.loads(_text(path, "utf-8"))
+        package.get("scripts", {})
+    except (ValueError, AttributeError, UnicodeDecodeError, RecursionError) as error:
+        raise LizaError(f"package.json cannot be read: {error}", "npm pkg fix") from error
+    return dict(package)
 
 
 def _read_pyproject(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(_text(path, "utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise LizaError(f"{path.name} cannot be read: {wrong}", f"python3 -m tomllib {path.name}") from wrong
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LizaError(f"{path.name} cannot be read: {error}", f"python3 -m tomllib {path.name}") from error

@@ -1,4 +1,4 @@
-"""Look into a Python environment of the person's: does it hold dependencies only, or the checkout itself as well?"""
+"""Check whether a person's Python environment holds dependencies only, or also the checkout itself."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from urllib.parse import unquote, urlsplit
 
 from liza.rules.project.clean_environment import RemovedVariable
 
-_MAX_BYTES = 1 << 20  # bytes of a file in which a path is looked for
+_MAX_BYTES = 1 << 20  # bytes of a file that are searched for a path
 
 
 def find_checkout_links(environment: Path, root: Path) -> tuple[str, ...]:
-    """The files of an environment that make Python import from ``root``, or from a copy of it that was installed.
+    """Find the files of an environment that make Python import from ``root`` or from an installed copy of it.
 
-    Each with the directory that it leads to. Without one the environment holds dependencies only.
+    Each line names the file and the directory that it leads to. If there is none, the environment holds dependencies
+    only.
     """
-    home = root.resolve()
-    found = []
+    root_path = root.resolve()
+    links = []
     for site in sorted(environment.glob("lib*/python3*/*-packages")):
         for name, target in _import_targets(site):
             real = Path(os.path.realpath(site / target))
-            if real.is_relative_to(home) and not real.is_relative_to(environment.resolve()):
-                found.append(f"{name} leads to {real}")
-    return tuple(dict.fromkeys(found))
+            if real.is_relative_to(root_path) and not real.is_relative_to(environment.resolve()):
+                links.append(f"{name} leads to {real}")
+    return tuple(dict.fromkeys(links))
 
 
 def _import_targets(site: Path) -> Iterator[tuple[str, str]]:
@@ -45,7 +46,7 @@ def _import_targets(site: Path) -> Iterator[tuple[str, str]]:
 
 
 def install_source(info: Path) -> Path | None:
-    """The directory that a distribution (its ``.dist-info``) was installed from, or None."""
+    """Directory that a distribution was installed from, or None; ``info`` is its ``.dist-info`` directory."""
     try:
         url = urlsplit(json.loads(_read_start(info / "direct_url.json"))["url"])
     except (ValueError, KeyError, TypeError):
@@ -54,7 +55,7 @@ def install_source(info: Path) -> Path | None:
 
 
 def _finder_directories(finder: str) -> Iterator[str]:
-    """The directories in the table of an editable install that a finder carries out."""
+    """Directories in the MAPPING table of an editable install's finder module."""
     import ast
 
     for line in finder.splitlines():
@@ -64,7 +65,7 @@ def _finder_directories(finder: str) -> Iterator[str]:
                 mapping = ast.literal_eval(table.strip())
             except (ValueError, SyntaxError):
                 return
-            yield from (str(place) for place in mapping.values())
+            yield from (str(directory) for directory in mapping.values())
 
 
 def _read_start(path: Path) -> str:
@@ -76,8 +77,8 @@ def _read_start(path: Path) -> str:
 
 
 def describe_removed(removed: tuple[RemovedVariable, ...]) -> str:
-    """What was removed from the environment, in one line."""
-    entries = [f"{one.value or '(empty)'} ({one.why})" for one in removed if one.name == "PATH"]
-    others = [one.name for one in removed if one.name != "PATH"]
+    """Describe the removed variables and PATH entries in one line."""
+    entries = [f"{variable.value or '(empty)'} ({variable.why})" for variable in removed if variable.name == "PATH"]
+    others = [variable.name for variable in removed if variable.name != "PATH"]
     path = f"from PATH {', '.join(dict.fromkeys(entries))}" if entries else ""
     return "; ".join(filter(None, (", ".join(dict.fromkeys(others)), path)))

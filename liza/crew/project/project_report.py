@@ -1,4 +1,4 @@
-"""What the doctor says of the project: its commands, whether they can start, and what worktrees lack of it."""
+"""Findings of the doctor about the project: its commands, whether they can start, and gaps of worktrees."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
 
-_PROBE_TIMEOUT = 20.0  # seconds for an interpreter to say whether it has a module
+_PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
 _SHELL_SYNTAX = set("|&;<>()`\n")
 
 
 def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
-    """The commands, the environment and the worktrees of the project. Raises LizaError, OSError."""
+    """Check the commands, the environment and the worktrees of the project. Raises LizaError, OSError."""
     setup = config.sandbox_setup
     if not paths.state.exists():
-        # What init will choose.
+        # No crew yet: check the commands that init will choose.
         from liza.crew.project import baseline
 
         project = detect.read_project(paths.root, git)
@@ -49,41 +49,47 @@ def inspect_project(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
 def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]:
     root = paths.root
     test, setup = config.integration_command, config.sandbox_setup
-    origin, own = "config.integration_command; `liza edit` changes it", "config.sandbox_setup"
+    origin, setup_origin = "config.integration_command; `liza edit` changes it", "config.sandbox_setup"
     if not test:
         project = detect.read_project(root, git)
-        found = project.test
-        if found is None:
-            yield Finding("tests", "none found; `liza init --test CMD` names one")
+        detected = project.test
+        if detected is None:
+            yield Finding("tests", "no command found; `liza init --test CMD` sets one")
         else:
-            test, origin = found.text, ", ".join(found.source_files)
+            test, origin = detected.text, ", ".join(detected.source_files)
         if project.setup is not None and not setup:
-            setup, own = project.setup.text, ", ".join(project.setup.source_files)
+            setup, setup_origin = project.setup.text, ", ".join(project.setup.source_files)
     env = commands.command_environment(root, config.environment)
     if test:
-        lacks = find_start_obstacle(test, root, env, set_up=bool(setup))
+        obstacle = find_start_obstacle(test, root, env, set_up=bool(setup))
         text = f"{test} ({origin})"
-        if lacks:
+        if obstacle:
             hint = "liza edit" if config.integration_command else 'liza init "…" --setup CMD --test CMD'
-            yield Finding("tests", f"{text}: it does not start: {lacks} is not there", False, hint)
+            yield Finding("tests", f"{text}: it does not start: {obstacle} is missing", False, hint)
         else:
             yield Finding("tests", text)
     yield from _check_proof(root, git, config)
     if setup:
-        lacks = find_start_obstacle(setup, root, env, set_up=False)
-        text = f"{setup} ({own})"
+        obstacle = find_start_obstacle(setup, root, env, set_up=False)
+        text = f"{setup} ({setup_origin})"
         hint = "liza edit" if config.sandbox_setup else 'liza init "…" --setup CMD'
-        why = f"{text}: it does not start: {lacks} is not there; install it, or name another set-up"
-        wrong = Finding("set-up", why, False, hint)
-        yield wrong if lacks else Finding("set-up", text)
+        not_starting = f"{text}: it does not start: {obstacle} is missing; install it, or use another set-up"
+        failed = Finding("set-up", not_starting, False, hint)
+        yield failed if obstacle else Finding("set-up", text)
 
 
 def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
-    where, doubt = test_proof.tested_instead(config), test_proof.unproved_reason(config)
-    if where is not None:
-        own = project_kinds.worktree_commands(detect.read_project(root, git), str(config.integration_command))
-        cure = f"; set sandbox_setup to {own[0]} and integration_command to {own[1]}" if own else ""
-        text = f"the tests do not test the worktree they run in: they use {where}{cure}"
+    tested_checkout, doubt = test_proof.tested_instead(config), test_proof.unproved_reason(config)
+    if tested_checkout is not None:
+        worktree_commands = project_kinds.worktree_commands(
+            detect.read_project(root, git), str(config.integration_command)
+        )
+        hint_text = (
+            f"; set sandbox_setup to {worktree_commands[0]} and integration_command to {worktree_commands[1]}"
+            if worktree_commands
+            else ""
+        )
+        text = f"the tests do not test the worktree they run in: they use {tested_checkout}{hint_text}"
         yield Finding("proof", text, False, "liza edit && liza doctor --tests")
     elif doubt:
         text = f"not proved that the tests test the worktree they run in: {doubt}"
@@ -94,9 +100,10 @@ def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
 
 
 def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set_up: bool) -> str | None:
-    """What is missing for a command to start, as far as its first words tell; a set-up may still bring modules.
+    """Return what is missing for a command to start, judged by its first words; None if nothing is known to be.
 
-    A command with shell syntax, or with a program that lies in the worktree, is believed.
+    With ``set_up``, a missing module is no obstacle: the set-up may install it. Commands with shell syntax, or with a
+    program in the worktree, are not checked.
     """
     first = re.split(r"&&|\|\||;", command, maxsplit=1)[0].strip().lstrip("(")
     if _SHELL_SYNTAX & set(first):
@@ -117,27 +124,29 @@ def find_start_obstacle(command: str, root: Path, env: Mapping[str, str], *, set
 
 
 def _is_module_missing(program: str, module: str, root: Path, env: Mapping[str, str]) -> bool:
-    ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-    words = [program, "-I", "-c", ask, module.split(".")[0]]
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    argv = [program, "-I", "-c", code, module.split(".")[0]]
     try:
-        done = subprocess.run(words, cwd=root, env=dict(env), capture_output=True, check=False, timeout=_PROBE_TIMEOUT)
+        process = subprocess.run(
+            argv, cwd=root, env=dict(env), capture_output=True, check=False, timeout=_PROBE_TIMEOUT
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 1 and not (root / module.split(".")[0]).exists()
+    return process.returncode == 1 and not (root / module.split(".")[0]).exists()
 
 
 def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
-    """The environment that is in use, and what of this terminal's is not."""
+    """Findings about the environment in use, and about variables of this terminal that are left out."""
     keep = config.environment
     if keep is not None:
-        wrong = environments.find_checkout_links(Path(keep), root)
-        if wrong:
+        links = environments.find_checkout_links(Path(keep), root)
+        if links:
             text = (
-                f"{keep} (config.environment) has this checkout installed ({wrong[0]}): tests may import it from there"
+                f"{keep} (config.environment) has this checkout installed ({links[0]}): tests may import it from there"
             )
             yield Finding("python", text, False, "liza edit")
         elif not (Path(keep) / "bin").is_dir():
-            yield Finding("python", f"{keep} (config.environment) is not there", False, "liza edit")
+            yield Finding("python", f"{keep} (config.environment) does not exist", False, "liza edit")
         else:
             yield Finding("python", f"{keep} (config.environment) comes first on PATH; it holds dependencies only")
     removed = clean_environment.clean_variables(os.environ, str(root), keep, os.path.realpath).removed
@@ -147,15 +156,15 @@ def _check_environment(root: Path, config: Config) -> Iterator[Finding]:
 
 
 def find_worktree_gaps(paths: Paths, git: Git, setup: str | None) -> Iterator[Finding]:
-    """What a worktree does not have by itself, or finds where it should not. Raises GitFailed."""
+    """Findings about files that a new worktree lacks, or that it finds outside itself. Raises GitFailed."""
     root = paths.root
     modules = detect.find_submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
-        text = f"{', '.join(modules)}: empty in each worktree, as no set-up fetches it"
-        there = paths.state.exists()
+        text = f"{', '.join(modules)}: empty in each worktree, because no set-up fetches it"
+        has_crew = paths.state.exists()
         hint = (
             f"liza edit (sandbox_setup: {SUBMODULE_COMMAND})"
-            if there
+            if has_crew
             else f'liza init "…" --setup "{SUBMODULE_COMMAND}"'
         )
         yield Finding("submodules", text, True, hint)
@@ -178,52 +187,52 @@ def _commit_hooks(root: Path, git: Git) -> Iterator[Finding]:
     if (hooks / "pre-commit").is_file():
         yield Finding("hooks", "pre-commit checks the commits of agents too: worktrees share .git/hooks")
     else:
-        yield Finding("hooks", "pre-commit is configured and not installed: nobody's commits are checked", True,
+        yield Finding("hooks", "pre-commit is configured but not installed: no commits are checked", True,
                       "pre-commit install")  # fmt: skip
 
 
 def _node_modules(paths: Paths) -> Iterator[Finding]:
-    """Node looks for modules in each directory above: what lies there passes tests that fail in a fresh clone."""
+    """Warn about node_modules above the worktrees: Node searches there, so tests pass that fail in a fresh clone."""
     slots = paths.slot("x").parent.resolve()
-    for above in (slots, *slots.parents):
-        place = above / "node_modules"
-        if place.is_dir():
-            text = f"Node finds modules of {place} from each worktree: tests pass with what a fresh clone does not have"
-            again = "liza down --purge, then: " if paths.state.exists() else ""
-            yield Finding("node", text, True, f'{again}liza init "…" --worktrees DIR')
+    for directory in (slots, *slots.parents):
+        modules = directory / "node_modules"
+        if modules.is_dir():
+            text = f"Node finds modules in {modules} from each worktree: tests may pass that fail in a fresh clone"
+            first = "liza down --purge, then: " if paths.state.exists() else ""
+            yield Finding("node", text, True, f'{first}liza init "…" --worktrees DIR')
 
 
 def _disk(paths: Paths) -> Iterator[Finding]:
-    place = paths.slot("x").parent
+    slots = paths.slot("x").parent
     sizes = (
-        {path.name: _disk_usage(path) for path in sorted(place.iterdir()) if _is_real_directory(path)}
-        if _is_real_directory(place)
+        {path.name: _disk_usage(path) for path in sorted(slots.iterdir()) if _is_real_directory(path)}
+        if _is_real_directory(slots)
         else {}
     )
     if sizes:
-        told = ", ".join(
-            f"{name} {_format_size(size)}" for name, size in sorted(sizes.items(), key=lambda one: -one[1])[:4]
+        largest = ", ".join(
+            f"{name} {_format_size(size)}" for name, size in sorted(sizes.items(), key=lambda entry: -entry[1])[:4]
         )
         more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
         yield Finding(
-            "disk", f"{_format_size(sum(sizes.values()))} in {len(sizes)} worktrees below {place}: {told}{more}"
+            "disk", f"{_format_size(sum(sizes.values()))} in {len(sizes)} worktrees below {slots}: {largest}{more}"
         )
 
 
-def _is_real_directory(place: Path) -> bool:
-    """Whether it is a directory, and no link to one."""
-    return place.is_dir() and not place.is_symlink()
+def _is_real_directory(path: Path) -> bool:
+    """Whether the path is a directory and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
-def _disk_usage(place: Path) -> int:
+def _disk_usage(top: Path) -> int:
     """Bytes on disk of all files below a directory; hard links count each time, links are not followed."""
     total = 0
-    for directory, _, names in os.walk(place):
+    for directory, _, names in os.walk(top):
         for name in names:
             try:
                 total += os.lstat(f"{directory}/{name}").st_blocks * 512
             except OSError:
-                continue  # an agent at work takes files away
+                continue  # an agent that works there may have deleted the file
     return total
 
 
@@ -232,15 +241,15 @@ def _format_size(size: int) -> str:
 
 
 def project_findings(paths: Paths, git: Git, config: Config) -> list[Finding]:
-    """``look``; what cannot be read is a finding as well."""
-    found: list[Finding] = []
+    """As ``inspect_project``, with a finding for files that cannot be read."""
+    findings: list[Finding] = []
     try:
-        found.extend(inspect_project(paths, git, config))
-    except LizaError as wrong:
-        found.append(Finding("project", wrong.message, False, wrong.hint))
-    except OSError as wrong:
-        place = shlex.quote(str(wrong.filename or paths.root))
-        found.append(
-            Finding("project", f"{place} cannot be read: {wrong.strerror or wrong}", False, f"ls -ldL {place}")
+        findings.extend(inspect_project(paths, git, config))
+    except LizaError as error:
+        findings.append(Finding("project", error.message, False, error.hint))
+    except OSError as error:
+        path = shlex.quote(str(error.filename or paths.root))
+        findings.append(
+            Finding("project", f"{path} cannot be read: {error.strerror or error}", False, f"ls -ldL {path}")
         )
-    return found
+    return findings

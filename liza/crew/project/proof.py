@@ -1,4 +1,4 @@
-"""The proof that the tests test the checkout they run in: they run in a throw-away slot, then with failing sources."""
+"""Prove that the tests test the worktree they run in: run them in a throw-away slot, then with failing sources."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
 from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
 
-_FIRST_LINE_BYTES = 256  # bytes of a file in which its first line is looked for
+_FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 
 
 @dataclass(frozen=True)
 class ProofPlan:
-    """What runs: the commands of the project, the files to copy, ``config.environment``, and the limit in seconds.
+    """Plan of a proof: the project's commands, the files to copy, ``config.environment``, and the limit in seconds.
 
-    ``cure`` is the command that is named where the tests test another checkout.
+    ``hint`` is the command for the error that the tests test another checkout.
     """
 
     command: str
@@ -34,9 +34,9 @@ class ProofPlan:
 
 @dataclass(frozen=True)
 class ProofResult:
-    """How the set-up and the tests ended in the slot, and what the run with failing sources showed.
+    """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
-    ``tests`` is None where the set-up failed, ``outcome`` where the tests were not green or no proof was wanted.
+    ``tests`` is None if the set-up failed; ``outcome`` is None if the tests were not green or no proof was requested.
     """
 
     setup: commands.CommandOutcome | None = None
@@ -49,8 +49,8 @@ def run_proof(
 ) -> ProofResult:
     """Set up a throw-away slot at ``commit``, run the tests, make the sources fail, and run them again.
 
-    Without ``prove`` the sources are left alone; without ``always`` nothing runs where there is no source to make fail.
-    The merge lock is held by the caller. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
+    Without ``prove`` the sources are not changed; without ``always`` nothing runs if there is no source to make fail.
+    The caller must hold the merge lock. Logs are ``LOGS/baseline-*.log``. Raises GitFailed, Refused, OSError.
     """
     worktrees.discard(PROOF_SLOT)
     worktrees.detach(PROOF_SLOT, commit, "proof")
@@ -65,18 +65,18 @@ def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool,
     git = worktrees.slot_git(PROOF_SLOT)
     slot_setup.copy_files(root, git, plan.copied_files)
     tracked = git.names("ls-files", "-s", "-z") if prove else ()
-    failing = _broken_sources(tracked, slot, plan)
-    if not (failing or always):
+    broken = _broken_sources(tracked, slot, plan)
+    if not (broken or always):
         return ProofResult(outcome=test_proof.judge_proof(ProofObservation(None), str(root), plan.hint))
     setup = None
     if plan.setup:
         setup = commands.run_command(plan.setup, slot, logs / "baseline-setup.log", plan.limit, root, plan.environment)
         if not setup.passed:
             return ProofResult(setup)
-    place = _proof_site(root, slot, failing, [line.partition("\t")[2] for line in tracked])
-    with import_traces.record_imports(place) as (noting, log):
-        variables = noting if failing else {}
-        before = _untracked(git)
+    site = _proof_site(root, slot, broken, [line.partition("\t")[2] for line in tracked])
+    with import_traces.record_imports(site) as (logging_variables, log):
+        variables = logging_variables if broken else {}
+        files_before = _untracked(git)
         tests = commands.run_command(
             plan.command, slot, logs / "baseline-tests.log", plan.limit, root, plan.environment, variables
         )
@@ -84,19 +84,21 @@ def _run_in_slot(worktrees: Worktrees, plan: ProofPlan, logs: Path, prove: bool,
             return ProofResult(setup, tests)
         texts = (plan.command, plan.setup or "", *_task_runner_texts(slot))
         path = commands.command_environment(root, plan.environment).get("PATH", "")
-        seen = import_traces.read_observation(log, place, texts, path, plan.environment)
-        if failing and not (seen.checkout or seen.copies):
-            _remove_new_files(git, slot, before)
-            for name, text in failing.items():
+        observation = import_traces.read_observation(log, site, texts, path, plan.environment)
+        if broken and not (observation.checkout or observation.copies):
+            _remove_new_files(git, slot, files_before)
+            for name, text in broken.items():
                 _replace_file(slot, name, text)
             proof_log = logs / "proof-tests.log"
-            code = commands.run_command(
+            exit_status = commands.run_command(
                 plan.command, slot, proof_log, plan.limit, root, plan.environment, variables
             ).exit_status
-            seen = replace(
-                seen, exit_status=code, lines_with_path=_find_root_mentions(git, root, plan) if code == 0 else ()
+            observation = replace(
+                observation,
+                exit_status=exit_status,
+                lines_with_path=_find_root_mentions(git, root, plan) if exit_status == 0 else (),
             )
-    return ProofResult(setup, tests, test_proof.judge_proof(seen, str(root), plan.hint))
+    return ProofResult(setup, tests, test_proof.judge_proof(observation, str(root), plan.hint))
 
 
 def _proof_site(root: Path, slot: Path, failing: Iterable[str], tracked: Sequence[str]) -> import_traces.ProofSite:
@@ -110,7 +112,7 @@ def _untracked(git: Git) -> frozenset[str]:
 
 
 def _remove_new_files(git: Git, slot: Path, before: frozenset[str]) -> None:
-    """Remove the files that the tests left and git does not ignore: they could make the next run red by themselves."""
+    """Remove the new files of the tests that git does not ignore: they alone could make the next run red."""
     stuck_slots.loosen_permissions(slot)
     for name in _untracked(git) - before:
         path = slot / name
@@ -119,28 +121,29 @@ def _remove_new_files(git: Git, slot: Path, before: frozenset[str]) -> None:
 
 
 def _broken_sources(tracked: Sequence[str], slot: Path, plan: ProofPlan) -> dict[str, str]:
-    """The tracked sources that a proof makes fail, each with its new text. ``tracked`` is what ``ls-files -s`` says."""
+    """New texts of the tracked sources that a proof makes fail. ``tracked`` is the output of ``git ls-files -s``."""
     mentioned = "\n".join((plan.command, plan.setup or "", *_task_runner_texts(slot)))
-    found = {}
+    texts = {}
     for line in tracked:
         mode, name = line.partition(" ")[0], line.partition("\t")[2]
         if not mode.startswith("100"):
             continue  # a link, or a submodule
         text = breakage.broken_source(name, _first_line(slot / name), mentioned)
         if text is not None:
-            found[name] = text
-    return found
+            texts[name] = text
+    return texts
 
 
 def _task_runner_texts(slot: Path) -> Iterator[str]:
-    """The texts from which a tool takes what the test command means."""
+    """Texts of task runner files, which define the commands that the test command runs."""
     import json
 
     for name in ("Makefile", "makefile", "GNUmakefile", "justfile", "tox.ini", "noxfile.py"):
         if (slot / name).is_file():
             yield (slot / name).read_text(errors="replace")
     try:
-        yield "\n".join(str(one) for one in json.loads((slot / "package.json").read_text())["scripts"].values())
+        scripts = json.loads((slot / "package.json").read_text())["scripts"]
+        yield "\n".join(str(script) for script in scripts.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return
 
@@ -154,7 +157,7 @@ def _first_line(path: Path) -> str:
 
 
 def _replace_file(slot: Path, name: str, text: str) -> None:
-    """Write a new file in the place of one in the slot: never through a link, which may lead to the person's own."""
+    """Replace a file in the slot by a new one. Never write through a link: it may lead to a file of the person."""
     path = slot / name
     if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
         return
@@ -166,15 +169,17 @@ def _replace_file(slot: Path, name: str, text: str) -> None:
 
 
 def _find_root_mentions(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:
-    """The places that contain the path of the person's checkout: the command, the set-up, or tracked lines."""
-    named = [f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.contains_path(text, str(root))]
-    found = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
-    for name, number, text in (line.split(":", 2) for line in found.splitlines() if line.count(":") > 1):
+    """Find the path of the person's checkout in the command, the set-up and tracked lines; return up to 6 places."""
+    mentions = [
+        f"`{text}`" for text in (plan.command, plan.setup) if text and test_proof.contains_path(text, str(root))
+    ]
+    output = git.run("grep", "-n", "-I", "-F", "-e", str(root), codes=(0, 1)).stdout.decode(errors="replace")
+    for name, number, text in (line.split(":", 2) for line in output.splitlines() if line.count(":") > 1):
         if not test_proof.is_documentation(name) and test_proof.contains_path(text, str(root)):
-            named.append(f"{name}:{number}")
-    return tuple(named[:6])
+            mentions.append(f"{name}:{number}")
+    return tuple(mentions[:6])
 
 
-def final_outcome(examined: ProofResult) -> ProofOutcome:
-    """The outcome of a proof; where the tests were red before it, that nothing could be shown."""
-    return examined.outcome or NotProved("the tests are red as they are")
+def final_outcome(result: ProofResult) -> ProofOutcome:
+    """Outcome of a proof; NotProved if the tests were red before it."""
+    return result.outcome or NotProved("the tests are red as they are")

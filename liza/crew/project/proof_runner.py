@@ -1,4 +1,4 @@
-"""The proof of a crew that is at work: it runs again when the test command or the set-up is another one."""
+"""Run the proof for an existing crew: again whenever the test command or the set-up has changed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ PROOF_HINT = "liza edit (config.integration_command, config.sandbox_setup), then
 
 
 def require_proof(crew: Crew, by: str) -> None:
-    """Have the tests be proved before a candidate is tested, where that is due. The merge lock is held by the caller.
+    """Prove the tests, if that is due, before a candidate is tested. The caller must hold the merge lock.
 
-    Raises Refused where they test another checkout: no candidate is tested then, GitFailed, OSError.
+    Raises Refused if they test another checkout (then no candidate is tested), GitFailed, OSError.
     """
     tip = drift.require_integration(crew, crew.board.read())
-    where = prove_if_due(crew, by, tip)
-    if where is not None:
+    used = prove_if_due(crew, by, tip)
+    if used is not None:
         command = crew.board.read().config.integration_command
-        what = f"{command} does not test the worktree it runs in, it uses {where}"
-        raise Refused(f"nothing is merged: {what}", PROOF_HINT)
+        problem = f"{command} does not test the worktree it runs in, it uses {used}"
+        raise Refused(f"nothing is merged: {problem}", PROOF_HINT)
 
 
 def prove_if_due(crew: Crew, by: str, commit: str) -> str | None:
-    """What the tests use instead of the worktree that they run in, or None; proved at ``commit`` first if that is due.
+    """Return what the tests use instead of their worktree, or None; first run the proof at ``commit`` if it is due.
 
-    The merge lock is held by the caller. Raises GitFailed, OSError.
+    The caller must hold the merge lock. Raises GitFailed, OSError.
     """
     if test_proof.is_proof_due(crew.board.read().config):
         record_proof(crew, by, commit)
@@ -41,21 +41,21 @@ def prove_if_due(crew: Crew, by: str, commit: str) -> str | None:
 
 
 def prove_now(crew: Crew, by: str) -> TestProof:
-    """The proof, now, whatever is known. Raises Refused while a merge is under way, and without a test command."""
+    """Run the proof even if it is not due. Raises Refused during a merge, and without a test command."""
     if not crew.board.read().config.has_tests:
         raise Refused("config.integration_command is empty: there is no test to prove", "liza edit")
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
-        raise Refused("a merge is under way, and it tests as well", "liza status")
+        raise Refused("a merge is under way; it runs the tests too", "liza status")
     try:
-        held = crew.with_lock(lock)
-        return record_proof(held, by, drift.require_integration(held, held.board.read()))
+        locked = crew.with_lock(lock)
+        return record_proof(locked, by, drift.require_integration(locked, locked.board.read()))
     finally:
         lock.release()
 
 
 def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
-    """Run the proof at ``commit``, and note its outcome on the board."""
+    """Run the proof at ``commit`` and record its outcome on the board."""
     config = crew.board.read().config
     assert config.integration_command is not None
     plan = proof.ProofPlan(
@@ -66,35 +66,37 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         config.integration_timeout,
         PROOF_HINT,
     )
-    examined = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
-    noted = test_proof.to_test_proof(_proof_outcome(examined, config), plan.command, plan.setup)
-    # It was proved here, and not just written onto the board.
+    result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
+    proof_entry = test_proof.to_test_proof(_proof_outcome(result, config), plan.command, plan.setup)
+    # This proof was observed here, so it is confirmed, before it is written: an unconfirmed one does not count.
     confirmed_settings.confirm_settings(
-        crew.paths, {"proof": settings.confirmable_values(replace(config, proof=noted))["proof"]}, config
+        crew.paths, {"proof": settings.confirmable_values(replace(config, proof=proof_entry))["proof"]}, config
     )
-    if noted != config.proof:
+    if proof_entry != config.proof:
         with crew.change(by, "proof") as tx:
-            tx.state = replace(tx.state, config=replace(tx.state.config, proof=noted))
-        # Nobody's word: it was seen. A proof that stands on the board otherwise does not count.
+            tx.state = replace(tx.state, config=replace(tx.state.config, proof=proof_entry))
+        # Confirm the value as it is on the board now: only a confirmed proof counts.
         confirmed_settings.confirm_settings(
             crew.paths, {"proof": settings.confirmable_values(tx.state.config)["proof"]}, config
         )
-    return noted
+    return proof_entry
 
 
-def _proof_outcome(examined: proof.ProofResult, config: Config) -> ProofOutcome:
-    """What was shown; where it did not come to that, what kept it."""
-    for done, command, what in (
-        (examined.setup, config.sandbox_setup, "the set-up"),
-        (examined.tests, config.integration_command, "the tests"),
+def _proof_outcome(result: proof.ProofResult, config: Config) -> ProofOutcome:
+    """Outcome of the proof; NotProved with the reason if the set-up or the tests failed."""
+    for outcome, command, subject in (
+        (result.setup, config.sandbox_setup, "the set-up"),
+        (result.tests, config.integration_command, "the tests"),
     ):
-        if done is not None and not done.passed:
-            missing = project_kinds.missing_runner(command or "", done.exit_status, done.tail())
-            how = (
-                f"do not start: {missing} is not there" if missing else f"ended with {_describe_exit(done.exit_status)}"
+        if outcome is not None and not outcome.passed:
+            missing = project_kinds.missing_runner(command or "", outcome.exit_status, outcome.tail())
+            problem = (
+                f"do not start: {missing} is missing"
+                if missing
+                else f"ended with {_describe_exit(outcome.exit_status)}"
             )
-            return NotProved(f"{what}, as they are, {how} (see {done.log.name})")
-    return proof.final_outcome(examined)
+            return NotProved(f"{subject}, as they are, {problem} (see {outcome.log.name})")
+    return proof.final_outcome(result)
 
 
 def _describe_exit(code: int | None) -> str:
