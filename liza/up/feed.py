@@ -13,7 +13,7 @@ MAX_WAITING_LINES = 10_000
 
 
 class PrintTimedLine(Protocol):
-    """Print a line of an agent with its time; an empty name stands for `up` itself.
+    """Print a line of an agent with its time; an empty name means `up` itself.
 
     It must not hold the lock of a stream while it waits for a reader: Python flushes the streams at exit.
     """

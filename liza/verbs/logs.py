@@ -113,7 +113,7 @@ def redacted_text(data: bytes) -> str:
 
 
 def read_from(path: Path, offset: int) -> tuple[bytes, int]:
-    """Read a file from offset ``place``; return the bytes and the new offset.
+    """Read a file from ``offset``; return the bytes and the new offset.
 
     No bytes if the file was archived or removed meanwhile. Raises NotRegularFile.
     """
