@@ -44,7 +44,9 @@ def test_a_directory_at_the_place_of_a_lock_is_told_with_the_command_that_mends_
     report = approved.run("doctor", "--fix")
     assert report.returncode == 5
     for place in odd:
-        assert f"{place} is a directory: every git that creates a lock file there fails → rm -r {place}" in report.stdout
+        assert (
+            f"{place} is a directory: every git that creates a lock file there fails → rm -r {place}" in report.stdout
+        )
     mended = set()
     while (merged := approved.run("merge", "task-1")).returncode == 3:
         words = merged.stderr.splitlines()[-1].removeprefix("  next: ")

@@ -56,7 +56,10 @@ def test_a_test_command_that_was_changed_outside_of_liza_is_told_and_does_not_co
 
 def test_a_person_confirms_it_with_the_one_command_that_the_alarm_names(red: Crew) -> None:
     type_in(red, "integration_command: .*", 'integration_command: "true"')
-    assert "config.integration_command counts with its value on the board" in red.run(*alerts(red)[0]["next"].split()[1:]).stdout
+    assert (
+        "config.integration_command counts with its value on the board"
+        in red.run(*alerts(red)[0]["next"].split()[1:]).stdout
+    )
     assert alerts(red) == []
     red.liza("merge", "task-1")
     assert red.status("task-1") == "MERGED"
