@@ -231,10 +231,17 @@ class World:
 
     def wrong(self) -> list[str]:
         """What does not hold once everything is merged and settled."""
-        more = {"mine": self.setting.times} if self.setting.meanwhile else {}
+        moved = self._commits_of_person()
+        more = {"mine": moved} if moved else {}
         found = [*problems(self.root), *self._in_git({**{f"Merge {task}": 1 for task in GREEN}, **more})]
         found += [*self._on_the_board(), *self._in_the_checkout(), *self._left_over()]
         return [*found, *self._not_reported()]
+
+    def _commits_of_person(self) -> int:
+        """How many commits of the person integration ever pointed at. A kill can take the test command along that makes
+        one, so it is not always ``times``."""
+        rows = git(self.root, "log", "--walk-reflogs", "--format=%H %s", "integration").splitlines()
+        return len({row for row in rows if row.endswith(" mine")})
 
     def _not_reported(self) -> list[str]:
         """What went wrong and a person would not hear of."""
