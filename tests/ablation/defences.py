@@ -636,7 +636,7 @@ TABLE: dict[str, Defence] = {
     ),
     "output without a lock": Defence(
         "a line that nobody takes keeps no lock that the end of the command needs",
-        {"liza.cli.render.printing:_written": _through_the_buffer},
+        {"liza.cli.render.printing:_write_unbuffered": _through_the_buffer},
         (f"{PIPES}test_a_reader_that_is_stopped_holds_up_neither_the_work_nor_term",),
     ),
     "third Ctrl+C": Defence(

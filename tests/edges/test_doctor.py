@@ -172,11 +172,11 @@ def test_what_was_planted_is_named_with_the_command_that_takes_it_away(there: Cr
     git(root, "config", "--global", "alias.st", "!evil")
     git(root, "replace", "HEAD", "integration")
     (root / ".git" / "info" / "grafts").write_text("")
-    found = [one for one in told(there, "git") if "came after init" in one.text]
+    found = [one for one in told(there, "git") if "added after init" in one.text]
     assert len(found) == 5
     for one in found:
         subprocess.run(one.hint, shell=True, cwd=root, check=True, capture_output=True)
-    assert [one for one in told(there, "git") if "came after init" in one.text] == []
+    assert [one for one in told(there, "git") if "added after init" in one.text] == []
 
 
 def test_the_programs_that_agents_run_are_judged_and_the_default_only_where_no_agent_was_ever_started(

@@ -161,4 +161,4 @@ def test_a_note_for_now_stands_on_the_board_and_in_the_inbox_or_in_neither(tmp_p
     said = send_note(crew, "now", "coder-1")
     assert [one.text for one in inbox.list_pending(crew.paths, "coder-1")] == ["now"]
     assert [one.message for one in crew.board.read().human_notes] == ["now"]
-    assert "no session of it runs" in (said.next or "")
+    assert "it has no session now" in (said.next or "")

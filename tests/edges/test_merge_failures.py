@@ -83,7 +83,7 @@ def test_a_task_of_unrelated_history_goes_back_to_its_coder_and_the_next_is_merg
     assert "a does not merge" in crew.alarms().get("integration_failed", "")
     assert crew.merge() == ""
     assert crew.status("b") == "MERGED"
-    with pytest.raises(LizaError, match="no commit in common"):
+    with pytest.raises(LizaError, match="no common commit"):
         diff(crew.crew, "a")
 
 

@@ -121,7 +121,7 @@ def test_a_directory_that_somebody_else_uses_is_refused_and_nothing_is_made(repo
     for place, why in (
         (taken, f"belongs to the crew of {other}"),
         (tmp_path / "full", "is not empty"),
-        (repo / "slots", "lies in the repository"),
+        (repo / "slots", "inside the repository"),
         (tmp_path, "the repository is inside it"),
     ):
         with pytest.raises(Refused, match=why):

@@ -206,7 +206,7 @@ def test_a_run_never_has_two_sessions_with_a_terminal_or_without(crew: Crew) -> 
     for start in (tmux.start, session_process.start):
         with pytest.raises(Refused, match="has a session already"):
             start(run.path, ["true"], crew.root, crew.env(run))
-    with pytest.raises(Refused, match="lives"):
+    with pytest.raises(Refused, match="is running"):
         tmux.close_pane(crew.root, run.run)
 
 

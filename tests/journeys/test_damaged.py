@@ -43,7 +43,10 @@ def test_a_liza_of_which_a_part_was_deleted_is_one_condition_with_one_command_an
 
     until(lambda: reviewer.process.poll() is not None, "the end of a supervisor without a lock")
     assert reviewer.process.returncode != 0
-    assert re.search(r"(lock was deleted or replaced|pins.json was deleted): a supervisor without it", reviewer.said())
+    assert re.search(
+        r"(lock was deleted or replaced|pins.json was deleted): without it no command sees this supervisor",
+        reviewer.said(),
+    )
     shown = crew.json("status")
     (alert,) = shown["waiting"]
     assert (alert["kind"], alert["next"]) == ("damaged", STEP)
