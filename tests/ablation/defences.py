@@ -734,7 +734,6 @@ TABLE: dict[str, Defence] = {
                 for at in ("claim", "submit", "merge", "sync")
             ),
             f"{SYMBOLIC}test_each_is_reported_by_name_with_the_command_that_has_it_plain_again",
-            f"{SYMBOLIC}test_what_tests_plant_is_reported_by_name_and_moves_nothing",
         ),
     ),
     "expected old value": Defence(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,12 +37,17 @@ class Run:
     seconds: float
 
 
+def _short_base(place: Path, name: str) -> Path:
+    """A short path below ``place``: tests make sockets there, whose paths have at most 107 bytes."""
+    return place / f"{zlib.crc32(name.encode()):08x}"
+
+
 def run_tests(without: str, tests: Sequence[str], place: Path) -> Run:
     """The tests in a process of their own, with the defence ``without`` switched off."""
     name = without.replace(" ", "-")
     notes = place / f"{name}.json"
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.ablation.plugin"]
-    words += ["--without", without, "--failures", str(notes), "--basetemp", str(place / name), *tests]
+    words += ["--without", without, "--failures", str(notes), "--basetemp", str(_short_base(place, name)), *tests]
     log = place / f"{name}.log"
     begun = time.monotonic()
     with log.open("wb") as out:
