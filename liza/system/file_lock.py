@@ -1,8 +1,8 @@
 """File locks with flock(2) and a timeout.
 
 filelock polls, which is unfair under load; ``Lock`` has its interface but waits in the queue of the kernel. The lock
-file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. To lock a file or a directory without
-writing to it, use ``flock.lock_path``.
+file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. ``flock.lock_path`` locks a file or
+a directory without writing to it.
 """
 
 from __future__ import annotations
