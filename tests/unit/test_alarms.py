@@ -361,3 +361,12 @@ def test_a_status_that_no_step_of_the_history_led_to_is_told_for_as_long_as_it_s
 
     approved = {"review_commit": COMMIT, "approved_by": "code-reviewer-1"} if status is Status.APPROVED else {}
     assert (kinds(board(replace(found, status=status, **approved))) == ["unexplained_status"]) is told
+
+
+@pytest.mark.parametrize(("coders", "asked"), [(("coder-1",), True), (("coder-1", "coder-2"), False), ((), False)])
+def test_a_task_that_every_coder_has_failed_asks_for_another_coder(coders: tuple[str, ...], asked: bool) -> None:
+    from msgspec.structs import replace
+
+    crew = {name: Agent(role=name.rpartition("-")[0], status="IDLE") for name in (*coders, "code-reviewer-1")}
+    state = replace(board(task(failed_by=("coder-1",))), agents=crew)
+    assert ("needs_another_coder" in kinds(state)) is asked

@@ -12,6 +12,7 @@ from liza.rules import invariants, settings
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
+from liza.rules.paths import role_of
 from liza.rules.project import test_proof
 from liza.rules.reports import drift_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
@@ -21,7 +22,7 @@ from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.claims import HELD_UP
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.unclaimable import find_unclaimable
+from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable
 
 S = Status
 STALE_DRAFT = timedelta(minutes=30)
@@ -91,6 +92,16 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
                     task.id,
                     f"{task.id} can never be claimed: it depends on {unclaimable[task.id]}",
                     f"liza task edit {task.id} --depends …",
+                )
+            )
+        elif failed_by_every_coder(state, task):
+            coders = [name for name in state.agents if role_of(name) == "coder"]
+            alarms.append(
+                Alarm(
+                    "needs_another_coder",
+                    task.id,
+                    f"{task.id} waits for another coder: {', '.join(task.failed_by)} failed it before",
+                    f"liza up --coders {len(coders) + 1}",
                 )
             )
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))

@@ -89,7 +89,7 @@ def _short(text: str | None, width: int = 160) -> str:
 def _blocked(event: Event, task: Task) -> str:
     asks = " ".join(f'"{_short(question)}"' for question in task.blocked_questions)
     answer = f' Answer: liza answer {task.id} "…"' if task.status is Status.BLOCKED else ""
-    return f"blocked: {_short(event.detail)}. It asks: {asks}{answer}"
+    return f"blocked: {_short(event.detail).rstrip('.')}. It asks: {asks}{answer}"
 
 
 def _over(event: Event, task: Task) -> str:

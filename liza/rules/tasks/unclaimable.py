@@ -1,8 +1,10 @@
-"""Tasks that can never be claimed."""
+"""Tasks that no agent can claim."""
 
 from __future__ import annotations
 
-from liza.rules.model import FINAL_STATUSES, State, Status
+from liza.rules.model import FINAL_STATUSES, State, Status, Task
+from liza.rules.paths import role_of
+from liza.rules.tasks.picking import CLAIMABLE_STATUSES
 
 S = Status
 
@@ -27,6 +29,12 @@ def find_unclaimable(state: State) -> dict[str, str]:
                     reasons[task.id] = f"{cause}, {_how_lost(state, cause)}"
         if len(lost) == before:
             return reasons
+
+
+def failed_by_every_coder(state: State, task: Task) -> bool:
+    """Whether the task is claimable and every coder on the board has failed it: only another coder can claim it."""
+    coders = {name for name in state.agents if role_of(name) == "coder"}
+    return task.status in CLAIMABLE_STATUSES and bool(coders) and coders <= set(task.failed_by)
 
 
 def _how_lost(state: State, task_id: str) -> str:
