@@ -248,7 +248,7 @@ TABLE: dict[str, Defence] = {
     "seal": Defence(
         "a change that a crash cut short is told from an edit by hand",
         {"liza.board.write_intent:save_intent": gives(None), "liza.board.write_intent:read_intent": gives(None)},
-        (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_aside]",),
+        (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_next_board]",),
     ),
     "journal": Defence(
         "each revision is written down before it happens, and an old copy put back is recognised",

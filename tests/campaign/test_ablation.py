@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,17 +38,14 @@ class Run:
     seconds: float
 
 
-def _short_base(place: Path, name: str) -> Path:
-    """A short path below ``place``: tests make sockets there, whose paths have at most 107 bytes."""
-    return place / f"{zlib.crc32(name.encode()):08x}"
-
-
 def run_tests(without: str, tests: Sequence[str], place: Path) -> Run:
     """The tests in a process of their own, with the defence ``without`` switched off."""
     name = without.replace(" ", "-")
     notes = place / f"{name}.json"
+    # A short path: tests make sockets below it, whose paths have at most 107 bytes.
+    base = tempfile.mkdtemp(prefix="ab")
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.ablation.plugin"]
-    words += ["--without", without, "--failures", str(notes), "--basetemp", str(_short_base(place, name)), *tests]
+    words += ["--without", without, "--failures", str(notes), "--basetemp", base, *tests]
     log = place / f"{name}.log"
     begun = time.monotonic()
     with log.open("wb") as out:
@@ -63,6 +61,7 @@ def run_tests(without: str, tests: Sequence[str], place: Path) -> Run:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+            shutil.rmtree(base, ignore_errors=True)
     failures = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
     return Run(code, failures, log.read_text(errors="replace"), time.monotonic() - begun)
 
