@@ -134,3 +134,8 @@ def repo(tmp_path: Path) -> Path:
     git(root, "add", "README.md")
     git(root, "commit", "-q", "-m", "first")
     return root
+
+
+def add_block(text: bytes, block: bytes) -> bytes:
+    """The text with a block above it, as a brief is written into a file."""
+    return block.removesuffix(b"\n") + b"\n" + text

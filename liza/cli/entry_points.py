@@ -14,7 +14,6 @@ from liza.system import program_path
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 EXIT_PIPE_CLOSED = 141  # 128 + SIGPIPE
-EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
 def liza() -> None:

@@ -58,8 +58,7 @@ def _remove_if_stale(path: Path, common: Path) -> bool:
     with suppress(FileNotFoundError, PermissionError):
         # A modification time in the future is no evidence; the time since the first look is.
         while (age := max(time.time() - path.lstat().st_mtime, time.monotonic() - began)) < _MIN_AGE:
-            # Wait until it is old enough. There is no event for that.
-            time.sleep(max(0.02, min(0.1, _MIN_AGE - age)))
+            time.sleep(max(0.02, min(0.1, _MIN_AGE - age)))  # until it is old enough; time passes without an event
         before = path.lstat()
         if (age > _STALE_AFTER or not _is_git_running(common)) and path.lstat().st_ino == before.st_ino:
             path.unlink()

@@ -11,7 +11,7 @@ import pytest
 from liza.repo.hiding import _filter, brief_filter, exclude, marked_sections
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
-from tests.conftest import git
+from tests.conftest import add_block, git
 
 BLOCK = b"<!-- liza:begin run=coder-1.7 -->\ndo this\n<!-- liza:end run=coder-1.7 -->\n"
 
@@ -28,7 +28,7 @@ def tracked(repo: Path) -> Path:
 
 
 def add(path: Path) -> None:
-    path.write_bytes(brief_filter.add_block(path.read_bytes() if path.exists() else b"", BLOCK))
+    path.write_bytes(add_block(path.read_bytes() if path.exists() else b"", BLOCK))
 
 
 def status(repo: Path) -> str:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from liza.programs.brief import brief_writer, quoting
 from liza.programs.brief.quoting import sanitize, truncate_text
 from liza.repo.hiding import _filter
-from liza.repo.hiding.brief_filter import add_block
 from liza.rules.errors import UsageError
 from liza.rules.paths import agent_of, branch_of, check_task_id, parse_agent_id
+from tests.conftest import add_block
 from tests.unit.test_programs_brief import TASK, context
 
 CORPUS = Path(__file__).parents[1] / "data/fuzz"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.repo.hiding import _filter
-from liza.repo.hiding.brief_filter import add_block, strip_blocks
+from liza.repo.hiding.brief_filter import strip_blocks
+from tests.conftest import add_block
 
 BLOCK = b"<!-- liza:begin run=coder-1.7 -->\n[liza] do this\n<!-- liza:end run=coder-1.7 -->\n"
 OTHER = b"<!-- liza:begin run=code-reviewer-2.10 -->\nx\n<!-- liza:end run=code-reviewer-2.10 -->\n"

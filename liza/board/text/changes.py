@@ -22,17 +22,6 @@ from liza.rules.errors import BoardInconsistent, BoardUnreadable
 from liza.rules.model import State
 
 
-def change_text(text: str, before: State, after: State) -> str:
-    """Return ``text``, a board with the state ``before``, changed to the state ``after``.
-
-    Raises BoardInconsistent if ``text`` has another state, or no method can write the change.
-    """
-    known = document.read_document(text)
-    if known.state != before:
-        raise BoardInconsistent("the text has another state than the one that was changed", "liza validate")
-    return change_document(known, after).text
-
-
 def change_document(known: Document, after: State) -> Document:
     """Return the document with the state ``after``. Raises BoardInconsistent if no method can write the change."""
     try:

@@ -25,11 +25,6 @@ MAX_FILE_SIZE = 1 << 23  # bytes; a larger file is not searched for blocks
 strip_blocks = _filter.strip_blocks
 
 
-def add_block(text: bytes, block: bytes) -> bytes:
-    """Return ``text`` with a block above it. From there, its removal restores every text exactly."""
-    return block.removesuffix(b"\n") + b"\n" + text
-
-
 def install_filter(git: Git, program: Path | Sequence[str | Path] | None = None) -> None:
     """Write the filter into ``.git/config``. The pins are captured after this. Idempotent. Raises GitFailed."""
     argv: Sequence[str | Path]
