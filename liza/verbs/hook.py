@@ -64,7 +64,7 @@ class Hook:
             run_dir.mark_ready(now, HOOK_EVIDENCE.format(event=self.event))
         if event.meaning == "tool":
             _log_call(run_dir, event)
-        self._acknowledge_typed(run_dir, event, now)
+        self._acknowledge_prompted(run_dir, event, now)
         reply = self._context_reply(run_dir, template, event, turn)
         if reply is not NO_REPLY and event.event.push is not None:
             turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
@@ -99,7 +99,9 @@ class Hook:
         waiting = inbox.claim_for_hook(
             run_dir.paths, run_dir.agent, run_dir.run, datetime.now(UTC).replace(microsecond=0)
         )
-        self.messages = tuple(message.id for message in waiting)
+        # A message whose push is confirmed by the next prompt stays pending until then.
+        is_evidence = event.event.context is not None or not event.event.is_confirmed
+        self.messages = tuple(message.id for message in waiting) if is_evidence else ()
         text = inbox.format_messages(waiting)
         return (
             hook_events.context_reply(event, text)
@@ -107,20 +109,19 @@ class Hook:
             else hook_events.push_reply(event, text)
         )
 
-    def _acknowledge_typed(self, run_dir: RunDir, event: ReceivedEvent, now: datetime) -> None:
-        """Acknowledge messages that were typed into this run's terminal, so that they are not delivered twice.
-
-        Condition: the turn's prompt contains the text, or the terminal showed that the program accepted it.
-        """
+    def _acknowledge_prompted(self, run_dir: RunDir, event: ReceivedEvent, now: datetime) -> None:
+        """Acknowledge the messages that the turn's prompt shows to be read, so that they are not delivered twice."""
         if not _has_messages(run_dir):
             return
         from liza.programs.messages import inbox
 
-        prompt = "".join(event.prompt.split())
-        typed = inbox.list_typed(run_dir.paths, run_dir.agent, run_dir.run)
-        read = tuple(message.id for message in typed if message.carried or "".join(message.text.split()) in prompt)
-        by = f"typed, {HOOK_EVIDENCE.format(event=self.event)}"
-        inbox.acknowledge(run_dir.paths, run_dir.agent, read, run_dir.run, by, now)
+        read = inbox.list_prompted(run_dir.paths, run_dir.agent, run_dir.run, event.prompt)
+        by = HOOK_EVIDENCE.format(event=self.event)
+        for words, ids in (
+            (f"typed, {by}", tuple(message.id for message in read if message.typing)),
+            (by, tuple(message.id for message in read if not message.typing)),
+        ):
+            inbox.acknowledge(run_dir.paths, run_dir.agent, ids, run_dir.run, words, now)
 
     def acknowledge_delivered(self) -> None:
         """Acknowledge the messages in the reply, after it was printed. Raises nothing."""

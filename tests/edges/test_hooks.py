@@ -390,6 +390,18 @@ def test_a_program_that_heeds_so_many_pushes_a_turn_is_not_given_one_more(place:
     assert [one.text for one in inbox.list_pending(place.paths, "coder-1")] == ["number 3"]
 
 
+def test_a_push_that_the_program_may_drop_is_read_once_a_prompt_contains_it(place: Place) -> None:
+    out(place.said("chat.message", "opencode", session_id="s", prompt="begin"))
+    inbox.queue_message(place.paths, "coder-1", "one more\nthing", "human:ann", NOW)
+    push = out(place.said("text.complete", "opencode", session_id="s"))["push"]
+    assert "one more" in push
+    assert [message.text for message in inbox.list_pending(place.paths, "coder-1")] == ["one more\nthing"]
+    assert out(place.said("chat.message", "opencode", session_id="s", prompt=push)) is None
+    assert inbox.list_pending(place.paths, "coder-1") == ()
+    (message,) = inbox.list_done(place.paths, "coder-1")
+    assert message.by == "hook chat.message"
+
+
 @pytest.mark.parametrize("provider", sorted(list_providers()))
 def test_a_run_that_is_over_gets_no_more_tools_and_no_more_messages(place: Place, provider: str) -> None:
     events = load_template(provider).events

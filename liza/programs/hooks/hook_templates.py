@@ -26,7 +26,8 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     a text to the model, ``push`` the one that makes the program continue with a text instead of ending its turn,
     ``refuse`` the one that stops a tool from running; ``{text}`` is replaced by the text. A reply without a form cannot
     be given. A refusal without a form is exit code 2, with the text on stderr. ``seconds``: how long the program waits
-    for the reply.
+    for the reply. ``is_confirmed``: the program may end without the pushed text, so a push is no evidence that it was
+    read; the next turn's prompt, which contains the text, is.
     """
 
     means: EventMeaning
@@ -34,6 +35,7 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     instead: dict[str, dict[str, EventMeaning]] = msgspec.field(default_factory=dict)
     context: Any = None
     push: Any = None
+    is_confirmed: bool = False
     refuse: Any = None
 
 

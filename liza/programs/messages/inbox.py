@@ -111,9 +111,24 @@ def claim_for_hook(paths: Paths, agent: str, run: str, now: datetime) -> tuple[M
         return tuple(free)
 
 
-def list_typed(paths: Paths, agent: str, run: str) -> tuple[Message, ...]:
-    """Return the messages that were typed into the run's terminal and are not acknowledged."""
-    return tuple(message for message in list_pending(paths, agent) if message.typing and message.run == run)
+def list_prompted(paths: Paths, agent: str, run: str, prompt: str) -> tuple[Message, ...]:
+    """Return the pending messages that a turn with this prompt has read.
+
+    These are messages typed into the run's terminal, if the prompt contains the text or the terminal showed that the
+    program accepted it; and messages that a hook offered, if the prompt contains the text as the hook formatted it.
+    Blanks are not compared.
+    """
+    squeezed = _squeeze(prompt)
+    return tuple(
+        message
+        for message in list_pending(paths, agent)
+        if (message.typing and message.run == run and (message.carried or _squeeze(message.text) in squeezed))
+        or (message.offered is not None and _squeeze(quote_lines(message.text, MAX_MESSAGE_BYTES)) in squeezed)
+    )
+
+
+def _squeeze(text: str) -> str:
+    return "".join(text.split())
 
 
 def acknowledge(paths: Paths, agent: str, ids: tuple[str, ...], run: str, by: str, now: datetime) -> None:

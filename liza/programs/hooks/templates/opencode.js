@@ -25,6 +25,9 @@ export const Liza = async ({ client }) => {
   let own = "";
   const helpers = new Set();
   let brief = "";
+  // The user messages of `own` that exist, and what to call when the next one does.
+  const prompts = new Set();
+  let promptStored = () => {};
 
   return {
     "chat.message": async (input, output) => {
@@ -60,13 +63,25 @@ export const Liza = async ({ client }) => {
       const { context } = await ask("tool.execute.after", { session_id: own });
       if (context) output.output = `${output.output ?? ""}\n${context}`;
     },
-    // A headless run ends once its session is idle, so pending messages are delivered during the turn.
+    // A headless run ends once its session is idle, so pending messages are delivered during the turn. The turn is held
+    // until the new prompt is stored: the program decides afterwards whether the session goes on.
     "experimental.text.complete": async (input) => {
       if (input.sessionID !== own) return;
       const { push } = await ask("text.complete", { session_id: own });
-      if (push) await client.session.promptAsync({ path: { id: own }, body: { parts: [{ type: "text", text: push }] } });
+      if (!push) return;
+      const stored = new Promise((done) => {
+        promptStored = done;
+        setTimeout(done, 10000);
+      });
+      await client.session.promptAsync({ path: { id: own }, body: { parts: [{ type: "text", text: push }] } });
+      await stored;
     },
     event: async ({ event }) => {
+      const info = event.type === "message.updated" ? event.properties?.info : undefined;
+      if (info?.role === "user" && info.sessionID === own && !prompts.has(info.id)) {
+        prompts.add(info.id);
+        promptStored();
+      }
       if (event.type === "session.created" && event.properties?.info?.parentID) helpers.add(event.properties.info.id);
       const id = event.properties?.sessionID ?? event.properties?.info?.id;
       if (id !== own || !["session.idle", "session.deleted"].includes(event.type)) return;
