@@ -23,50 +23,50 @@ _OPTIONAL_SECTIONS: Final = frozenset(("planning", "discovered", "handoff", "ano
 """Sections that a board may lack at first. An old copy without them is not truncated."""
 
 
-def is_truncated(known: Document, found: Document) -> bool:
-    """Return whether ``found`` lacks entries at its end, as after an interrupted write of ``known``."""
-    if known.text.startswith(found.text):
-        return len(found.text) < len(known.text)
+def is_truncated(newest: Document, edited: Document) -> bool:
+    """Return whether ``edited`` lacks entries at its end, as after an interrupted write of ``newest``."""
+    if newest.text.startswith(edited.text):
+        return len(edited.text) < len(newest.text)
     # The texts may differ in renewed leases. A cut directly after a section name leaves a text that cannot be split,
     # so compare the section names before the parts.
-    if _is_missing_sections(known, found):
+    if _is_missing_sections(newest, edited):
         return True
-    if known.is_whole or found.is_whole:
+    if newest.is_whole or edited.is_whole:
         return False
-    names = [(part.section, part.key) for part in found.parts]
-    all_names = [(part.section, part.key) for part in known.parts]
+    names = [(part.section, part.key) for part in edited.parts]
+    all_names = [(part.section, part.key) for part in newest.parts]
     return len(names) < len(all_names) and names == all_names[: len(names)]
 
 
-def is_old_copy_truncated(base: Document | None, known: Document, found: Document) -> bool:
-    """Return whether ``found``, an edit of an older board, lacks its end. ``base`` is that board if it is still kept.
+def is_old_copy_truncated(base: Document | None, newest: Document, edited: Document) -> bool:
+    """Return whether ``edited``, an edit of an older board, lacks its end. ``base`` is that board if it is still kept.
 
-    Without ``base`` compare with ``known``: this detects missing sections, and missing entries of the last one.
+    Without ``base`` compare with ``newest``: this detects missing sections, and missing entries of the last one.
     """
     if base is not None:
-        return is_truncated(base, found)
-    if _is_missing_sections(known, found):
+        return is_truncated(base, edited)
+    if _is_missing_sections(newest, edited):
         return True
-    if known.is_whole or found.is_whole:
-        return known.text.endswith("\n") and not found.text.endswith("\n")
-    return _is_last_section_short([part for part in found.parts if part.section == found.parts[-1].section], known)
+    if newest.is_whole or edited.is_whole:
+        return newest.text.endswith("\n") and not edited.text.endswith("\n")
+    return _is_last_section_short([part for part in edited.parts if part.section == edited.parts[-1].section], newest)
 
 
-def _is_missing_sections(known: Document, found: Document) -> bool:
+def _is_missing_sections(newest: Document, edited: Document) -> bool:
     """Return whether whole sections are missing at the end, or the end of the last one."""
-    found_sections = _SECTION.findall(found.text)
-    known_sections = [
+    edited_sections = _SECTION.findall(edited.text)
+    newest_sections = [
         section
-        for section in _SECTION.findall(known.text)
-        if section in found_sections or section not in _OPTIONAL_SECTIONS
+        for section in _SECTION.findall(newest.text)
+        if section in edited_sections or section not in _OPTIONAL_SECTIONS
     ]
-    if found_sections != known_sections[: len(found_sections)] or not known_sections:
+    if edited_sections != newest_sections[: len(edited_sections)] or not newest_sections:
         return False
-    if len(found_sections) < len(known_sections):
+    if len(edited_sections) < len(newest_sections):
         return True
-    found_text = _section_text(found.text, found_sections[-1])
-    known_text = _section_text(known.text, found_sections[-1])
-    return known_text.startswith(found_text) and len(found_text) < len(known_text)
+    edited_text = _section_text(edited.text, edited_sections[-1])
+    newest_text = _section_text(newest.text, edited_sections[-1])
+    return newest_text.startswith(edited_text) and len(edited_text) < len(newest_text)
 
 
 def _section_text(text: str, name: str) -> str:
@@ -76,21 +76,21 @@ def _section_text(text: str, name: str) -> str:
     return next(text[start:end] for (section, start), end in zip(starts, ends, strict=True) if section == name)
 
 
-def _is_last_section_short(found_parts: list[Part], known: Document) -> bool:
+def _is_last_section_short(edited_parts: list[Part], newest: Document) -> bool:
     """Return whether the last section ends before or inside an entry of the newest board."""
-    known_parts = [part for part in known.parts if part.section == found_parts[-1].section]
-    same_keys = [part.key for part in found_parts] == [part.key for part in known_parts[: len(found_parts)]]
-    if len(found_parts) > len(known_parts) or not same_keys:
+    newest_parts = [part for part in newest.parts if part.section == edited_parts[-1].section]
+    same_keys = [part.key for part in edited_parts] == [part.key for part in newest_parts[: len(edited_parts)]]
+    if len(edited_parts) > len(newest_parts) or not same_keys:
         return False
-    found_text, known_text = found_parts[-1].text, known_parts[len(found_parts) - 1].text
-    return len(found_parts) < len(known_parts) or (
-        len(found_text) < len(known_text) and known_text.startswith(found_text)
+    edited_text, newest_text = edited_parts[-1].text, newest_parts[len(edited_parts) - 1].text
+    return len(edited_parts) < len(newest_parts) or (
+        len(edited_text) < len(newest_text) and newest_text.startswith(edited_text)
     )
 
 
-def diff_texts(known: str, found: str) -> str:
+def diff_texts(newest: str, edited: str) -> str:
     """Return a unified diff without lease times, at most 64 K characters."""
-    old, new = _stable_lines(known), _stable_lines(found)
+    old, new = _stable_lines(newest), _stable_lines(edited)
     start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, start - 3)
     end = 0
@@ -108,92 +108,92 @@ def _stable_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not _VOLATILE_LINE.match(line)]
 
 
-def merge_edit(base: State | None, known: State, found: State, named: frozenset[str]) -> State:
-    """Return ``found``, an edit of a copy of ``base``, merged with the changes from ``base`` to ``known``.
+def merge_edit(base: State | None, newest: State, edited: State, named: frozenset[str]) -> State:
+    """Return ``edited``, an edit of a copy of ``base``, merged with the changes from ``base`` to ``newest``.
 
     ``named`` are the tasks with journal records since the base. They are used if ``base`` is not kept any more.
     """
     old = {task.id: task for task in base.tasks} if base else {}
-    now = {task.id: task for task in known.tasks}
-    tasks = [_merge_task(old.get(task.id), now.get(task.id), task, task.id in named) for task in found.tasks]
-    present = {task.id for task in found.tasks}
+    now = {task.id: task for task in newest.tasks}
+    tasks = [_merge_task(old.get(task.id), now.get(task.id), task, task.id in named) for task in edited.tasks]
+    present = {task.id for task in edited.tasks}
     later = [
         task
-        for task in known.tasks
+        for task in newest.tasks
         if task.id not in present and (old.get(task.id) != task if base else task.id in named)
     ]
     return msgspec.structs.replace(
-        found,
+        edited,
         tasks=(*tasks, *later),
-        agents=_merge_agents(base, known, found),
-        planning=_merge_value(base and base.planning, known.planning, found.planning),
-        circuit_breaker=_merge_value(base and base.circuit_breaker, known.circuit_breaker, found.circuit_breaker),
-        sprint=_merge_value(base and base.sprint, known.sprint, found.sprint),
-        goal=_merge_value(base.goal, known.goal, found.goal) if base else found.goal,
-        config=_merge_value(base.config, known.config, found.config) if base else found.config,
-        handoff=_merge_table(base.handoff if base else None, known.handoff, found.handoff),
-        **{name: _merge_rows(getattr(known, name), getattr(found, name)) for name in _ROW_SECTIONS},
+        agents=_merge_agents(base, newest, edited),
+        planning=_merge_value(base and base.planning, newest.planning, edited.planning),
+        circuit_breaker=_merge_value(base and base.circuit_breaker, newest.circuit_breaker, edited.circuit_breaker),
+        sprint=_merge_value(base and base.sprint, newest.sprint, edited.sprint),
+        goal=_merge_value(base.goal, newest.goal, edited.goal) if base else edited.goal,
+        config=_merge_value(base.config, newest.config, edited.config) if base else edited.config,
+        handoff=_merge_table(base.handoff if base else None, newest.handoff, edited.handoff),
+        **{name: _merge_rows(getattr(newest, name), getattr(edited, name)) for name in _ROW_SECTIONS},
     )
 
 
 _ROW_SECTIONS: Final = ("discovered", "anomalies", "human_notes", "spec_changes")
 
 
-def _merge_value(base: Any, known: Any, found: Any) -> Any:
+def _merge_value(base: Any, newest: Any, edited: Any) -> Any:
     """Return the changed value; that of the crew if both sides changed it or the base is not known."""
-    return found if base is not None and known == base else known
+    return edited if base is not None and newest == base else newest
 
 
-def _merge_task(base: Task | None, known: Task | None, found: Task, named: bool) -> Task:
-    if known is None or (base is None and not named):
-        return found
+def _merge_task(base: Task | None, newest: Task | None, edited: Task, named: bool) -> Task:
+    if newest is None or (base is None and not named):
+        return edited
     chosen: dict[str, Any] = {}
     for name in Task.__struct_fields__:
         base_value = getattr(base, name) if base is not None else None
-        known_value, found_value = getattr(known, name), getattr(found, name)
+        newest_value, edited_value = getattr(newest, name), getattr(edited, name)
         if base is None:
-            chosen[name] = found_value if name in _HUMAN_FIELDS else known_value
-        elif found_value == base_value:
-            chosen[name] = known_value
+            chosen[name] = edited_value if name in _HUMAN_FIELDS else newest_value
+        elif edited_value == base_value:
+            chosen[name] = newest_value
         else:
-            chosen[name] = found_value if known_value == base_value or name in _HUMAN_FIELDS else known_value
+            chosen[name] = edited_value if newest_value == base_value or name in _HUMAN_FIELDS else newest_value
     return Task(**chosen)
 
 
-def _merge_agents(base: State | None, known: State, found: State) -> dict[str, Agent]:
-    table = _merge_table(base.agents if base else None, known.agents, found.agents)
+def _merge_agents(base: State | None, newest: State, edited: State) -> dict[str, Agent]:
+    table = _merge_table(base.agents if base else None, newest.agents, edited.agents)
     return {
-        name: msgspec.structs.replace(agent, runs=max(agent.runs, known.agents[name].runs))
-        if name in known.agents
+        name: msgspec.structs.replace(agent, runs=max(agent.runs, newest.agents[name].runs))
+        if name in newest.agents
         else agent
         for name, agent in table.items()
     }
 
 
-def _merge_table(base: dict[str, Any] | None, known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _merge_table(base: dict[str, Any] | None, newest: dict[str, Any], edited: dict[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    for key in [*found, *(key for key in known if key not in found)]:
+    for key in [*edited, *(key for key in newest if key not in edited)]:
         base_value = (base or {}).get(key)
-        if key in found and key in known:
-            merged[key] = _merge_value(base_value, known[key], found[key])
-        elif key in found:
-            merged[key] = found[key]
-        elif base is None or known[key] != base_value:
-            merged[key] = known[key]
+        if key in edited and key in newest:
+            merged[key] = _merge_value(base_value, newest[key], edited[key])
+        elif key in edited:
+            merged[key] = edited[key]
+        elif base is None or newest[key] != base_value:
+            merged[key] = newest[key]
     return merged
 
 
-def _merge_rows(known: tuple[FrozenStruct, ...], found: tuple[FrozenStruct, ...]) -> tuple[FrozenStruct, ...]:
+def _merge_rows(newest: tuple[FrozenStruct, ...], edited: tuple[FrozenStruct, ...]) -> tuple[FrozenStruct, ...]:
     """Rows are only added: append the rows that the copy did not have."""
-    return (*found, *(entry for entry in known if entry not in found))
+    return (*edited, *(entry for entry in newest if entry not in edited))
 
 
-def restore_run_counters(known: State, found: State) -> State:
-    """Return ``found`` with no run counter lower than before: a run name must never be used twice."""
+def restore_run_counters(newest: State, edited: State) -> State:
+    """Return ``edited`` with no run counter lower than before: a run name must never be used twice."""
     agents = {
-        name: msgspec.structs.replace(agent, runs=known.agents[name].runs)
-        if name in known.agents and known.agents[name].runs > agent.runs
+        name: msgspec.structs.replace(agent, runs=newest.agents[name].runs)
+        if name in newest.agents and newest.agents[name].runs > agent.runs
         else agent
-        for name, agent in found.agents.items()
+        for name, agent in edited.agents.items()
     }
-    return found if agents == found.agents else msgspec.structs.replace(found, agents=agents)
+    return edited if agents == edited.agents else msgspec.structs.replace(edited, agents=agents)

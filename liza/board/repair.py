@@ -83,7 +83,7 @@ class BoardRepairer:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise BoardUnreadable(f"{document.BOARD_NAME}:{line}: not UTF-8: {error.reason}", RESTORE_COMMAND) from None
-        parsed = document.read_document(text, known=self._document)
+        parsed = document.read_document(text, previous=self._document)
         self.remember(data, sha(data), parsed)
         return parsed
 
@@ -193,7 +193,7 @@ class BoardRepairer:
         newest = remembered
         texts = [text for _, text in self._spool.rebuild_texts()][-1:]
         if texts:
-            rebuilt = document.read_document(texts[0], known=newest)
+            rebuilt = document.read_document(texts[0], previous=newest)
             if newest is None or rebuilt.state.revision > newest.state.revision:
                 newest = rebuilt
         previous = self.previous_document(newest)
@@ -201,13 +201,13 @@ class BoardRepairer:
             newest = previous
         return newest
 
-    def previous_document(self, known: Document | None = None) -> Document | None:
+    def previous_document(self, newest: Document | None = None) -> Document | None:
         """Return the board before the last commit, if its sha256 is the one in the write intent; else None."""
         text, intent = self._spool.read_previous(), write_intent.read_intent(self._board_paths.intent)
         if text is None or intent is None or sha(text.encode()) != intent.before:
             return None
         try:
-            return document.read_document(text, known=known)
+            return document.read_document(text, previous=newest)
         except LizaError:
             return None
 
@@ -249,32 +249,32 @@ class BoardRepairer:
             raise
         if last is not None and edited.state.revision < last.revision and self._is_uncommitted(intent, last):
             self._void(last)
-        known = self._newest_of(remembered[2])
-        if known is not None and self._is_edit_truncated(known, edited, digest):
+        newest = self._newest_of(remembered[2])
+        if newest is not None and self._is_edit_truncated(newest, edited, digest):
             self._data, self._digest, self._document = remembered
             if patient:
                 raise _StillChanging("torn")
-            raise self._truncation_error(known, edited)
-        return self._record_edit(edited, known, intent)
+            raise self._truncation_error(newest, edited)
+        return self._record_edit(edited, newest, intent)
 
-    def _is_edit_truncated(self, known: Document, edited: Document, digest: str) -> bool:
+    def _is_edit_truncated(self, newest: Document, edited: Document, digest: str) -> bool:
         """Return whether the end of an edit is missing.
 
         An old copy is complete if the journal has the digest of its bytes."""
-        if edited.state.revision >= known.state.revision:
-            return outside_edits.is_truncated(known, edited)
+        if edited.state.revision >= newest.state.revision:
+            return outside_edits.is_truncated(newest, edited)
         for record in revision_journal.iter_newest_first(self._board_paths.journal):
             if record.revision == edited.state.revision and record.sha256 == digest:
                 return False
             if record.revision < edited.state.revision:
                 break
-        return outside_edits.is_old_copy_truncated(self._edited_base(edited, known), known, edited)
+        return outside_edits.is_old_copy_truncated(self._edited_base(edited, newest), newest, edited)
 
-    def _edited_base(self, edited: Document, known: Document) -> Document | None:
+    def _edited_base(self, edited: Document, newest: Document) -> Document | None:
         """Return the board that an old copy was made from, if it is still in the spool."""
         for revision, text in self._spool.rebuild_texts():
             if revision == edited.state.revision:
-                return document.read_document(text, known=known)
+                return document.read_document(text, previous=newest)
         return None
 
     def _is_uncommitted(self, intent: WriteIntent | None, last: RevisionRecord) -> bool:
@@ -286,21 +286,21 @@ class BoardRepairer:
         stamp = write_intent.file_stamp(self._board_paths.state)
         return last.revision > intent.revision or (last.revision == intent.revision and intent.stood == stamp)
 
-    def _truncation_error(self, known: Document, edited: Document) -> BoardInconsistent:
-        gone = len(known.parts) - len(edited.parts)
+    def _truncation_error(self, newest: Document, edited: Document) -> BoardInconsistent:
+        gone = len(newest.parts) - len(edited.parts)
         lost = f"{gone} entries" if gone > 0 else "part of the last entry"
         message = f"the end of {document.BOARD_NAME} is missing ({lost}); nothing is written until it is back"
         self.is_truncated = True
         self.alerts.append(("torn", message, self._clock.now()))
         return BoardInconsistent(message, RESTORE_COMMAND)
 
-    def _record_edit(self, edited: Document, known: Document | None, intent: WriteIntent | None) -> LockedBoard:
+    def _record_edit(self, edited: Document, newest: Document | None, intent: WriteIntent | None) -> LockedBoard:
         """Commit an edit from outside as a revision: the same steps as a transaction."""
         highest = revision_journal.highest_revision(self._board_paths.journal)
         number = 1 + max(edited.state.revision, intent.revision if intent else 0, highest)
-        merged, overwrote = self._merge_edit(edited, known)
+        merged, overwrote = self._merge_edit(edited, newest)
         changed = changes.change_document(edited, msgspec.structs.replace(merged, revision=number))
-        messages = self._describe_edit(known, changed, overwrote)
+        messages = self._describe_edit(newest, changed, overwrote)
         data = files.encode_board(changed.text)
         record = RevisionRecord(
             number,
@@ -308,7 +308,7 @@ class BoardRepairer:
             "outside",
             "external_edit",
             sha256=sha(data),
-            diff=outside_edits.diff_texts(known.text if known else "", changed.text),
+            diff=outside_edits.diff_texts(newest.text if newest else "", changed.text),
             alerts=messages,
             overwrote=overwrote,
         )
@@ -327,42 +327,42 @@ class BoardRepairer:
         self.alerts += [("overwritten" if overwrote else "external_edit", message, now) for message in messages]
         return LockedBoard(changed, data, record.sha256, new_intent)
 
-    def _merge_edit(self, edited: Document, known: Document | None) -> tuple[State, tuple[int, ...]]:
+    def _merge_edit(self, edited: Document, newest: Document | None) -> tuple[State, tuple[int, ...]]:
         """Return the state of the edit and the revisions that it overwrote.
 
         Changes that an edit of an old copy reverted are applied again in that state."""
-        if known is None:
+        if newest is None:
             return edited.state, ()
-        if edited.state.revision >= known.state.revision:
-            return outside_edits.restore_run_counters(known.state, edited.state), ()
+        if edited.state.revision >= newest.state.revision:
+            return outside_edits.restore_run_counters(newest.state, edited.state), ()
         later = []
         for record in revision_journal.iter_newest_first(self._board_paths.journal):
             if record.revision <= edited.state.revision:
                 break
             later.append(record)
-        base = self._edited_base(edited, known)
+        base = self._edited_base(edited, newest)
         named = frozenset(record.task for record in later if record.task)
         numbers = tuple(sorted(record.revision for record in later))
-        if set(range(edited.state.revision + 1, known.state.revision + 1)) - set(numbers):
+        if set(range(edited.state.revision + 1, newest.state.revision + 1)) - set(numbers):
             # The journal lacks some of the later revisions, so any task may have been changed by the crew.
-            named = frozenset(task.id for task in (*known.state.tasks, *edited.state.tasks))
-        return outside_edits.merge_edit(base.state if base else None, known.state, edited.state, named), numbers
+            named = frozenset(task.id for task in (*newest.state.tasks, *edited.state.tasks))
+        return outside_edits.merge_edit(base.state if base else None, newest.state, edited.state, named), numbers
 
-    def _describe_edit(self, known: Document | None, changed: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
+    def _describe_edit(self, newest: Document | None, changed: Document, overwrote: tuple[int, ...]) -> tuple[str, ...]:
         from liza.rules import transitions
 
         messages = []
         if overwrote:
             numbers = ", ".join(map(str, overwrote))
             messages.append(f"an edit of an old copy overwrote revision {numbers}; those changes were applied again")
-        if known is None:
+        if newest is None:
             return (*messages, *(f"{message}" for message in new_violations.find_all(changed.state)))
         messages += [
             f"changed outside liza: {message}"
-            for message in transitions.find_illegal_changes(known.state, changed.state)
+            for message in transitions.find_illegal_changes(newest.state, changed.state)
         ]
         messages += [
             f"changed outside liza: {message}"
-            for message in new_violations.find_added_in_full(known.state, changed.state)
+            for message in new_violations.find_added_in_full(newest.state, changed.state)
         ]
         return tuple(messages)

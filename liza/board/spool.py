@@ -177,7 +177,7 @@ def apply_item(base_text: str, item: SpoolItem) -> str:
     global _last
     if item.full is not None:
         return _check_sha(item, item.full)
-    base = _last = document.read_document(base_text, known=_last)
+    base = _last = document.read_document(base_text, previous=_last)
     parts = {name: index for index, name in enumerate(base.names)}
     texts = [part.text for part in base.parts]
     added: dict[int, str] = {}  # text of new entries, by the index of the part before them

@@ -25,17 +25,17 @@ NEEDS_CONFIRMATION: Final = (
 
 
 class UnconfirmedSetting(msgspec.Struct, frozen=True):
-    """A setting that was not changed by a person's command. ``used`` is in effect, ``found`` is on the board."""
+    """A setting that was not changed by a person's command. ``used`` is in effect, ``on_board`` is on the board."""
 
     key: str
     used: Any
-    found: Any
+    on_board: Any
 
     @property
     def description(self) -> str:
         """Describe the change in one sentence for people."""
         return (
-            f"config.{self.key} was changed outside of liza to {_format_value(self.found)}; "
+            f"config.{self.key} was changed outside of liza to {_format_value(self.on_board)}; "
             f"{_format_value(self.used)} is used until a person confirms that"
         )
 

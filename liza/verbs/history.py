@@ -38,10 +38,10 @@ def history(crew: Crew, task_id: str | None, limit: int, patch: bool = False) ->
     return list(islice((*unrecorded_rows, *recorded_rows), limit))
 
 
-def follow_history(crew: Crew, task_id: str | None, known: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def follow_history(crew: Crew, task_id: str | None, shown: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the known revisions, oldest first, then each new one."""
-    yield from reversed(known)
-    last_revision = known[0]["revision"] if known else 0
+    yield from reversed(shown)
+    last_revision = shown[0]["revision"] if shown else 0
     for _ in watch_changes(crew):
         for record in reversed(_newer_records(crew, task_id, last_revision)):
             last_revision = record.revision

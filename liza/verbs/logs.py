@@ -74,13 +74,13 @@ def find_newest_run(crew: Crew, agent: str) -> str:
     return (with_output or list(runs))[-1]
 
 
-def follow_output(crew: Crew, known: dict[str, Any]) -> Iterator[str]:
-    """Yield new output after ``known``: of this run, and of the agent's next runs, each after a line that names it.
+def follow_output(crew: Crew, shown: dict[str, Any]) -> Iterator[str]:
+    """Yield new output after ``shown``: of this run, and of the agent's next runs, each after a line that names it.
 
     A line is yielded when it is complete or the session has ended: a secret is recognised only in a complete line.
     Raises NotRegularFile.
     """
-    run, offset, pending = str(known["run"]), int(known["bytes"]), b""
+    run, offset, pending = str(shown["run"]), int(shown["bytes"]), b""
     events_queue: queue.Queue[Any] = queue.Queue()
     while True:
         path = crew.run_dir(run).output_path

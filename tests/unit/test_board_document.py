@@ -70,7 +70,7 @@ def splice(text: str, after: State) -> str:
     assert document.load_state(made.text) == from_plain(to_plain(after), State)
     again = document.read_document(made.text)
     assert [(p.kind, p.section, p.text) for p in again.parts] == [(p.kind, p.section, p.text) for p in made.parts]
-    stepwise = document.read_document(made.text, known=known)
+    stepwise = document.read_document(made.text, previous=known)
     assert [(p.kind, p.section, p.text) for p in stepwise.parts] == [(p.kind, p.section, p.text) for p in made.parts]
     entries = spool.diff_entries(known, made, ())
     if entries is not None:
@@ -330,7 +330,7 @@ def test_only_the_changed_entry_is_parsed_again(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(document.parse, "parse_part", counted)
     again = document.read_document(
-        BOARD.replace("DRAFT", "UNCLAIMED").replace("revision: 3", "revision: 4"), known=known
+        BOARD.replace("DRAFT", "UNCLAIMED").replace("revision: 3", "revision: 4"), previous=known
     )
     assert len(asked) == 2
     assert again.parts[0] is known.parts[0]

@@ -47,6 +47,13 @@ def _retired_names(text: str, stem: str) -> Iterator[str]:
                 yield f"{line}: {name}: write {RETIRED['names'][word.lower()]}"
 
 
+def _retired_variables(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in RETIRED["variables"]:
+                yield f"{node.lineno}: {name}: write {RETIRED['variables'][name]}"
+
+
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of a module, each with the number of its first line."""
     for node in ast.walk(ast.parse(text)):
@@ -69,6 +76,11 @@ def test_no_name_holds_a_retired_word(path: Path) -> None:
     assert list(_retired_names(path.read_text(), path.stem)) == []
 
 
+@pytest.mark.parametrize("path", MODULES, ids=_id)
+def test_no_variable_has_a_retired_name(path: Path) -> None:
+    assert list(_retired_variables(path.read_text())) == []
+
+
 @pytest.mark.parametrize("path", sorted([*MODULES, *(ROOT / "liza").rglob("__init__.py")]), ids=_id)
 def test_no_docstring_or_comment_holds_a_retired_word(path: Path) -> None:
     assert list(_retired_prose(path.read_text())) == []
@@ -77,6 +89,8 @@ def test_no_docstring_or_comment_holds_a_retired_word(path: Path) -> None:
 def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> None:
     text = '"""Whoever comes by."""\nSETTLED = 1  # nobody\n\n\ndef settle_it() -> None:\n    """Bears it."""\n'
     assert len(list(_retired_names(text, "tampering"))) == 3
+    variables = "def f(one: int) -> None:\n    for place in g():\n        found = [known for known in h()]\n"
+    assert len(list(_retired_variables(variables))) == 4
     assert len(list(_retired_prose(text))) == 4
 
 

@@ -22,42 +22,42 @@ from liza.rules.errors import BoardInconsistent, BoardUnreadable
 from liza.rules.model import State
 
 
-def change_document(known: Document, after: State) -> Document:
+def change_document(before: Document, after: State) -> Document:
     """Return the document with the state ``after``. Raises BoardInconsistent if no method can write the change."""
     try:
-        if not known.is_whole:
-            return _change_parts(known, after)
+        if not before.is_whole:
+            return _change_parts(before, after)
     except (NeedsSlowPath, Unparsable):
         pass
-    return _change_whole(known, after)
+    return _change_whole(before, after)
 
 
-def _change_parts(known: Document, after: State) -> Document:
-    parts, style = known.parts, known.style
+def _change_parts(before: Document, after: State) -> Document:
+    parts, style = before.parts, before.style
     for section in SECTIONS:
-        old, new = getattr(known.state, section), getattr(after, section)
+        old, new = getattr(before.state, section), getattr(after, section)
         if old is not new and old != new:
             parts = _change_section(parts, section, old, new, style)
     text = "".join(part.text for part in parts)
-    changed = _reassemble(known, text, parts)
+    changed = _reassemble(before, text, parts)
     if changed.state != after and changed.state != from_plain(to_plain(after), State):
         raise NeedsSlowPath("the changed parts do not have the wanted state")
-    return changed if changed.copy_names_if_same(known) else document.resplit(changed)
+    return changed if changed.copy_names_if_same(before) else document.resplit(changed)
 
 
-def _reassemble(known: Document, text: str, parts: list[Part]) -> Document:
+def _reassemble(before: Document, text: str, parts: list[Part]) -> Document:
     """Return the document of the parts. If their order is the same, compute only the values of changed sections."""
-    if len(parts) != len(known.parts):
+    if len(parts) != len(before.parts):
         return assemble(text, parts)
-    changed_sections = {now.section for was, now in zip(known.parts, parts, strict=True) if was is not now}
-    if any((was.kind, was.section) != (now.kind, now.section) for was, now in zip(known.parts, parts, strict=True)):
+    changed_sections = {now.section for was, now in zip(before.parts, parts, strict=True) if was is not now}
+    if any((was.kind, was.section) != (now.kind, now.section) for was, now in zip(before.parts, parts, strict=True)):
         return assemble(text, parts)
     changed_parts = [part for part in parts if part.section in changed_sections and part.section in SECTIONS]
     values = {
         section: _section_value([part for part in changed_parts if part.section == section], section)
         for section in changed_sections
     }
-    return Document(text, parts, msgspec.structs.replace(known.state, **values))
+    return Document(text, parts, msgspec.structs.replace(before.state, **values))
 
 
 def _change_section(parts: list[Part], section: str, old: Any, new: Any, style: Style) -> list[Part]:
@@ -233,15 +233,15 @@ def _rewrite_and_check(part: Part, old: Any, new: Any, kind: Any, style: Style, 
     return round_tripped
 
 
-def _change_whole(known: Document, after: State) -> Document:
+def _change_whole(before: Document, after: State) -> Document:
     """Change the file as one part: replace its lines, or else use ruamel's round trip."""
-    old, new = to_plain(known.state), to_plain(after)
+    old, new = to_plain(before.state), to_plain(after)
     wanted = from_plain(new, State)
     for method in (_splice_whole, _round_trip_whole):
         try:
-            changed = read_whole(method(known, old, new))
+            changed = read_whole(method(before, old, new))
             if changed.state == wanted:
-                return document.read_document(changed.text, known=None if known.is_whole else known)
+                return document.read_document(changed.text, previous=None if before.is_whole else before)
         except (NeedsSlowPath, Unparsable, BoardUnreadable):
             continue
     raise BoardInconsistent(
@@ -250,10 +250,10 @@ def _change_whole(known: Document, after: State) -> Document:
     )
 
 
-def _splice_whole(known: Document, old: Any, new: Any) -> str:
-    node = parse.parse_outline(known.text)
+def _splice_whole(before: Document, old: Any, new: Any) -> str:
+    node = parse.parse_outline(before.text)
     offset = find_item_offset(node)
-    editor = LineEditor(known.text, Style(known.style.newline, 2 if offset is None else offset))
+    editor = LineEditor(before.text, Style(before.style.newline, 2 if offset is None else offset))
     collect_edits(editor, node, _with_typed_agents(node, old), _with_typed_agents(node, new), State)
     return editor.apply_edits()
 
@@ -267,10 +267,10 @@ def _with_typed_agents(node: parse.Node, plain: Any) -> Any:
     return renamed
 
 
-def _round_trip_whole(known: Document, old: Any, new: Any) -> str:
-    text = roundtrip.round_trip(known.text, old, new)
-    if sorted_comments(text) != sorted_comments(known.text) or roundtrip.find_unknown_keys(
+def _round_trip_whole(before: Document, old: Any, new: Any) -> str:
+    text = roundtrip.round_trip(before.text, old, new)
+    if sorted_comments(text) != sorted_comments(before.text) or roundtrip.find_unknown_keys(
         text, State
-    ) != roundtrip.find_unknown_keys(known.text, State):
+    ) != roundtrip.find_unknown_keys(before.text, State):
         raise NeedsSlowPath("the round trip lost something")
     return text

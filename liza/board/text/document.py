@@ -86,16 +86,16 @@ def load_state(text: str, name: str = BOARD_NAME) -> State:
     return read_document(text, name).state
 
 
-def read_document(text: str, name: str = BOARD_NAME, known: Document | None = None) -> Document:
-    """Parse a text; parts that ``known`` has are not parsed again. Raises BoardUnreadable, BoardTooNew."""
-    if known is not None and known.text == text:
-        return known
+def read_document(text: str, name: str = BOARD_NAME, previous: Document | None = None) -> Document:
+    """Parse a text; parts that ``previous`` has are not parsed again. Raises BoardUnreadable, BoardTooNew."""
+    if previous is not None and previous.text == text:
+        return previous
     try:
-        if known is not None and not known.is_whole and (parts := _reuse_parts(known, text)) is not None:
+        if previous is not None and not previous.is_whole and (parts := _reuse_parts(previous, text)) is not None:
             parsed = assemble(text, parts, name)
-            parsed.copy_names_if_same(known)
+            parsed.copy_names_if_same(previous)
             return parsed
-        memory = {(part.section, part.text): part for part in known.parts} if known is not None else {}
+        memory = {(part.section, part.text): part for part in previous.parts} if previous is not None else {}
         pieces = splitter.split_board(text)
         _refuse_newer(pieces, name)
         return assemble(text, [parse_piece(piece, memory) for piece in pieces], name)
@@ -168,9 +168,9 @@ def _normalize_agents(section: str, plain: Any) -> Any:
     return plain
 
 
-def _reuse_parts(known: Document, text: str) -> list[Part] | None:
-    """Return the parts of a text that differs from a known one in few places; None if that is not certain."""
-    parts, reused, offset, i = known.parts, [], 0, 0
+def _reuse_parts(previous: Document, text: str) -> list[Part] | None:
+    """Return the parts of a text that differs from that of ``previous`` in few places; None if that is not certain."""
+    parts, reused, offset, i = previous.parts, [], 0, 0
     while i < len(parts):
         part = parts[i]
         if text.startswith(part.text, offset):
@@ -285,8 +285,8 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
     try:
         state = from_plain({key: _normalize_agents(key, value) for key, value in plain.items()}, State)
     except msgspec.ValidationError as error:
-        field, found, wanted = describe_error(error, State)
-        message = f"{parse.locate_error(text, str(error))} {field} is {found}, wanted {wanted}"
+        field, value, wanted = describe_error(error, State)
+        message = f"{parse.locate_error(text, str(error))} {field} is {value}, wanted {wanted}"
         raise BoardUnreadable(f"{name}:{message}", REPAIR_HINT) from None
     return Document(text, [Part("whole", "", text, value=state)], state)
 

@@ -98,16 +98,16 @@ def find_unknown_keys(text: str, kind: Any) -> Any:
 
 def _unknown_below(plain: Any, kind: Any) -> Any:
     if isinstance(plain, list):
-        return [found for item in plain if (found := _unknown_below(item, kind))]
+        return [unknown for item in plain if (unknown := _unknown_below(item, kind))]
     if not isinstance(plain, dict):
         return None
     struct = find_struct(kind)
     if struct is None:
         return None
     if getattr(kind, "__origin__", None) is dict:
-        return {key: found for key, item in plain.items() if (found := _unknown_below(item, struct))}
-    known = struct_fields(struct)
-    found = {key: item for key, item in plain.items() if key not in known}
-    return found | {
-        key: inner for key, item in plain.items() if key in known and (inner := _unknown_below(item, known[key]))
+        return {key: unknown for key, item in plain.items() if (unknown := _unknown_below(item, struct))}
+    fields = struct_fields(struct)
+    unknown = {key: item for key, item in plain.items() if key not in fields}
+    return unknown | {
+        key: inner for key, item in plain.items() if key in fields and (inner := _unknown_below(item, fields[key]))
     }

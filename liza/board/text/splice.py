@@ -110,13 +110,13 @@ def collect_edits(editor: LineEditor, node: Node, old: Any, new: Any, kind: Any,
 
 def _change_mapping(editor: LineEditor, node: Node, old: dict[str, Any], new: dict[str, Any], kind: Any) -> None:
     struct = find_struct(kind)
-    known = struct_fields(struct) if struct is not None and not _is_table(kind) else {}
-    order = [*known, *(key for key in [*old, *new] if key not in known)]
+    fields = struct_fields(struct) if struct is not None and not _is_table(kind) else {}
+    order = [*fields, *(key for key in [*old, *new] if key not in fields)]
     for key in dict.fromkeys(order):
         before, after = old.get(key, ABSENT), new.get(key, ABSENT)
         if before is after or (before == after and type(before) is type(after)):
             continue
-        inner = known.get(key, kind if struct is not None else None)
+        inner = fields.get(key, kind if struct is not None else None)
         if after is ABSENT:
             _remove(editor, node, key)
         elif key in node.pairs:

@@ -108,9 +108,9 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         plain = {}
         for name, written, default in _field_layout(type(value)):
-            found = getattr(value, name)
-            if found is not default and found != default:
-                plain[written] = to_plain(found)
+            field_value = getattr(value, name)
+            if field_value is not default and field_value != default:
+                plain[written] = to_plain(field_value)
         return plain
     if isinstance(value, datetime):
         return format_time(value)

@@ -137,9 +137,9 @@ def _file_error(file: Path, reason: str) -> UsageError:
     return UsageError(f"{file}: {reason}", f"${{EDITOR:-vi}} {shlex.quote(str(file))}")
 
 
-def did_you_mean(word: str, known: Collection[str]) -> str:
+def did_you_mean(word: str, names: Collection[str]) -> str:
     """Return ``; did you mean 'command'?``, or an empty string if no known word is similar."""
-    matches = difflib.get_close_matches(word, list(known), n=1)
+    matches = difflib.get_close_matches(word, list(names), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
@@ -184,20 +184,22 @@ def _merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[st
     return merged
 
 
-def drop_untrusted(layer: Layer, known: Collection[str]) -> tuple[Layer, tuple[str, ...]]:
+def drop_untrusted(layer: Layer, trusted_names: Collection[str]) -> tuple[Layer, tuple[str, ...]]:
     """Return an untrusted layer without the keys that decide what runs, and a notice with the keys left out."""
     left_out: list[str] = []
     rows: dict[str, dict[str, Any]] = {}
     for name, row in layer.rows.items():
-        harmless = {key: value for key, value in row.items() if key in HARMLESS_KEYS and name in known}
+        harmless = {key: value for key, value in row.items() if key in HARMLESS_KEYS and name in trusted_names}
         left_out += [f"programs.{name}.{key}" for key in row if key not in harmless]
         if harmless:
             rows[name] = harmless
-    roles = {role: spec for role, spec in layer.roles.items() if spec in known}
+    roles = {role: spec for role, spec in layer.roles.items() if spec in trusted_names}
     left_out += [f"roles.{role}" for role in layer.roles if role not in roles]
-    tiers = {name: {role: spec for role, spec in tier.items() if spec in known} for name, tier in layer.tiers.items()}
+    tiers = {
+        name: {role: spec for role, spec in tier.items() if spec in trusted_names} for name, tier in layer.tiers.items()
+    }
     left_out += [f"tiers.{name}.{role}" for name in tiers for role in layer.tiers[name] if role not in tiers[name]]
-    program = layer.program if layer.program in known else None
+    program = layer.program if layer.program in trusted_names else None
     left_out += ["program"] if layer.program and program is None else []
     notices = (f"{layer.source} sets what programs run ({', '.join(left_out)}); ignored until: {TRUST_COMMAND}",)
     return Layer(layer.source, rows, roles, program, tiers, layer.file), notices if left_out else ()

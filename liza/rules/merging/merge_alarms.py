@@ -24,7 +24,7 @@ class Alarm(msgspec.Struct, frozen=True):
 class AbsentCheckout(msgspec.Struct, frozen=True):
     """A checkout of integration that was missing when the branch moved. ``left``: the commit it was at then."""
 
-    place: str
+    path: str
     left: str
     branch: str
 
@@ -57,11 +57,11 @@ def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alar
     """Yield alarms for checkouts that are behind their branch: a commit there would revert what was merged since."""
     for checkout in checkouts:
         message = (
-            f"{checkout.branch} is checked out in {checkout.place}, which was missing when tasks were merged: a commit "
+            f"{checkout.branch} is checked out in {checkout.path}, which was missing when tasks were merged: a commit "
             "there would revert them. When it exists again, the next merge or this command updates it"
         )
-        step = f"git -C {shlex.quote(checkout.place)} read-tree -m -u {checkout.left[:12]} HEAD"
-        yield Alarm("checkout_away", checkout.place, message, step)
+        step = f"git -C {shlex.quote(checkout.path)} read-tree -m -u {checkout.left[:12]} HEAD"
+        yield Alarm("checkout_away", checkout.path, message, step)
 
 
 def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
