@@ -189,8 +189,8 @@ _OWNED_STATUSES = frozenset({Status.CLAIMED, Status.READY_FOR_REVIEW, Status.REJ
 def find_crew(start: Path | None = None, clock: Clock | None = None) -> Crew:
     """Return the crew of the directory, or of LIZA_ROOT in a session. Raises NoCrew."""
     crew = find_crew_or_none(start, clock)
-    # There is a seal but no board. If processes of that crew run, the error names the one command that ends them and
-    # restores the board.
+    # There is a write intent but no board. If processes of that crew run, the error names the one command that ends
+    # them and restores the board.
     if crew is None or (not crew.paths.state.exists() and _survivor_names(crew)):
         raise no_crew_error((start or _current_directory()).absolute(), clock)
     return crew
@@ -235,7 +235,7 @@ def _has_board(root: Path) -> bool:
 
 
 def find_lost_crew(start: Path | None = None, clock: Clock | None = None) -> Crew | None:
-    """Return the crew of this repository whose board and seal are gone, if an earlier board is kept.
+    """Return the crew of this repository whose board and write intent are gone, if an earlier board is kept.
 
     Raises Refused, GitFailed.
     """

@@ -111,7 +111,7 @@ class Paths:
         return self.liza / "tx"
 
     @property
-    def seal(self) -> Path:
+    def write_intent(self) -> Path:
         return self.tx / "seal"
 
     @property

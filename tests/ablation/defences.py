@@ -245,7 +245,7 @@ TABLE: dict[str, Defence] = {
             f"{OWN}board.py::test_killed_half_way_through_any_write_the_board_is_the_old_one_or_the_new_one",
         ),
     ),
-    "seal": Defence(
+    "write intent": Defence(
         "a change that a crash cut short is told from an edit by hand",
         {"liza.board.write_intent:save_intent": gives(None), "liza.board.write_intent:read_intent": gives(None)},
         (f"{STORE}test_killed_at_any_step_a_revision_happened_wholly_or_not_at_all[False-write_next_board]",),
@@ -254,7 +254,7 @@ TABLE: dict[str, Defence] = {
         "each revision is written down before it happens, and an old copy put back is recognised",
         {"liza.board.commit_steps:write_journal": gives(None)},
         (
-            f"{STORE}test_a_transaction_leaves_board_journal_seal_and_spool_that_agree",
+            f"{STORE}test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree",
             f"{STORE}test_an_old_copy_written_back_does_not_turn_back_what_the_crew_did_since",
         ),
     ),
@@ -262,7 +262,7 @@ TABLE: dict[str, Defence] = {
         "what each revision changed is kept until history has it",
         {"liza.board.commit_steps:write_spool": gives(None)},
         (
-            f"{STORE}test_a_transaction_leaves_board_journal_seal_and_spool_that_agree",
+            f"{STORE}test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree",
             f"{STORE}test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged",
         ),
     ),

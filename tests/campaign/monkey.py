@@ -87,9 +87,8 @@ def _keep_a_copy(world: World) -> None:
         return
     with suppress(OSError):
         data = world.crew.paths.state.read_bytes()
-        if (sealed := write_intent.read_intent(world.crew.paths.seal)) is not None and sealed.after == write_intent.sha(
-            data
-        ):
+        intent = write_intent.read_intent(world.crew.paths.write_intent)
+        if intent is not None and intent.after == write_intent.sha(data):
             world.copies.append(data)
 
 
@@ -436,7 +435,7 @@ def cut_journal(world: World) -> str:
 
 def remove_seal(world: World) -> str:
     _seen(world)
-    place = world.crew.paths.seal
+    place = world.crew.paths.write_intent
     if world.chance.random() < 0.5:
         place.unlink(missing_ok=True)
         return "removed"

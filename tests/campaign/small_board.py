@@ -173,7 +173,7 @@ def check(root: Path) -> State:
     paths = Paths(root)
     state = opened(root).read()
     shas = journal_of(paths)
-    sealed = write_intent.read_intent(paths.seal)
+    sealed = write_intent.read_intent(paths.write_intent)
     data = paths.state.read_bytes()
     assert sealed is not None
     assert write_intent.sha(data) == sealed.after

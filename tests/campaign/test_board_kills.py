@@ -144,7 +144,7 @@ def _same_file(root: Path, template: Path) -> None:
     """The seal remembers the inode of the board; in the copy it must remember the copy's."""
     here = Paths(root)
     old = str(Paths(template).state.stat().st_ino)
-    here.seal.write_text(here.seal.read_text().replace(f"[{old},", f"[{here.state.stat().st_ino},"))
+    here.write_intent.write_text(here.write_intent.read_text().replace(f"[{old},", f"[{here.state.stat().st_ino},"))
 
 
 def settled(scene: Scene, root: Path, code: int) -> None:

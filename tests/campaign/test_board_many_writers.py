@@ -59,7 +59,7 @@ def ended(pid: int) -> int:
 
 def is_settled(paths: Paths) -> bool:
     """Whether nothing that was done outside waits to be taken up."""
-    sealed = write_intent.read_intent(paths.seal)
+    sealed = write_intent.read_intent(paths.write_intent)
     return sealed is not None and sealed.after == write_intent.sha(paths.state.read_bytes())
 
 

@@ -261,7 +261,7 @@ def test_a_change_that_would_make_the_board_too_large_to_be_read_again_is_refuse
 
 ALL_KINDS = {*NO_FILES, "a link to a file of somebody"}
 NEIGHBOURS: dict[str, Callable[[Paths], Path]] = {
-    "seal": lambda paths: paths.seal,
+    "seal": lambda paths: paths.write_intent,
     "seal to come": lambda paths: paths.tx / "seal.new",
     "journal": lambda paths: paths.journal,
     "spool entry": lambda paths: paths.spool / "2",

@@ -110,9 +110,9 @@ def test_a_board_that_is_on_the_disk_while_its_seal_is_the_one_before_is_no_edit
     root = tmp_path / "crew"
     board = crew(root)
     paths = Paths(root)
-    old = paths.seal.read_bytes()
+    old = paths.write_intent.read_bytes()
     say(board, "two")
-    paths.seal.write_bytes(old)
+    paths.write_intent.write_bytes(old)
     (paths.spool / "3").write_bytes(b"")
     fresh = opened(root)
     assert messages(fresh.read()) == ["one", "two"]
@@ -135,7 +135,7 @@ def test_an_empty_seal_and_an_empty_spool_entry_beside_the_new_board_cost_one_re
     board = crew(root)
     paths = Paths(root)
     say(board, "two")
-    paths.seal.write_bytes(left)
+    paths.write_intent.write_bytes(left)
     (paths.spool / "3").write_bytes(left)
     fresh = opened(root)
     say(fresh, "three")
@@ -151,11 +151,13 @@ def test_the_old_board_beside_a_seal_and_a_spool_that_are_a_revision_ahead_is_as
     old = paths.state.read_bytes()
     stood = paths.state.stat()
     say(board, "two")
-    sealed = write_intent.read_intent(paths.seal)
+    sealed = write_intent.read_intent(paths.write_intent)
     assert sealed is not None
     paths.state.write_bytes(old)
     os.utime(paths.state, ns=(stood.st_atime_ns, stood.st_mtime_ns))
-    paths.seal.write_text(paths.seal.read_text().replace(f"[{stood.st_ino},", f"[{paths.state.stat().st_ino},"))
+    paths.write_intent.write_text(
+        paths.write_intent.read_text().replace(f"[{stood.st_ino},", f"[{paths.state.stat().st_ino},")
+    )
     (paths.spool / "3").write_bytes(b"")
     fresh = opened(root)
     say(fresh, "three")

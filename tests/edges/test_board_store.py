@@ -63,7 +63,7 @@ def messages(state: State) -> list[str]:
 # ── a transaction ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_transaction_leaves_board_journal_seal_and_spool_that_agree(board: Board, paths: Paths) -> None:
+def test_a_transaction_leaves_board_journal_write_intent_and_spool_that_agree(board: Board, paths: Paths) -> None:
     with board.transaction("coder-1.1", "claim", task="t1") as tx:
         tx.state = tx.state.with_task(
             replace(tx.state.tasks[0], status=Status.BLOCKED, blocked_reason="x", blocked_questions=("y",))
@@ -357,7 +357,7 @@ def test_an_old_copy_whose_end_was_cut_off_takes_away_neither_entries_nor_what_h
     known = board.read()
     if not kept:
         board.spool.drop_through(3)
-    bytes_of = {file: file.read_bytes() for file in (paths.seal, paths.journal, *paths.spool.iterdir())}
+    bytes_of = {file: file.read_bytes() for file in (paths.write_intent, paths.journal, *paths.spool.iterdir())}
     lines = old.splitlines(keepends=True)
     for number in range(5, len(lines)):
         shutil.rmtree(paths.spool)
@@ -432,11 +432,11 @@ def test_the_same_without_the_base_in_the_spool_and_the_end_of_the_journal(
 
 def test_a_lost_seal_is_made_again_from_the_journal(board: Board, paths: Paths) -> None:
     say(board, "one")
-    paths.seal.write_text("{")
+    paths.write_intent.write_text("{")
     other = Board(paths, FakeClock())
     assert other.read().revision == 2
     assert other.take_alerts() == []
-    assert write_intent.read_intent(paths.seal) is not None
+    assert write_intent.read_intent(paths.write_intent) is not None
 
 
 def test_a_board_laid_down_by_hand_is_taken_over(paths: Paths, clock: FakeClock) -> None:

@@ -139,7 +139,7 @@ def prove_files(root: Path, done: list[tuple[str, str, bytes, int]]) -> None:
             return
         fresh = Board(paths, FakeClock())
         assert [note.message for note in fresh.read().human_notes] == ["one", "two", "after"]
-        assert write_intent.read_intent(paths.seal) is not None
+        assert write_intent.read_intent(paths.write_intent) is not None
         list(fresh.spool.rebuild_texts())
 
 

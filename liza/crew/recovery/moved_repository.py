@@ -32,7 +32,7 @@ def repair_location(paths: Paths, record: SlotsRecord | None) -> tuple[Paths, st
     git's records, the slots and the links point to each other again, and the record is written. Does nothing while
     supervisors run that use the former path. Raises LizaError, OSError.
     """
-    if not paths.state.exists() and not paths.seal.exists():
+    if not paths.state.exists() and not paths.write_intent.exists():
         return paths, None
     common = relocate.find_common_dir(paths.root)
     old = record or _reconstruct_record(paths, common)
