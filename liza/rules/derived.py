@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from liza.rules.history_events import VERDICTS, HistoryEvent
 from liza.rules.model import Agent, State, Status
 
 S = Status
@@ -48,17 +49,12 @@ def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
 def sprint_metrics(state: State) -> dict[str, Any]:
     """Return counts over the sprint's tasks, for people and planners."""
     counts = Counter(task.status for task in state.tasks)
-    verdicts = Counter(
-        event.event
-        for task in state.tasks
-        for event in task.history
-        if event.event in ("approve", "reject", "deadlock")
-    )
+    verdicts = Counter(event.event for task in state.tasks for event in task.history if event.event in VERDICTS)
     return {
         "total": len(state.tasks),
         "merged": counts[S.MERGED],
         "in_progress": sum(counts[status] for status in (S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED)),
         "blocked": counts[S.BLOCKED],
-        "approved": verdicts["approve"],
-        "rejected": verdicts["reject"] + verdicts["deadlock"],
+        "approved": verdicts[HistoryEvent.APPROVE],
+        "rejected": verdicts[HistoryEvent.REJECT] + verdicts[HistoryEvent.DEADLOCK],
     }

@@ -121,7 +121,10 @@ class Answer(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Event(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a task's history. The pair (event, run) makes verbs idempotent."""
+    """One line of a task's history. The pair (event, run) makes verbs idempotent.
+
+    ``event`` is a ``history_events.HistoryEvent``, or a word of an older version or of a person, which means nothing.
+    """
 
     time: datetime
     event: str

@@ -13,9 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from liza.rules.errors import BoardInconsistent
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task, Violation
 
 S = Status
+E = HistoryEvent
 OPEN_STATUSES = frozenset(Status) - FINAL_STATUSES
 
 
@@ -23,74 +25,69 @@ OPEN_STATUSES = frozenset(Status) - FINAL_STATUSES
 class Transition:
     """``verb`` changes the status from any of ``sources`` to ``target``. ``who`` may do it, ``cause`` is the reason."""
 
-    verb: str
+    verb: HistoryEvent
     sources: frozenset[Status]
     target: Status
     who: str
     cause: str
 
 
-def _transition(verb: str, sources: Iterable[Status], target: Status, who: str, cause: str) -> Transition:
+def _transition(verb: HistoryEvent, sources: Iterable[Status], target: Status, who: str, cause: str) -> Transition:
     return Transition(verb, frozenset(sources), target, who, cause)
 
 
 TRANSITIONS: tuple[Transition, ...] = (
-    _transition("edit", {S.DRAFT}, S.DRAFT, "planner, human", "still incomplete"),
-    _transition("edit", {S.UNCLAIMED}, S.UNCLAIMED, "planner, human", "a text changed before anyone took it"),
-    _transition("ready", {S.DRAFT}, S.UNCLAIMED, "planner, human, supervisor", "it is complete now"),
+    _transition(E.EDIT, {S.DRAFT}, S.DRAFT, "planner, human", "still incomplete"),
+    _transition(E.EDIT, {S.UNCLAIMED}, S.UNCLAIMED, "planner, human", "a text changed before anyone took it"),
+    _transition(E.READY, {S.DRAFT}, S.UNCLAIMED, "planner, human, supervisor", "it is complete now"),
     _transition(
-        "claim",
+        E.CLAIM,
         {S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED},
         S.CLAIMED,
         "supervisor, human",
         "reserved, its worktree made, and confirmed; from CLAIMED only when lapsed and its session proved dead",
     ),
-    _transition("resume", {S.CLAIMED}, S.CLAIMED, "its supervisor", "the last session is over and the work is not"),
-    _transition("stop", {S.CLAIMED}, S.CLAIMED, "its supervisor", "stopped on purpose; the same coder goes on later"),
-    _transition("handoff", {S.CLAIMED}, S.CLAIMED, "its coder", "out of room: the work goes on in a fresh session"),
-    _transition("submit", {S.CLAIMED}, S.READY_FOR_REVIEW, "its coder", "committed, clean, ahead of its base"),
+    _transition(E.RESUME, {S.CLAIMED}, S.CLAIMED, "its supervisor", "the last session is over and the work is not"),
+    _transition(E.STOP, {S.CLAIMED}, S.CLAIMED, "its supervisor", "stopped on purpose; the same coder goes on later"),
+    _transition(E.HANDOFF, {S.CLAIMED}, S.CLAIMED, "its coder", "out of room: the work goes on in a fresh session"),
+    _transition(E.SUBMIT, {S.CLAIMED}, S.READY_FOR_REVIEW, "its coder", "committed, clean, ahead of its base"),
     _transition(
-        "submit again", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its coder", "a later commit, no review under way"
+        E.SUBMIT_AGAIN, {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its coder", "a later commit, no review under way"
     ),
     _transition(
-        "block",
+        E.BLOCK,
         {S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED},
         S.BLOCKED,
         "its coder, its supervisor",
         "a question, a limit, no progress",
     ),
-    _transition("claim review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "supervisor, human", "a reviewer takes it"),
+    _transition(E.CLAIM_REVIEW, {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "supervisor, human", "a reviewer takes it"),
     _transition(
-        "release review", {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its reviewer, supervisor, human", "no verdict"
+        E.RELEASE_REVIEW, {S.READY_FOR_REVIEW}, S.READY_FOR_REVIEW, "its reviewer, supervisor, human", "no verdict"
     ),
-    _transition("give up review", {S.READY_FOR_REVIEW}, S.BLOCKED, "supervisor", "two reviews ended without a verdict"),
-    _transition("approve", {S.READY_FOR_REVIEW}, S.APPROVED, "its reviewer, human", "the verdict on this very commit"),
-    _transition("reject", {S.READY_FOR_REVIEW}, S.REJECTED, "its reviewer, human", "the verdict, with what is wrong"),
-    _transition("deadlock", {S.READY_FOR_REVIEW}, S.BLOCKED, "its reviewer, human", "rejected max_review_cycles times"),
+    _transition(E.GIVE_UP_REVIEW, {S.READY_FOR_REVIEW}, S.BLOCKED, "supervisor", "two reviews ended without a verdict"),
+    _transition(E.APPROVE, {S.READY_FOR_REVIEW}, S.APPROVED, "its reviewer, human", "the verdict on this very commit"),
+    _transition(E.REJECT, {S.READY_FOR_REVIEW}, S.REJECTED, "its reviewer, human", "the verdict, with what is wrong"),
+    _transition(E.DEADLOCK, {S.READY_FOR_REVIEW}, S.BLOCKED, "its reviewer, human", "rejected max_review_cycles times"),
     _transition(
-        "merging", {S.APPROVED}, S.APPROVED, "supervisor, human", "a candidate was made, dropped, or waits for files"
+        E.MERGING, {S.APPROVED}, S.APPROVED, "supervisor, human", "a candidate was made, dropped, or waits for files"
     ),
-    _transition("merge", {S.APPROVED}, S.MERGED, "supervisor, human", "the tested candidate is integration's tip"),
+    _transition(E.MERGE, {S.APPROVED}, S.MERGED, "supervisor, human", "the tested candidate is integration's tip"),
     _transition(
-        "merge failed", {S.APPROVED}, S.INTEGRATION_FAILED, "supervisor", "a conflict, or red, on integration itself"
+        E.MERGE_FAILED, {S.APPROVED}, S.INTEGRATION_FAILED, "supervisor", "a conflict, or red, on integration itself"
     ),
-    _transition("unblock", {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
-    _transition("supersede", OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
-    _transition("drop", OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),
-    _transition("release", {S.CLAIMED}, S.UNCLAIMED, "human", "taken away from its coder, the work saved"),
+    _transition(E.UNBLOCK, {S.BLOCKED}, S.UNCLAIMED, "planner, human", "its questions are answered"),
+    _transition(E.SUPERSEDE, OPEN_STATUSES, S.SUPERSEDED, "planner, human", "other tasks take its place"),
+    _transition(E.DROP, OPEN_STATUSES, S.ABANDONED, "planner, human", "not wanted any more"),
+    _transition(E.RELEASE, {S.CLAIMED}, S.UNCLAIMED, "human", "taken away from its coder, the work saved"),
 )
 
 _BY_VERB = {(transition.verb, source): transition for transition in TRANSITIONS for source in transition.sources}
 _LEGAL_CHANGES = frozenset((source, transition.target) for transition in TRANSITIONS for source in transition.sources)
 _INITIAL_STATUSES = frozenset({S.DRAFT, S.UNCLAIMED})
-_TARGETS = {
+_TARGETS: dict[str, set[Status]] = {
     transition.verb: {row.target for row in TRANSITIONS if row.verb == transition.verb} for transition in TRANSITIONS
 }
-
-
-def is_allowed(verb: str, source: Status) -> bool:
-    """Return whether the table has a transition for ``verb`` from ``source``."""
-    return (verb, source) in _BY_VERB
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Invocation:
     detail: str | None = None
 
 
-def apply_verb(task: Task, verb: str, invocation: Invocation, **changes: Any) -> Task:
+def apply_verb(task: Task, verb: HistoryEvent, invocation: Invocation, **changes: Any) -> Task:
     """Return the task after ``verb``: new status, ``changes`` applied, one line more in its history.
 
     Raises BoardInconsistent if the table has no such transition. Callers check their conditions first, so this error
@@ -113,7 +110,7 @@ def apply_verb(task: Task, verb: str, invocation: Invocation, **changes: Any) ->
     transition = _BY_VERB.get((verb, task.status))
     if transition is None:
         raise BoardInconsistent(
-            f"{task.id} is {task.status}: no transition {verb!r} from that status", f"liza task show {task.id}"
+            f"{task.id} is {task.status}: no transition {verb.value!r} from that status", f"liza task show {task.id}"
         )
     if transition.target in FINAL_STATUSES:
         changes["worktree"] = None
@@ -126,7 +123,7 @@ def add_event(task: Task, event: str, invocation: Invocation) -> Task:
     """Return the task with one line more in its history and nothing else changed."""
     line = Event(
         time=invocation.now,
-        event=event,
+        event=str(event),
         agent=invocation.by,
         run=invocation.run,
         commit=invocation.commit,

@@ -12,6 +12,7 @@ from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.run_end import record_run_result
 from liza.rules.errors import UsageError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
@@ -81,7 +82,7 @@ def _hand_off_review(crew: Crew, caller: RunCaller, note: HandoffNote) -> Result
 def _has_given_back(state: State, task: str, run: str) -> bool:
     """Whether this run has handed off or given back its review before."""
     task_entry = claims.get_task(state, task)
-    return any(has_done(task_entry, event, run) for event in ("release review", "give up review"))
+    return any(has_done(task_entry, event, run) for event in (HistoryEvent.RELEASE_REVIEW, HistoryEvent.GIVE_UP_REVIEW))
 
 
 def _hand_off_planning(crew: Crew, caller: RunCaller, note: HandoffNote, done: bool) -> Result:

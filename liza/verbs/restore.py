@@ -16,6 +16,7 @@ from liza.crew.result import Result, make_result
 from liza.programs.session import run_directory
 from liza.repo import board_history
 from liza.rules.errors import BoardInconsistent, NoCrew, Refused, UsageError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, Task
 from liza.rules.paths import agent_of
 from liza.rules.paths import check_task_id as checked_id
@@ -57,7 +58,7 @@ def restore_task(crew: Crew, task_id: str) -> Result:
         return Result("unchanged", task_id, before.task(task_id).status, "liza status")  # type: ignore[union-attr]
     record_history(crew)
     revision, earlier = _find_earlier_task(crew, task_id)
-    with crew.change(by, forged_status.RESTORE_EVENT, task_id) as tx:
+    with crew.change(by, HistoryEvent.RESTORE, task_id) as tx:
         tx.state = forged_status.restore_task(tx.state, earlier, revision, by, crew.clock.now())
     return make_result(before, tx.state, task_id, f"liza task show {task_id}", restored=revision)
 

@@ -20,6 +20,7 @@ from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError, SharedPathBlocked
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.paths import branch_of, role_of, run_id, sort_agents
 from liza.rules.project import test_proof
@@ -30,8 +31,7 @@ from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.decide import CurrentWork, find_current_work
-from liza.rules.tasks import claims, picking, planning
-from liza.rules.tasks.claims import STOP
+from liza.rules.tasks import picking, planning
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
@@ -358,8 +358,8 @@ def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
 def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
     """Why the last ended session got no answer from its model; None if it ended for another reason."""
     task = state.task(work.task) if work.task and work.kind == "work" else None
-    ends = [event for event in task.history if event.event != "resume"] if task is not None else []
-    return ends[-1].detail if ends and ends[-1].event in (claims.UNANSWERED, claims.QUOTA) else None
+    ends = [event for event in task.history if event.event != HistoryEvent.RESUME] if task is not None else []
+    return ends[-1].detail if ends and ends[-1].event in (HistoryEvent.UNANSWERED, HistoryEvent.QUOTA) else None
 
 
 def _read_quota_wait(crew: Crew, name: str, agent: Agent) -> run_directory.UsageWait | None:
@@ -418,7 +418,7 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
 def _was_stopped(state: State, work: CurrentWork) -> bool:
     """Whether the work was given back when its supervisor ended: then no person does it by hand."""
     task = state.task(work.task) if work.task else None
-    return task is not None and has_done(task, STOP, work.run)
+    return task is not None and has_done(task, HistoryEvent.STOP, work.run)
 
 
 def _why_idle(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> str:

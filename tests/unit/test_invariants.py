@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules import invariants
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, Budget, Config, Goal, MergeInProgress, State, Status
-from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes, is_allowed
+from liza.rules.transitions import TRANSITIONS, Invocation, apply_verb, find_illegal_changes
 from tests.unit.boards import BASE, NOW, agents, board, claimed, task, under_review
 
 S = Status
@@ -84,10 +85,10 @@ def test_boards_that_the_rules_make_break_no_invariant() -> None:
 
 @pytest.mark.parametrize("verb", sorted({arrow.verb for arrow in TRANSITIONS}))
 @pytest.mark.parametrize("source", list(Status))
-def test_a_status_changes_only_along_an_arrow_of_the_table(verb: str, source: Status) -> None:
+def test_a_status_changes_only_along_an_arrow_of_the_table(verb: HistoryEvent, source: Status) -> None:
     said = Invocation(now=NOW, by="somebody")
-    if is_allowed(verb, source):
-        arrow = next(one for one in TRANSITIONS if one.verb == verb and source in one.sources)
+    arrow = next((one for one in TRANSITIONS if one.verb == verb and source in one.sources), None)
+    if arrow is not None:
         moved = apply_verb(task(status=source), verb, said)
         assert moved.status is arrow.target
         assert moved.history[-1].event == verb

@@ -11,6 +11,7 @@ from liza.crew.drift import drift
 from liza.crew.merging.candidate import CandidateResult
 from liza.repo.merge import merge_refs, merges
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing, SharedPathBlocked, SystemRefused
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import MergeInProgress, Status, Task
@@ -142,7 +143,7 @@ def report_moved_refs(crew: Crew, by: str, task: Task, result: CandidateResult) 
         current = tx.state.task(task.id)
         if current is not None:
             invocation = Invocation(now=crew.clock.now(), by=by, detail=names)
-            tx.state = tx.state.with_task(add_event(current, "tests moved refs", invocation))
+            tx.state = tx.state.with_task(add_event(current, HistoryEvent.TESTS_MOVED_REFS, invocation))
     crew.append_alert_log([f"tests_moved_refs  {result.told(task.id)}. Next: liza task show {task.id}"])
 
 

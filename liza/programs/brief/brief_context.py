@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
 
-_END_PHRASES = {
-    "crash": "it crashed",
-    "ended": "it ended without a closing command",
-    "held up": "a problem outside of it stopped it",
-    "quota": "a usage limit ended it",
-    "unanswered": "its model did not answer",
-    "unusable": "its program could not be used",
-}
-"""How a session without a closing command ended, by the event in its task's history."""
+_REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class BriefContext:
         """
         if self.task is None or (self.role == "coder" and not self.task.rejection_reason):
             return None
-        rejections = [event for event in self.task.history if event.event in ("reject", "deadlock")]
+        rejections = [event for event in self.task.history if event.event in _REJECTIONS]
         reason = self.task.rejection_reason or (rejections[-1].detail if rejections else None)
         if not reason:
             return None
@@ -88,10 +81,9 @@ class BriefContext:
     def previous_end(self) -> str | None:
         """How the session before this one ended, if it had no closing command; otherwise None."""
         events = self.task.history if self.task else ()
-        ends = [event for event in events if event.event in (*_END_PHRASES, "claim", "handoff", "submit", "stop")]
-        if not ends or ends[-1].event not in _END_PHRASES:
-            return None
-        return f"{_END_PHRASES[ends[-1].event]}. {ends[-1].detail or ''}".strip()
+        framing = [event for event in events if event.event in FRAMING_EVENTS]
+        end = session_end(framing[-1].event) if framing else ""
+        return f"{end}. {framing[-1].detail or ''}".strip() if end else None
 
     def spec_path(self, reference: str) -> str:
         """Return the path of a spec for the session: worktrees have no .liza, so those below it are absolute."""

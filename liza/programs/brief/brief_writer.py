@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from liza.programs.brief import assignment
 from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines, quote_tail
+from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
@@ -68,7 +69,7 @@ def _earlier_work(context: BriefContext) -> list[str]:
         lines.append(f"REJECTED by {by}: {quote_lines(reason, MIDDLE)}\n  Fix that first.")
     if task.integration_fix:
         branch = context.state.config.integration_branch
-        failed = [event.detail for event in task.history if event.event == "merge failed" and event.detail]
+        failed = [event.detail for event in task.history if event.event == HistoryEvent.MERGE_FAILED and event.detail]
         lines.append(f"MERGE FAILED: merge {branch} into this branch, fix what breaks, run the tests, submit again.")
         lines += [f"  Output: {quote_tail(failed[-1], MIDDLE)}"] if failed else []
     handoff = context.state.handoff.get(task.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Task
 
 _LOG = re.compile(r" \(log: (\S+)\)")
@@ -16,7 +17,8 @@ def format_failure(what: str, log: str, end: str) -> str:
 
 def last_failure(task: Task) -> str:
     """Return the text of the task's last failed merge; empty without one."""
-    return next((event.detail or "" for event in reversed(task.history) if event.event == "merge failed"), "").strip()
+    failures = [event for event in task.history if event.event == HistoryEvent.MERGE_FAILED]
+    return (failures[-1].detail or "").strip() if failures else ""
 
 
 def first_line(detail: str | None) -> str:

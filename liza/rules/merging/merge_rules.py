@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import MergeInProgress, MergeRetry, State, Status, Task
 from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
@@ -18,6 +19,7 @@ from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.transitions import Invocation, apply_verb
 
 S = Status
+E = HistoryEvent
 SHORTEST_PAUSE, MAX_RETRY_DELAY = 1.0, 900.0  # seconds
 MAX_CANDIDATES = 3
 """How many candidates one merger makes for a task while integration moves during the tests."""
@@ -107,7 +109,7 @@ def merge_obstacle(state: State, task: Task) -> str | None:
     broken = invariants.check_entry("tasks", task.id, task, state)
     if broken:
         return f"it breaks a rule: {broken[0]}"
-    verdicts = [event for event in task.history if event.event == "approve"]
+    verdicts = [event for event in task.history if event.event == E.APPROVE]
     if not verdicts or verdicts[-1].commit != task.review_commit or verdicts[-1].agent != task.approved_by:
         return f"its history has no verdict on {(task.review_commit or 'no commit')[:12]}"
     return None
@@ -166,7 +168,7 @@ def record_merge(state: State, task_id: str, invocation: Invocation, tested: boo
         return state
     done = apply_verb(
         get_approved_task(state, task_id),
-        "merge",
+        E.MERGE,
         invocation,
         merge_commit=invocation.commit,
         tested=tested,
@@ -177,7 +179,7 @@ def record_merge(state: State, task_id: str, invocation: Invocation, tested: boo
 
 def fail_merge(state: State, task_id: str, invocation: Invocation) -> State:
     """Send the task back to its coder after a conflict with integration or failed tests. Raises Refused."""
-    back = apply_verb(get_approved_task(state, task_id), "merge failed", invocation, merging=None, approved_by=None)
+    back = apply_verb(get_approved_task(state, task_id), E.MERGE_FAILED, invocation, merging=None, approved_by=None)
     return state.with_task(back)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from liza.rules import invariants, settings
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
@@ -20,11 +21,11 @@ from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import drafts, forged_status, planning
-from liza.rules.tasks.claims import HELD_UP
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable
 
 S = Status
+E = HistoryEvent
 STALE_DRAFT = timedelta(minutes=30)
 STALE_SIGNAL = timedelta(minutes=30)
 WARN_BEFORE_LIMIT = 2
@@ -166,8 +167,8 @@ def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
 
 
 def _held_up(task: Task) -> Iterator[Alarm]:
-    ends = [event for event in task.history if event.event != "resume"]
-    row = next((number for number, event in enumerate(reversed(ends)) if event.event != HELD_UP), len(ends))
+    ends = [event for event in task.history if event.event != E.RESUME]
+    row = next((number for number, event in enumerate(reversed(ends)) if event.event != E.HELD_UP), len(ends))
     if row >= MAX_HELD_UP:
         message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
         yield Alarm("held_up", task.id, message, "liza doctor")
@@ -207,7 +208,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     coder = task.assigned_to
     if task.handoff_pending and coder not in seen.evidence.offline:
         return
-    if task.history and task.history[-1].event == "stop" and coder in seen.evidence.offline:
+    if task.history and task.history[-1].event == E.STOP and coder in seen.evidence.offline:
         return
     if coder not in seen.evidence.offline:
         why = f"its supervisor runs; {task.run} is at work or hangs"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from liza.rules.history_events import CREW_EVENTS, HistoryEvent
 from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
-_CREW_EVENTS = frozenset({"merge", "merge failed"})
+E = HistoryEvent
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
     old_lengths = {task.id: len(task.history) for task in before.tasks}
     lines = [(event, task) for task in after.tasks for event in task.history[old_lengths.get(task.id, 0) :]]
     news = [
-        NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == "merge" else None)
+        NewsItem(event.agent or "", text, is_crew_event(event), task.id if event.event == E.MERGE else None)
         for event, task in sorted(lines, key=_when)
         if (text := _describe_event(event, task))
     ]
@@ -39,7 +40,7 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
 
 def is_crew_event(event: Event) -> bool:
     """Return whether a supervisor did this for the crew: a merge that no person requested."""
-    return event.event in _CREW_EVENTS and not (event.agent or "").startswith("human:")
+    return event.event in CREW_EVENTS and not (event.agent or "").startswith("human:")
 
 
 def _when(line: tuple[Event, Task]) -> tuple[object, str]:
@@ -51,7 +52,7 @@ def _added(before: State, after: State) -> Iterator[NewsItem]:
     old_ids = {task.id for task in before.tasks}
     by_agent: dict[str, list[str]] = {}
     for task in after.tasks:
-        if task.id not in old_ids and task.history and task.history[0].event == "add":
+        if task.id not in old_ids and task.history and task.history[0].event == E.ADD:
             needs = f" (needs {', '.join(task.depends_on)})" if task.depends_on else ""
             lacks = f": {task.history[0].detail}" if task.history[0].detail else ""
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
@@ -94,7 +95,7 @@ def _blocked(event: Event, task: Task) -> str:
 
 def _over(event: Event, task: Task) -> str:
     """Return the text for the end of a session; empty after a handoff, which was reported already."""
-    handed_over = any(other.event == "handoff" and other.run == event.run for other in task.history)
+    handed_over = any(other.event == E.HANDOFF and other.run == event.run for other in task.history)
     return "" if handed_over else f"session ended without a closing command: {_short(event.detail)}"
 
 
@@ -109,31 +110,31 @@ def _merged(event: Event, task: Task) -> str:
 
 
 _SENTENCES: dict[str, Callable[[Event, Task], str]] = {
-    "edit": _edited,
-    "claim": lambda event, task: f"claimed as {event.run}, try {task.iteration}",
-    "resume": lambda event, task: f"goes on as {event.run}, try {task.iteration}",
-    "submit": lambda event, task: f"submitted at {(event.commit or '')[:10]}",
-    "submit again": lambda event, task: f"submitted again at {(event.commit or '')[:10]}",
-    "handoff": lambda event, task: "handed over to a fresh session",
-    "stop": lambda event, task: "stopped; it is kept for the same coder",
-    "crash": lambda event, task: f"crashed: {_short(event.detail)}",
-    "held up": lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
-    "quota": lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
-    "unanswered": lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
-    "unusable": lambda event, task: f"cannot go on until a person acts: {_short(event.detail)}",
-    "ended": _over,
-    "block": _blocked,
-    "claim review": lambda event, task: "under review",
-    "release review": lambda event, task: f"review given back: {_short(event.detail)}",
-    "give up review": _blocked,
-    "approve": lambda event, task: f"approved: {_short(event.detail)}",
-    "reject": lambda event, task: f"rejected: {_short(event.detail)} (liza diff {task.id})",
-    "deadlock": _blocked,
-    "merge": _merged,
-    "merge failed": lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
-    "tests moved refs": lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
-    "unblock": lambda event, task: "unblocked",
-    "supersede": lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
-    "drop": lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",
-    "release": lambda event, task: "released",
+    E.EDIT: _edited,
+    E.CLAIM: lambda event, task: f"claimed as {event.run}, try {task.iteration}",
+    E.RESUME: lambda event, task: f"goes on as {event.run}, try {task.iteration}",
+    E.SUBMIT: lambda event, task: f"submitted at {(event.commit or '')[:10]}",
+    E.SUBMIT_AGAIN: lambda event, task: f"submitted again at {(event.commit or '')[:10]}",
+    E.HANDOFF: lambda event, task: "handed over to a fresh session",
+    E.STOP: lambda event, task: "stopped; it is kept for the same coder",
+    E.CRASH: lambda event, task: f"crashed: {_short(event.detail)}",
+    E.HELD_UP: lambda event, task: f"held up, and tried again later: {_short(event.detail)}",
+    E.QUOTA: lambda event, task: f"waits, and stays claimed: {_short(event.detail)}",
+    E.UNANSWERED: lambda event, task: f"got no answer, and is tried again: {_short(event.detail)}",
+    E.UNUSABLE: lambda event, task: f"cannot go on until a person acts: {_short(event.detail)}",
+    E.ENDED: _over,
+    E.BLOCK: _blocked,
+    E.CLAIM_REVIEW: lambda event, task: "under review",
+    E.RELEASE_REVIEW: lambda event, task: f"review given back: {_short(event.detail)}",
+    E.GIVE_UP_REVIEW: _blocked,
+    E.APPROVE: lambda event, task: f"approved: {_short(event.detail)}",
+    E.REJECT: lambda event, task: f"rejected: {_short(event.detail)} (liza diff {task.id})",
+    E.DEADLOCK: _blocked,
+    E.MERGE: _merged,
+    E.MERGE_FAILED: lambda event, task: f"does not merge: {_short(first_line(event.detail))}",
+    E.TESTS_MOVED_REFS: lambda event, task: f"refs moved while its tests ran: {_short(event.detail)}",
+    E.UNBLOCK: lambda event, task: "unblocked",
+    E.SUPERSEDE: lambda event, task: f"superseded by {', '.join(task.superseded_by)}",
+    E.DROP: lambda event, task: f"dropped{': ' + _short(event.detail) if event.detail else ''}",
+    E.RELEASE: lambda event, task: "released",
 }

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from liza.rules.history_events import ANSWER_EVENTS, QUESTION_EVENTS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task
 from liza.rules.tasks import drafts
 
-_ASKS = frozenset({"block", "give up review", "deadlock"})
-_ANSWERED = frozenset({"unblock", "supersede", "drop"})
-_TRY = "claim"
 Span = tuple[datetime, datetime]
 
 
@@ -26,7 +24,7 @@ class TaskTimes:
 
 def task_times(task: Task, now: datetime) -> TaskTimes:
     """Return the times of a task; ``seconds`` is None if it was never claimed."""
-    claims = [event.time for event in task.history if event.event == _TRY]
+    claims = [event.time for event in task.history if event.event == HistoryEvent.CLAIM]
     over = task.history[-1].time if task.history and task.status in FINAL_STATUSES else now
     seconds = int((over - claims[0]).total_seconds()) if claims else None
     return TaskTimes(seconds, _union_seconds(_waiting_spans(task, now)), len(claims))
@@ -50,9 +48,9 @@ def waiting_seconds(state: State, now: datetime) -> int:
 def _waiting_spans(task: Task, now: datetime) -> list[Span]:
     spans, since = [], _draft_since(task)
     for event in task.history:
-        if event.event in _ASKS:
+        if event.event in QUESTION_EVENTS:
             since = since or event.time
-        elif since is not None and (event.event in _ANSWERED or event.event == "ready"):
+        elif since is not None and event.event in ANSWER_EVENTS:
             spans.append((since, event.time))
             since = None
     return [*spans, *([(since, now)] if since is not None and _still_waits(task) else [])]
@@ -61,7 +59,7 @@ def _waiting_spans(task: Task, now: datetime) -> list[Span]:
 def _draft_since(task: Task) -> datetime | None:
     """Return when the task was added if it was incomplete then; else None."""
     first: Event | None = task.history[0] if task.history else None
-    return first.time if first is not None and first.event == "add" and first.detail is not None else None
+    return first.time if first is not None and first.event == HistoryEvent.ADD and first.detail is not None else None
 
 
 def _still_waits(task: Task) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace as replace_dataclass
 from msgspec.structs import replace
 
 from liza.rules.errors import Refused, UsageError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.invariants import find_cycle
 from liza.rules.model import FINAL_STATUSES, Answer, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
@@ -16,6 +17,7 @@ from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
 
 S = Status
+E = HistoryEvent
 MAX_TRIES = 1000  # largest max_iterations that a task can have
 EDITABLE_STATUSES = frozenset({S.DRAFT, S.UNCLAIMED})
 LIZA_SPECS = ".liza/specs/"
@@ -105,7 +107,7 @@ def _new(state: State, wanted: TaskFields, context: RequestContext) -> Task:
         task = replace(task, status=S.UNCLAIMED)
     # Missing parts are recorded only if they are the reason why the task is a draft: see drafts.is_incomplete.
     detail = None if wanted.draft else "; ".join(missing) or None
-    added = Event(time=invocation.now, event="add", agent=invocation.by, run=invocation.run, detail=detail)
+    added = Event(time=invocation.now, event=E.ADD.value, agent=invocation.by, run=invocation.run, detail=detail)
     return replace(task, history=(added,))
 
 
@@ -127,7 +129,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     if not changes and not is_ready:
         return state
     invocation = replace_dataclass(context.invocation, detail=None if wanted.draft else "; ".join(missing) or None)
-    edited = state.with_task(apply_verb(changed, "ready" if is_ready else "edit", invocation))
+    edited = state.with_task(apply_verb(changed, E.READY if is_ready else E.EDIT, invocation))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited
 
@@ -170,7 +172,7 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
     )
     freed = apply_verb(
         task,
-        "unblock",
+        E.UNBLOCK,
         invocation,
         answers=task.answers + new_answers,
         attempted=(*task.attempted, task.blocked_reason or "blocked"),
@@ -209,7 +211,7 @@ def supersede(
     state = add(state, by, context)
     superseded = apply_verb(
         task,
-        "supersede",
+        E.SUPERSEDE,
         context.invocation,
         superseded_by=successors,
         rescope_reason=context.invocation.detail,
@@ -237,7 +239,7 @@ def drop(state: State, task_id: str, invocation: Invocation, dependants: str | N
             f"{names} depends on {task_id}: drop that too (--cascade) or remove the dependency (--unlink)",
             f"liza task drop {task_id} WHY --cascade",
         )
-    state = state.with_task(apply_verb(task, "drop", invocation, **_CLEARED_CLAIM))
+    state = state.with_task(apply_verb(task, E.DROP, invocation, **_CLEARED_CLAIM))
     for other in dependents:
         if dependants == "cascade":
             state = drop(state, other.id, invocation, dependants)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
@@ -130,7 +131,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
     changed since phase one.
     """
     task = get_task(state, task_id)
-    if has_done(task, "claim", run):
+    if has_done(task, HistoryEvent.CLAIM, run):
         return state
     reservation = get_reservation(task, run)
     open_task = _unreserved(task)
@@ -140,7 +141,7 @@ def confirm(state: State, task_id: str, run: str, base: str, now: datetime, evid
     invocation = Invocation(now=now, by=reservation.agent, run=run, commit=base)
     claimed = apply_verb(
         open_task,
-        "claim",
+        HistoryEvent.CLAIM,
         invocation,
         assigned_to=reservation.agent,
         run=run,
@@ -194,7 +195,7 @@ def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, 
     tries = 0 if is_last_end_blameless(task) else 1
     resumed = apply_verb(
         task,
-        "resume",
+        HistoryEvent.RESUME,
         Invocation(now=now, by=agent, run=fresh),
         run=fresh,
         lease_expires=lease_expiry(state, now),
@@ -213,11 +214,15 @@ def _count_tries(state: State, agent: str, tries: int) -> State:
 def stop(state: State, task_id: str, run: str, now: datetime) -> State:
     """Stop a session on purpose: the lease ends, the worktree and the coder stay. Raises NotOwner."""
     task = get_task(state, task_id)
-    if has_done(task, STOP, run):
+    if has_done(task, HistoryEvent.STOP, run):
         return state
     task = get_owned_task(state, task_id, run)
     stopped = apply_verb(
-        task, STOP, Invocation(now=now, by=agent_of(run), run=run), lease_expires=now, handoff_pending=True
+        task,
+        HistoryEvent.STOP,
+        Invocation(now=now, by=agent_of(run), run=run),
+        lease_expires=now,
+        handoff_pending=True,
     )
     return state.with_task(stopped)
 
@@ -240,7 +245,7 @@ def release(state: State, task_id: str, now: datetime, by: str) -> State:
         return state
     freed = apply_verb(
         task,
-        "release",
+        HistoryEvent.RELEASE,
         Invocation(now=now, by=by),
         assigned_to=None,
         run=None,

@@ -8,12 +8,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from liza.rules.errors import Refused, UsageError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
 from liza.rules.tasks.claims import UNCOUNTED_ENDS, get_owned_task, get_task
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 
 S = Status
+E = HistoryEvent
 MAX_QUESTIONS = 3
 MAX_CRASHES = 5  # crashed sessions of a task since its last unblock, before it is BLOCKED
 MAX_IDLE_SESSIONS = 2  # sessions in a row without progress, before the task is BLOCKED
@@ -66,13 +68,13 @@ def submit(state: State, task_id: str, run: str, work: SubmittedWork, now: datet
     invocation = Invocation(now=now, by=agent_of(run), run=run, commit=work.head)
     if task.status is S.READY_FOR_REVIEW and task.run == run:
         return _submit_again(state, task, invocation, work)
-    if has_done(task, "submit", run):
+    if has_done(task, E.SUBMIT, run):
         return state
     task = get_owned_task(state, task_id, run)
     _refuse_unfinished(task, work)
     submitted = apply_verb(
         task,
-        "submit",
+        E.SUBMIT,
         invocation,
         review_commit=work.head,
         lease_expires=None,
@@ -92,7 +94,7 @@ def _submit_again(state: State, task: Task, invocation: Invocation, work: Submit
             f"{task.reviewing_by} is reviewing {task.id} at {task.review_commit}", f"liza task show {task.id}"
         )
     _refuse_unfinished(task, work)
-    return state.with_task(apply_verb(task, "submit again", invocation, review_commit=work.head))
+    return state.with_task(apply_verb(task, E.SUBMIT_AGAIN, invocation, review_commit=work.head))
 
 
 def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
@@ -130,7 +132,7 @@ def _refuse_unfinished(task: Task, work: SubmittedWork) -> None:
 def block(state: State, task_id: str, run: str, reason: str, questions: tuple[str, ...], now: datetime) -> State:
     """Block the task with questions that a person can answer. Raises UsageError, NotOwner."""
     task = get_task(state, task_id)
-    if has_done(task, "block", run):
+    if has_done(task, E.BLOCK, run):
         return state
     if (
         not reason.strip()
@@ -163,7 +165,7 @@ def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) 
 def _blocked(task: Task, reason: str, questions: tuple[str, ...], invocation: Invocation) -> Task:
     return apply_verb(
         task,
-        "block",
+        E.BLOCK,
         invocation,
         blocked_reason=reason,
         blocked_questions=questions,
@@ -175,7 +177,7 @@ def _blocked(task: Task, reason: str, questions: tuple[str, ...], invocation: In
 def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) -> State:
     """Hand the task to a new session, with what is done and the next step. Raises UsageError, NotOwner."""
     task = get_task(state, task_id)
-    if has_done(task, "handoff", run):
+    if has_done(task, E.HANDOFF, run):
         return state
     task = get_owned_task(state, task_id, run)
     if not note.summary.strip() or not note.next_action.strip():
@@ -183,7 +185,7 @@ def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) 
             "a hand-off needs a summary and the next step", 'liza handoff "what is done" --next "the first thing to do"'
         )
     invocation = Invocation(now=now, by=agent_of(run), run=run)
-    handed = apply_verb(task, "handoff", invocation, handoff_pending=True)
+    handed = apply_verb(task, E.HANDOFF, invocation, handoff_pending=True)
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
 
 
@@ -232,7 +234,7 @@ def record_session_end(
 def _count_since_unblocked(task: Task, event: str) -> int:
     count = 0
     for line in reversed(task.history):
-        if line.event == "unblock":
+        if line.event == E.UNBLOCK:
             break
         count += line.event == event
     return count

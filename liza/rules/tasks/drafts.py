@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State, Status, Task
 from liza.rules.transitions import Invocation, apply_verb
 
-_SHAPED = frozenset({"add", "edit"})
+E = HistoryEvent
+_SHAPED = (E.ADD, E.EDIT)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def release_complete_drafts(
     for task in state.tasks:
         parts = lacks.get(task.id)
         if parts is not None and not parts.missing and is_incomplete(task) and seen.task(task.id) == task:
-            state = state.with_task(apply_verb(task, "ready", invocation))
+            state = state.with_task(apply_verb(task, E.READY, invocation))
     return state
 
 

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from liza.rules import transitions
 from liza.rules.errors import Refused
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.model import State, Status, Task
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.reviews import REVIEW_OVER
 from liza.rules.transitions import Invocation
-
-RESTORE_EVENT = "restore"
 
 
 def restore_command(task_id: str) -> str:
@@ -51,7 +50,7 @@ def restore_task(state: State, earlier: Task, revision: int, by: str, now: datet
     others = replace(state, tasks=_without(state, task.id))
     if earlier.reviewing_by is not None and picking.occupation(others, earlier.reviewing_by) is not None:
         earlier = replace(earlier, **REVIEW_OVER)
-    restored = state.with_task(transitions.add_event(replace(earlier, merging=None), RESTORE_EVENT, invocation))
+    restored = state.with_task(transitions.add_event(replace(earlier, merging=None), HistoryEvent.RESTORE, invocation))
     if earlier.status is not Status.CLAIMED or earlier.assigned_to is None:
         return restored
     other_work = picking.occupation(others, earlier.assigned_to)

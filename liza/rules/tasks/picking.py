@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.rules import invariants
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
@@ -128,7 +129,7 @@ def review_obstacle(task: Task, agent: str, evidence: Evidence) -> str | None:
 
 def authors(task: Task) -> frozenset[str]:
     """Return all agents that have ever claimed the task. None of them may review it."""
-    claimed = {event.agent for event in task.history if event.event == "claim" and event.agent}
+    claimed = {event.agent for event in task.history if event.event == HistoryEvent.CLAIM and event.agent}
     return frozenset(claimed | ({task.assigned_to} if task.assigned_to else set()))
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UsageError
+from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, State, Status, Task
 from liza.rules.paths import agent_of
 from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
@@ -14,6 +15,7 @@ from liza.rules.tasks.picking import Evidence, authors, occupation, review_obsta
 from liza.rules.transitions import Invocation, apply_verb, has_done
 
 S = Status
+E = HistoryEvent
 MAX_REVIEWS_WITHOUT_VERDICT = 2  # reviews without a verdict, before the task is BLOCKED
 HUMAN_PREFIX = "human:"
 REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
@@ -32,7 +34,7 @@ def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence
     invocation = Invocation(now=now, by=agent, run=run, commit=task.review_commit)
     claimed = apply_verb(
         task,
-        "claim review",
+        E.CLAIM_REVIEW,
         invocation,
         reviewing_by=agent,
         review_run=run,
@@ -59,7 +61,7 @@ def release_review(state: State, task_id: str, run: str, now: datetime, reason: 
     if task is None or task.review_run != run:
         return state
     invocation = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
-    return state.with_task(apply_verb(task, "release review", invocation, **REVIEW_OVER))
+    return state.with_task(apply_verb(task, E.RELEASE_REVIEW, invocation, **REVIEW_OVER))
 
 
 def end_review_without_verdict(state: State, task_id: str, run: str, now: datetime, reason: str) -> State:
@@ -70,11 +72,11 @@ def end_review_without_verdict(state: State, task_id: str, run: str, now: dateti
     invocation = Invocation(now=now, by=agent_of(run), run=run, detail=reason)
     count = task.reviews_without_verdict + 1
     if count < MAX_REVIEWS_WITHOUT_VERDICT:
-        given_back = apply_verb(task, "release review", invocation, reviews_without_verdict=count, **REVIEW_OVER)
+        given_back = apply_verb(task, E.RELEASE_REVIEW, invocation, reviews_without_verdict=count, **REVIEW_OVER)
         return state.with_task(given_back)
     given_up = apply_verb(
         task,
-        "give up review",
+        E.GIVE_UP_REVIEW,
         invocation,
         reviews_without_verdict=count,
         blocked_reason=f"{count} reviews ended without a verdict; the last: {reason}",
@@ -86,11 +88,11 @@ def end_review_without_verdict(state: State, task_id: str, run: str, now: dateti
 
 def approve(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str = "") -> State:
     """Approve the commit for merging. ``by``: a run or ``human:<name>``. Raises Refused, NotOwner."""
-    task = _get_task_for_verdict(state, task_id, by, "approve", commit)
+    task = _get_task_for_verdict(state, task_id, by, E.APPROVE, commit)
     if task is None:
         return state
     invocation = _verdict_invocation(by, now, commit, reason)
-    return state.with_task(apply_verb(task, "approve", invocation, approved_by=invocation.by, **REVIEW_OVER))
+    return state.with_task(apply_verb(task, E.APPROVE, invocation, approved_by=invocation.by, **REVIEW_OVER))
 
 
 def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reason: str) -> State:
@@ -98,7 +100,7 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
 
     Raises Refused, NotOwner, UsageError.
     """
-    task = _get_task_for_verdict(state, task_id, by, "reject", commit)
+    task = _get_task_for_verdict(state, task_id, by, E.REJECT, commit)
     if task is None:
         return state
     if not reason.strip():
@@ -112,7 +114,7 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
         "rejection_reason": reason,
     }
     if task.review_cycles_current + 1 < state.config.max_review_cycles:
-        return state.with_task(apply_verb(task, "reject", invocation, **cycles, **REVIEW_OVER))
+        return state.with_task(apply_verb(task, E.REJECT, invocation, **cycles, **REVIEW_OVER))
     return _deadlock(state, task, invocation, {**cycles, **REVIEW_OVER})
 
 
@@ -121,7 +123,7 @@ def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[st
     coder = task.assigned_to or "nobody"
     blocked = apply_verb(
         task,
-        "deadlock",
+        E.DEADLOCK,
         invocation,
         blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {invocation.detail}",
         blocked_questions=("Is the reviewer right? What would settle it?",),
@@ -143,14 +145,14 @@ def _verdict_invocation(by: str, now: datetime, commit: str, reason: str) -> Inv
     return Invocation(now=now, by=name, run=run, commit=commit, detail=reason)
 
 
-def _get_task_for_verdict(state: State, task_id: str, by: str, verb: str, commit: str) -> Task | None:
+def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEvent, commit: str) -> Task | None:
     """Return the task that a verdict is about; None if ``by`` has already given this verdict."""
     task = get_task(state, task_id)
     if by.startswith(HUMAN_PREFIX):
         if task.status is not S.READY_FOR_REVIEW:
             raise Refused(f"{task_id} is {task.status}: there is nothing to judge", f"liza task show {task_id}")
     else:
-        if has_done(task, verb, by) or (verb == "reject" and has_done(task, "deadlock", by)):
+        if has_done(task, verb, by) or (verb is E.REJECT and has_done(task, E.DEADLOCK, by)):
             return None
         if agent_of(by) in authors(task):
             raise Refused(

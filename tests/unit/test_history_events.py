@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import asdict as fields_of
+from msgspec.structs import replace
+
+from liza.board.text import changes, document
+from liza.cli.render.render_task import format_task
+from liza.rules import history_events
+from liza.rules.history_events import HistoryEvent
+from liza.rules.model import Event, State, Task
+from liza.rules.reports import timings
+from liza.rules.reports.narration import find_news
+from liza.rules.tasks import claims, picking
+from liza.rules.transitions import TRANSITIONS, find_unexplained_step
+from liza.supervisor import observe
+from tests.unit.boards import NOW, board, claimed, task
+
+E = HistoryEvent
+
+
+def _with_event(name: str) -> State:
+    state, run = claimed(board(task()))
+    line = Event(time=NOW, event=name, agent="coder-1", run=run, detail="why")
+    return state.with_task(replace(state.tasks[0], history=(*state.tasks[0].history, line)))
+
+
+def test_every_verb_of_the_table_of_transitions_is_an_event_and_every_event_has_a_rule() -> None:
+    assert {transition.verb for transition in TRANSITIONS} <= set(HistoryEvent)
+    assert set(history_events.EVENT_RULES) == set(HistoryEvent)
+
+
+def test_no_event_is_both_a_closing_command_and_an_end_without_one() -> None:
+    assert not set(history_events.UNFINISHED_ENDS) & set(history_events.CLOSING_EVENTS)
+    assert set(history_events.UNFINISHED_ENDS) < set(history_events.FRAMING_EVENTS)
+
+
+@pytest.mark.parametrize("event", HistoryEvent)
+def test_a_supervisor_takes_for_a_closing_command_what_the_table_calls_one(event: HistoryEvent) -> None:
+    state = _with_event(event)
+    run = state.tasks[0].run
+    assert run is not None
+    assert observe.has_closing_event(state, run) is (event in history_events.CLOSING_EVENTS)
+
+
+def test_an_event_that_nobody_knows_is_loaded_and_shown_and_means_nothing() -> None:
+    state, _ = claimed(board(task()))
+    strange = _with_event("danced")
+    known = document.read_document(_text_of(state))
+    written = changes.change_document(known, strange).text
+    assert "danced" in written
+    loaded = document.load_state(written)
+    assert loaded == strange
+    assert find_news(state, loaded) == ()
+    assert find_unexplained_step(loaded.tasks[0]) is None
+    assert timings.task_times(loaded.tasks[0], NOW) == timings.task_times(state.tasks[0], NOW)
+    assert picking.authors(loaded.tasks[0]) == {"coder-1"}
+    assert claims.is_continuation(loaded.tasks[0]) is claims.is_continuation(state.tasks[0])
+    assert history_events.session_end("danced") == ""
+    assert "danced" in format_task(_row(loaded.tasks[0]), colour=False)
+
+
+def _text_of(state: State) -> str:
+    return json.dumps(msgspec.to_builtins(state))
+
+
+def _row(task: Task) -> dict[str, object]:
+    absent = dict.fromkeys(("handoff", "who", "directory", "doing", "tool", "since", "branch", "merge_failed"))
+    return {**fields_of(task), **absent, **dict.fromkeys(("notes", "waits_for", "missing"), ())}
