@@ -36,6 +36,7 @@ from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.transitions import has_done
+from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
 
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
@@ -357,7 +358,7 @@ def _unmeasured(crew: Crew, state: State, name: str) -> str | None:
 
 def _previous_model_failure(state: State, work: CurrentWork) -> str | None:
     """Why the last ended session got no answer from its model; None if it ended for another reason."""
-    task = state.task(work.task) if work.task and work.kind == "work" else None
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
     ends = [event for event in task.history if event.event != HistoryEvent.RESUME] if task is not None else []
     return ends[-1].detail if ends and ends[-1].event in (HistoryEvent.UNANSWERED, HistoryEvent.QUOTA) else None
 

@@ -23,6 +23,7 @@ from liza.rules.settings import UnconfirmedSetting
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable
+from liza.rules.work_kinds import WorkKind
 
 S = Status
 E = HistoryEvent
@@ -141,12 +142,14 @@ def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Ala
 
 def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
     """Return whether the lease has expired. Another alarm covers that."""
-    task = state.task(work.task) if work.task and work.kind == "work" else None
+    task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
     return task is not None and task.lease_expires is not None and task.lease_expires <= now
 
 
 def _named(work: CurrentWork) -> str:
-    return "the planning" if work.task is None else f"the review of {work.task}" if work.kind == "review" else work.task
+    if work.task is None:
+        return "the planning"
+    return f"the review of {work.task}" if work.kind == WorkKind.REVIEW else work.task
 
 
 def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:

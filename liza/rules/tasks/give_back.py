@@ -9,6 +9,7 @@ from liza.rules.sessions.decide import find_current_work
 from liza.rules.tasks import claims
 from liza.rules.tasks.planning import end_planning
 from liza.rules.tasks.reviews import release_review
+from liza.rules.work_kinds import WorkKind
 
 
 def give_back_work(state: State, agent: str, now: datetime) -> State:
@@ -19,10 +20,10 @@ def give_back_work(state: State, agent: str, now: datetime) -> State:
     work = find_current_work(state, agent)
     if work is None:
         return state
-    if work.kind == "planning":
+    if work.kind == WorkKind.PLANNING:
         return end_planning(state, work.run)
     if work.task is None:
         return state
-    if work.kind == "review":
+    if work.kind == WorkKind.REVIEW:
         return release_review(state, work.task, work.run, now)
     return claims.stop(state, work.task, work.run, now)
