@@ -319,10 +319,9 @@ class Delivery(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TestProof(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of the proof that the test command tests the checkout that it runs in, and the set-up used for it.
+    """Result of the last proof of the tests, and the command and the set-up that were used for it.
 
-    ``outcome`` is ``proved``, ``unproved``, ``elsewhere`` (it tests another checkout) or ``skipped`` (a person turned
-    the proof off); empty before the first proof. ``why`` is the reason if it is not ``proved``.
+    ``outcome`` is a ``test_proof.ProofVerdict``; empty before the first proof. ``why``: the reason if it is not proved.
     """
 
     outcome: str = ""

@@ -13,6 +13,7 @@ from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.project import proof_runner
 from liza.crew.result import Result, make_result
 from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import LizaError, MergeConflict, Refused
 from liza.rules.merging import merge_failures, merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
@@ -261,10 +262,10 @@ def _publish_candidate(crew: Crew, by: str, task: Task, merging: MergeInProgress
     """Advance integration to a tested candidate; return False if it has moved and a new candidate is needed."""
     advance = merges.advance_branch(crew.git, _integration_branch(crew), merging.candidate, merging.expected)
     crash_points.point("merge", "advanced")
-    if advance.outcome == "moved":
+    if advance.outcome is MoveOutcome.MOVED:
         merge_outcomes.finish_merge(crew, by, task, merging)
         return True
-    waiting = advance.outcome == "waiting"
+    waiting = advance.outcome is MoveOutcome.WAITING
     event = "waits for files" if waiting else "candidate dropped"
     with crew.change(merge_outcomes.merge_actor(by), event, task.id) as tx:
         if waiting:

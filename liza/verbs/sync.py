@@ -15,6 +15,7 @@ from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.project import proof_runner
 from liza.crew.result import Result
 from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.rules.merging import merge_rules
 from liza.system.file_lock import Lock
@@ -102,14 +103,14 @@ def _merge_branch(crew: Crew, request: _SyncRequest, by: str) -> Result:
         try:
             tested = _test_candidate(crew, request, candidate_commit, expected, by)
             advance = merges.advance_branch(crew.git, into, candidate_commit, expected)
-            if advance.outcome == "moved":
+            if advance.outcome is MoveOutcome.MOVED:
                 drift.record_last_tip(crew, candidate_commit)
         finally:
             merges.delete_candidate(crew.git, _CANDIDATE_NAME)
-        if advance.outcome == "waiting":
+        if advance.outcome is MoveOutcome.WAITING:
             names = ", ".join(advance.files) or "files"
             raise Refused(f"{into} is checked out, and the merge would overwrite {names}", "git status")
-        if advance.outcome == "moved":
+        if advance.outcome is MoveOutcome.MOVED:
             details = {"branch": source, "merge_commit": candidate_commit, "tested": tested}
             test_note = "its tests pass" if tested else "untested"
             message = f"{source} is in {into} as {candidate_commit[:10]}, {test_note}"

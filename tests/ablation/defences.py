@@ -116,10 +116,11 @@ def _lapsed_is_enough(was: Callable[..., Any]) -> Any:
 
 def _blind_swap(was: Callable[..., Any]) -> Any:
     def advance(git: Any, branch: str, candidate: str, expected: str) -> Any:
+        from liza.repo.merge.branch_moves import MoveOutcome
         from liza.repo.merge.merges import AdvanceResult
 
         git.out("update-ref", f"refs/heads/{branch}", candidate)
-        return AdvanceResult("moved")
+        return AdvanceResult(MoveOutcome.MOVED)
 
     return advance
 

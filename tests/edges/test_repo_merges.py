@@ -9,6 +9,7 @@ import pytest
 
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs, merges
+from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.merge.merges import AdvanceResult
 from liza.repo.runner import Git, GitResult
 from liza.rules.errors import GitFailed, MergeConflict
@@ -76,11 +77,11 @@ def test_a_branch_that_nobody_has_checked_out_moves_and_a_second_swap_is_lost(
     repo: Path, work: tuple[str, str]
 ) -> None:
     candidate = made(repo, work)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult("moved")
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
     assert merges.contains(Git(repo), "integration", work[1])
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult("moved")
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]) == AdvanceResult(MoveOutcome.MOVED)
     other = merges.build_candidate(Git(repo), work[1], work[0], "Merge u: another", "u")
-    assert merges.advance_branch(Git(repo), "integration", other, work[0]) == AdvanceResult("lost")
+    assert merges.advance_branch(Git(repo), "integration", other, work[0]) == AdvanceResult(MoveOutcome.LOST)
     assert git(repo, "rev-parse", "integration") == candidate
     assert git(repo, "status", "--porcelain") == ""
 
@@ -93,7 +94,7 @@ def test_in_a_persons_checkout_the_files_come_along_so_that_their_next_commit_re
     git(repo, "config", "branch.integration.mergeOptions", "--no-ff")
     git(repo, "config", "merge.autoStash", "true")
     (repo / "mine.txt").write_text("mine\n")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "rev-parse", "HEAD") == candidate
     assert git(repo, "status", "--porcelain") == "?? mine.txt"
     assert (repo / "new.txt").read_text() == "new\n"
@@ -108,19 +109,19 @@ def test_a_persons_own_changes_in_the_way_make_the_merge_wait_and_are_left_as_th
     git(repo, "config", "merge.autoStash", "true")
     (repo / name).write_text("mine\n")
     found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
-    assert (found.outcome, found.files, found.checkout) == ("waiting", (name,), repo)
+    assert (found.outcome, found.files, found.checkout) == (MoveOutcome.WAITING, (name,), repo)
     assert (repo / name).read_text() == "mine\n"
     assert git(repo, "rev-parse", "integration") == work[0]
     (repo / name).unlink()
     git(repo, "checkout", "-q", "--", ".")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
 
 
 def test_a_checkout_where_somebody_committed_meanwhile_is_a_lost_swap(repo: Path, work: tuple[str, str]) -> None:
     candidate = made(repo, work)
     git(repo, "checkout", "-q", "integration")
     git(repo, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "lost"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.LOST
 
 
 def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo: Path, work: tuple[str, str]) -> None:
@@ -129,9 +130,9 @@ def test_somebody_who_checked_the_branch_out_while_it_moved_gets_its_files(repo:
     # As it is when the checkout was made after the first look and before the swap.
     git(repo, "update-ref", "refs/heads/integration", candidate)
     assert git(repo, "status", "--porcelain") != ""
-    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "status", "--porcelain") == ""
-    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.sync_checkout(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert git(repo, "status", "--porcelain") == ""
 
 
@@ -143,7 +144,7 @@ def test_a_checkout_made_meanwhile_with_changes_in_the_way_turns_the_branch_back
     (repo / "README.md").write_text("mine\n")
     git(repo, "update-ref", "refs/heads/integration", candidate)
     found = merges.sync_checkout(Git(repo), "integration", candidate, work[0])
-    assert found.outcome == "waiting"
+    assert found.outcome is MoveOutcome.WAITING
     assert "README.md" in found.files
     assert git(repo, "rev-parse", "integration") == work[0]
     assert (repo / "README.md").read_text() == "mine\n"
@@ -156,11 +157,11 @@ def test_a_linked_worktree_with_the_branch_is_found_and_one_that_is_gone_is_not(
     candidate = made(repo, work)
     git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "integration")
     found = merges.advance_branch(Git(repo), "integration", candidate, work[0])
-    assert (found.outcome, found.checkout) == ("moved", tmp_path / "w")
+    assert (found.outcome, found.checkout) == (MoveOutcome.MOVED, tmp_path / "w")
     assert (tmp_path / "w" / "new.txt").exists()
     (tmp_path / "w").rename(tmp_path / "gone")
     again = merges.build_candidate(Git(repo), git(repo, "rev-parse", "main"), candidate, "Merge u: x", "u")
-    assert merges.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult("moved")
+    assert merges.advance_branch(Git(repo), "integration", again, candidate) == AdvanceResult(MoveOutcome.MOVED)
 
 
 def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
@@ -176,7 +177,7 @@ def test_the_files_of_a_persons_checkout_get_as_much_time_as_those_of_a_slot(
         return spawn(self, args, stdin, env, timeout)
 
     monkeypatch.setattr(Git, "_spawn", spy)
-    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome == "moved"
+    assert merges.advance_branch(Git(repo), "integration", candidate, work[0]).outcome is MoveOutcome.MOVED
     assert {name: limits[name] for name in ("read-tree", "update-index")} == {"read-tree": 1800, "update-index": 1800}
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from liza.repo import stale_locks
 from liza.repo.merge import branch_moves, merges
+from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
 from tests.campaign import forks
@@ -85,7 +86,7 @@ def test_a_merger_that_dies_at_any_step_in_a_checkout_leaves_all_of_the_move_or_
     assert git(merge.repo, "status", "--porcelain") == "?? mine.txt"
     assert merge.left() == []
     if not moved:
-        assert merge.advance().outcome == "moved"
+        assert merge.advance().outcome is MoveOutcome.MOVED
         assert git(merge.repo, "status", "--porcelain") == "?? mine.txt"
 
 
@@ -119,7 +120,7 @@ def test_a_file_that_the_person_changed_after_a_killed_move_turns_the_branch_bac
     assert (merge.repo / "README.md").read_text() == "mine\n"
     assert git(merge.repo, "status", "--porcelain") == " M README.md"
     found = merge.advance()
-    assert (found.outcome, found.files) == ("waiting", ("README.md",))
+    assert (found.outcome, found.files) == (MoveOutcome.WAITING, ("README.md",))
     assert merge.left() == []
 
 
@@ -155,14 +156,14 @@ def test_a_file_that_the_person_deleted_or_that_git_ignores_is_in_the_way_and_st
         merge = Merge(merge.repo, merge.expected, made)
         name = "ignored"
     found = merge.advance()
-    assert (found.outcome, found.files) == ("waiting", (name,))
+    assert (found.outcome, found.files) == (MoveOutcome.WAITING, (name,))
     assert git(merge.repo, "rev-parse", "integration") == merge.expected
     assert not (merge.repo / name).exists() if how == "deleted" else (merge.repo / name).read_text() == "mine\n"
 
 
 def test_a_file_that_was_only_touched_is_not_in_the_way(merge: Merge) -> None:
     os.utime(merge.repo / "README.md", (1, 1))
-    assert merge.advance().outcome == "moved"
+    assert merge.advance().outcome is MoveOutcome.MOVED
     assert git(merge.repo, "status", "--porcelain") == ""
 
 
@@ -218,7 +219,7 @@ def test_a_planted_record_of_a_merge_names_commits_or_is_none(merge: Merge, tmp_
 def test_a_put_back_that_was_killed_leaves_branch_and_files_on_the_same_commit(
     merge: Merge, point: str, back: bool
 ) -> None:
-    assert merge.advance().outcome == "moved"
+    assert merge.advance().outcome is MoveOutcome.MOVED
 
     def put_back() -> bool:
         return merges.move_branch_back(Git(merge.repo), "integration", merge.candidate, merge.expected)

@@ -16,7 +16,7 @@ from liza.rules.errors import Missing, Refused
 from liza.rules.model import TestProof
 from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import Project, ProjectCommand
-from liza.rules.project.test_proof import NotProved, Proved, TestsAnotherCheckout
+from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
 
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0
@@ -72,10 +72,8 @@ def run_baseline(crew: Crew, worktrees: Worktrees, options: BaselineOptions, tip
     result = proof.run_proof(worktrees, tip, plan, crew.paths.logs, prove=not options.no_proof)
     _report_setup(result.setup, setup, say)
     _report_tests(result.tests, plan, why_not, options.accept_red, say)
-    test_proof_entry = (
-        TestProof(outcome="skipped", command=command) if options.no_proof else _report_proof(result, plan, say)
-    )
-    return Baseline(command, setup, keep, test_proof_entry)
+    skipped = TestProof(outcome=ProofVerdict.SKIPPED.value, command=command)
+    return Baseline(command, setup, keep, skipped if options.no_proof else _report_proof(result, plan, say))
 
 
 def _setup_files(project: Project) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import shutil
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
@@ -27,6 +28,17 @@ _INTENT_FILE, _INDEX_COPY, _INDEX_LOCK = "liza-move", "liza-move.index", "index.
 _TIME_LIMIT = 1800.0
 """Seconds for the files of a checkout: a large tree, or git-lfs on a slow connection."""
 _LOCK_TIMEOUT = 2.0  # seconds to wait for the person's own git to release the index; a status takes milliseconds
+
+
+class MoveOutcome(StrEnum):
+    """Outcome of a move of a branch."""
+
+    MOVED = "moved"
+    """It is at the candidate."""
+    LOST = "lost"
+    """It was at another commit than expected."""
+    WAITING = "waiting"
+    """Files of a person in its checkout are in the way."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +55,31 @@ class BranchMove:
     turn_back: bool = True
 
 
-def move_branch(checkout_git: Git, move: BranchMove) -> tuple[str, str]:
+def move_branch(checkout_git: Git, move: BranchMove) -> tuple[MoveOutcome, str]:
     """Move the branch, and the files and the index of the worktree that has it checked out.
 
-    Return ``moved``; ``lost`` if the branch was not at ``expected``; or ``waiting`` with git's reason if the person's
-    files are in the way. Only ``moved`` changes anything. Raises GitFailed.
+    Return the outcome, and git's reason if the person's files are in the way. Only MOVED changes anything. Raises
+    GitFailed.
     """
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not _lock_with_intent(git_dir, move):
-        return "waiting", f"another git holds {git_dir / _INDEX_LOCK}"
+        return MoveOutcome.WAITING, f"another git holds {git_dir / _INDEX_LOCK}"
     try:
         if not _is_branch_at(checkout_git, move, move.expected):
-            return "lost", ""
+            return MoveOutcome.LOST, ""
         reason = _update_files(checkout_git, git_dir, move)
         if reason:
-            return "waiting", reason
+            return MoveOutcome.WAITING, reason
         if not _update_ref(checkout_git, move.branch, move.expected, move.candidate):
-            return "lost", ""
+            return MoveOutcome.LOST, ""
         _install_index(git_dir)
-        return "moved", ""
+        return MoveOutcome.MOVED, ""
     finally:
         recover_move(checkout_git)
 
 
-def catch_up_checkout(checkout_git: Git, move: BranchMove) -> tuple[str, str]:
+def catch_up_checkout(checkout_git: Git, move: BranchMove) -> tuple[MoveOutcome, str]:
     """Update a worktree that checked the branch out while it moved, or move the branch back if ``move`` allows that.
 
     Return as ``move_branch`` does. Does nothing if the index has the candidate's files already. Raises GitFailed.
@@ -75,19 +87,20 @@ def catch_up_checkout(checkout_git: Git, move: BranchMove) -> tuple[str, str]:
     checkout_git = _with_long_timeout(checkout_git)
     git_dir = git_dirs(checkout_git)[0]
     if not checkout_files.is_behind(checkout_git, move.expected, move.candidate):
-        return "moved", ""
+        return MoveOutcome.MOVED, ""
     if not _lock_with_intent(git_dir, move):
         raise GitFailed(f"another git holds {git_dir / _INDEX_LOCK}", "git status")
     try:
         if not _is_branch_at(checkout_git, move, move.candidate):
-            return "moved", ""
+            return MoveOutcome.MOVED, ""
         reason = _update_files(checkout_git, git_dir, move)
         if not reason:
             _install_index(git_dir)
-            return "moved", ""
+            return MoveOutcome.MOVED, ""
         if not move.turn_back:
-            return "waiting", reason
-        return ("waiting" if _update_ref(checkout_git, move.branch, move.candidate, move.expected) else "moved"), reason
+            return MoveOutcome.WAITING, reason
+        has_turned_back = _update_ref(checkout_git, move.branch, move.candidate, move.expected)
+        return (MoveOutcome.WAITING if has_turned_back else MoveOutcome.MOVED), reason
     finally:
         recover_move(checkout_git)
 

@@ -6,12 +6,11 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from liza.repo import stale_locks, symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import absent_checkouts, branch_moves, merge_refs
-from liza.repo.merge.branch_moves import BranchMove
+from liza.repo.merge.branch_moves import BranchMove, MoveOutcome
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, MergeConflict, Missing
@@ -21,11 +20,11 @@ from liza.rules.errors import GitFailed, MergeConflict, Missing
 class AdvanceResult:
     """Result of moving a branch.
 
-    ``moved``: it is at the candidate. ``lost``: it was at another commit, so the candidate must be built again.
-    ``waiting``: files in a checkout of the branch are in the way; ``files`` names them, ``reason`` is git's message.
+    LOST: the candidate must be built again. WAITING: ``files`` names the files that are in the way in ``checkout``,
+    ``reason`` is git's message.
     """
 
-    outcome: Literal["moved", "lost", "waiting"]
+    outcome: MoveOutcome
     files: tuple[str, ...] = ()
     reason: str = ""
     checkout: Path | None = None
@@ -141,7 +140,7 @@ def list_checkouts(git: Git) -> dict[Path, str | None]:
 def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> AdvanceResult:
     """Move ``branch`` from ``expected`` to ``candidate``, together with its checkout if there is one.
 
-    Only for a candidate whose tests passed: if the branch is at the candidate already, the result is ``moved``. Raises
+    Only for a candidate whose tests passed: if the branch is at the candidate already, the result is MOVED. Raises
     Missing if the branch is a symbolic ref, GitFailed if git fails for another reason than an AdvanceResult names.
     """
     ref = f"refs/heads/{branch}"
@@ -165,7 +164,7 @@ def advance_branch(git: Git, branch: str, candidate: str, expected: str) -> Adva
             )
         # A git that was killed after it wrote the ref has moved the branch.
         if tip != candidate or result.code > 0:
-            return AdvanceResult("lost")
+            return AdvanceResult(MoveOutcome.LOST)
     return sync_checkout(git, branch, candidate, expected)
 
 
@@ -177,11 +176,12 @@ def sync_checkout(git: Git, branch: str, candidate: str, expected: str) -> Advan
     """
     checkout = _find_checkout(git, branch)
     if checkout is None:
-        return AdvanceResult("moved")
+        return AdvanceResult(MoveOutcome.MOVED)
     outcome, reason = branch_moves.catch_up_checkout(git.at(checkout), BranchMove(branch, expected, candidate))
-    if outcome == "waiting":
-        return AdvanceResult("waiting", _find_blocking_files(git.at(checkout), candidate, expected), reason, checkout)
-    return AdvanceResult("moved", checkout=checkout)
+    if outcome is MoveOutcome.WAITING:
+        files = _find_blocking_files(git.at(checkout), candidate, expected)
+        return AdvanceResult(MoveOutcome.WAITING, files, reason, checkout)
+    return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
 
 
 def restore_branch(git: Git, branch: str, commit: str) -> bool:
@@ -207,7 +207,8 @@ def move_branch_back(git: Git, branch: str, candidate: str, expected: str) -> bo
         return False
     checkout = _find_checkout(git, branch)
     if checkout is not None:
-        return branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))[0] == "moved"
+        outcome, _ = branch_moves.move_branch(git.at(checkout), BranchMove(branch, candidate, expected))
+        return outcome is MoveOutcome.MOVED
     args = ("update-ref", "-m", f"liza: back from {candidate[:10]}", f"refs/heads/{branch}", expected, candidate)
     return git.run(*args).code == 0
 
@@ -225,7 +226,7 @@ def sync_returned_checkouts(git: Git, branch: str) -> None:
             outcome, _ = branch_moves.catch_up_checkout(
                 git.at(record.directory), BranchMove(branch, record.last_commit, tip, turn_back=False)
             )
-            if outcome != "moved":
+            if outcome is not MoveOutcome.MOVED:
                 continue
         absent_checkouts.remove_record(git, record)
 
@@ -265,19 +266,21 @@ def _advance_in_checkout(git: Git, checkout: Path, branch: str, candidate: str, 
     checkout_git = git.at(checkout)
     tip = branch_tip(git, branch)
     if tip != expected:
-        return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult("lost")
+        return sync_checkout(git, branch, candidate, expected) if tip == candidate else AdvanceResult(MoveOutcome.LOST)
     # git would restore a file that the person has deleted.
     blocking = _find_blocking_files(checkout_git, candidate, expected)
     if blocking:
-        return AdvanceResult("waiting", blocking, "changed in the checkout", checkout)
+        return AdvanceResult(MoveOutcome.WAITING, blocking, "changed in the checkout", checkout)
     outcome, reason = branch_moves.move_branch(checkout_git, BranchMove(branch, expected, candidate))
-    if outcome == "waiting":
+    if outcome is MoveOutcome.WAITING:
         files = _find_blocking_files(checkout_git, candidate, expected)
         if not files:
             message = f"{branch} is checked out in {checkout}, and its files could not be updated"
             raise GitFailed(f"{message}: {reason}", f"git -C {shlex.quote(str(checkout))} status")
-        return AdvanceResult("waiting", files, reason, checkout)
-    return AdvanceResult("lost") if outcome == "lost" else AdvanceResult("moved", checkout=checkout)
+        return AdvanceResult(MoveOutcome.WAITING, files, reason, checkout)
+    if outcome is MoveOutcome.LOST:
+        return AdvanceResult(MoveOutcome.LOST)
+    return AdvanceResult(MoveOutcome.MOVED, checkout=checkout)
 
 
 def _find_blocking_files(checkout_git: Git, candidate: str, expected: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import assert_never
 
@@ -23,6 +24,17 @@ _UNTRACED = re.compile(
     r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
 )
 _NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
+
+
+class ProofVerdict(StrEnum):
+    """Result of a proof, as ``TestProof.outcome`` holds it."""
+
+    PROVED = "proved"
+    UNPROVED = "unproved"
+    ELSEWHERE = "elsewhere"
+    """It tests another checkout."""
+    SKIPPED = "skipped"
+    """A person turned the proof off."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +171,12 @@ def to_test_proof(outcome: ProofOutcome, command: str, setup: str | None) -> Tes
     """Return an outcome as it is stored on the board."""
     match outcome:
         case Proved():
-            return TestProof(outcome="proved", command=command, setup=setup or "")
+            return TestProof(outcome=ProofVerdict.PROVED.value, command=command, setup=setup or "")
         case NotProved(reason):
-            return TestProof(outcome="unproved", command=command, setup=setup or "", why=reason)
+            return TestProof(outcome=ProofVerdict.UNPROVED.value, command=command, setup=setup or "", why=reason)
         case TestsAnotherCheckout(where):
-            return TestProof(outcome="elsewhere", command=command, setup=setup or "", why="; ".join(where))
+            why = "; ".join(where)
+            return TestProof(outcome=ProofVerdict.ELSEWHERE.value, command=command, setup=setup or "", why=why)
         case _:
             assert_never(outcome)
 
@@ -173,22 +186,22 @@ def is_proof_due(config: Config) -> bool:
 
     False if a person turned the proof off.
     """
-    if not config.has_tests or config.proof.outcome == "skipped":
+    if not config.has_tests or config.proof.outcome == ProofVerdict.SKIPPED:
         return False
     return not _is_current(config)
 
 
 def tested_instead(config: Config) -> str | None:
     """Return what the tests use instead of their checkout, if that was proved; else None. Merges are then untested."""
-    shown = config.proof.outcome == "elsewhere" and config.has_tests and _is_current(config)
+    shown = config.proof.outcome == ProofVerdict.ELSEWHERE and config.has_tests and _is_current(config)
     return (config.proof.why or "another checkout") if shown else None
 
 
 def unproved_reason(config: Config) -> str | None:
     """Return why it is not proved that the tests test their own checkout; None if it is, or without tests."""
-    if not config.has_tests or (config.proof.outcome == "proved" and _is_current(config)):
+    if not config.has_tests or (config.proof.outcome == ProofVerdict.PROVED and _is_current(config)):
         return None
-    if config.proof.outcome == "skipped":
+    if config.proof.outcome == ProofVerdict.SKIPPED:
         return "the proof was turned off (--no-proof)"
     if not _is_current(config):
         return "the proof has not run for this command"
