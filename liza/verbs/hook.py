@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from liza.programs.hooks import hook_events, tool_guards
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
-from liza.programs.hooks.hook_templates import HookTemplate, load_template
+from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_template
+from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
@@ -53,21 +54,21 @@ class Hook:
         event = hook_events.parse_event(template, self.event, self._decode_payload())
         if event is None:
             return NO_REPLY
-        refusal = _judge_tool(run_dir, event) if event.meaning == "tool" else None
+        refusal = _judge_tool(run_dir, event) if event.meaning is HookMeaning.TOOL else None
         if refusal is not None:
             return hook_events.refusal_reply(event, refusal.why)
         now = datetime.now(UTC).replace(microsecond=0)
         turn = hook_events.next_turn(run_dir.read_turn(), event, now)
         if turn is None:
             return NO_REPLY
-        if event.meaning != "stopped":
+        if event.meaning is not HookMeaning.STOPPED:
             run_dir.mark_ready(now, HOOK_EVIDENCE.format(event=self.event))
-        if event.meaning == "tool":
+        if event.meaning is HookMeaning.TOOL:
             _log_call(run_dir, event)
         self._acknowledge_prompted(run_dir, event, now)
         reply = self._context_reply(run_dir, template, event, turn)
         if reply is not NO_REPLY and event.event.push is not None:
-            turn = replace(turn, phase="busy", pushes=turn.pushes + 1)
+            turn = replace(turn, phase=TurnPhase.BUSY.value, pushes=turn.pushes + 1)
         run_dir.write_turn(turn)
         return reply
 
@@ -84,7 +85,7 @@ class Hook:
 
     def _context_reply(self, run_dir: RunDir, template: HookTemplate, event: ReceivedEvent, turn: Turn) -> HookReply:
         """Reply with the brief if a conversation starts or was compacted, else with the messages of the inbox."""
-        if event.meaning in ("started", "compaction"):
+        if event.meaning in (HookMeaning.STARTED, HookMeaning.COMPACTION):
             return hook_events.context_reply(
                 event, hook_events.choose_brief_text(template, run_dir.read_block() or "", run_dir.read_prompt() or "")
             )

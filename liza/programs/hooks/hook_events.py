@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from liza.programs.hooks.hook_templates import EventMeaning, HookEvent, HookTemplate, fill_form
+from liza.programs.hooks.hook_templates import HookEvent, HookMeaning, HookTemplate, fill_form
+from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import Turn
 
 REFUSED_CODE = 2
+_PHASES = {
+    HookMeaning.STARTED: TurnPhase.STARTED,
+    HookMeaning.BUSY: TurnPhase.BUSY,
+    HookMeaning.IDLE: TurnPhase.IDLE,
+    HookMeaning.TOOL: TurnPhase.BUSY,
+    HookMeaning.COMPACTION: TurnPhase.BUSY,
+    HookMeaning.STOPPED: TurnPhase.STOPPED,
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +29,7 @@ class ReceivedEvent:
     ``is_nested`` whether a sub-agent of the program sent it, ``prompt`` the prompt of a turn."""
 
     event: HookEvent
-    meaning: EventMeaning
+    meaning: HookMeaning
     session: str | None = None
     tool: str = ""
     is_nested: bool = False
@@ -69,16 +78,14 @@ def next_turn(before: Turn | None, now_heard: ReceivedEvent, now: datetime) -> T
     """
     if now_heard.is_nested:
         return None
-    busy = before is not None and before.phase == "busy"
+    busy = before is not None and before.phase == TurnPhase.BUSY
     if before is not None and busy and before.session and now_heard.session not in (None, before.session):
         return None
-    tools = (before.tools if before else 0) + (now_heard.meaning == "tool")
-    pushes = before.pushes if before and now_heard.meaning != "started" else 0
-    phase = {"tool": "busy", "compaction": "busy"}.get(now_heard.meaning, now_heard.meaning)
-    if phase == "started" and busy:
-        phase = "busy"
+    tools = (before.tools if before else 0) + (now_heard.meaning is HookMeaning.TOOL)
+    pushes = before.pushes if before and now_heard.meaning is not HookMeaning.STARTED else 0
+    phase = TurnPhase.BUSY if busy and now_heard.meaning is HookMeaning.STARTED else _PHASES[now_heard.meaning]
     session = now_heard.session or (before.session if before else None)
-    return Turn(time=now, phase=phase, tools=tools, session=session, pushes=pushes)
+    return Turn(time=now, phase=phase.value, tools=tools, session=session, pushes=pushes)
 
 
 def context_reply(now_heard: ReceivedEvent, text: str) -> HookReply:

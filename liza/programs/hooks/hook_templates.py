@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,19 @@ from liza.rules.errors import LizaError, UsageError
 from liza.rules.model import FrozenStruct
 
 TEMPLATES = Path(__file__).with_name("templates")
-EventMeaning = Literal["started", "busy", "idle", "tool", "compaction", "stopped"]
+
+
+class HookMeaning(StrEnum):
+    """What an event of a program tells Liza."""
+
+    STARTED = "started"
+    BUSY = "busy"
+    IDLE = "idle"
+    TOOL = "tool"
+    """A tool is about to run."""
+    COMPACTION = "compaction"
+    """The conversation is shortened."""
+    STOPPED = "stopped"
 
 
 class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,9 +43,9 @@ class HookEvent(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     read; the next turn's prompt, which contains the text, is.
     """
 
-    means: EventMeaning
+    means: HookMeaning
     seconds: int = 20
-    instead: dict[str, dict[str, EventMeaning]] = msgspec.field(default_factory=dict)
+    instead: dict[str, dict[str, HookMeaning]] = msgspec.field(default_factory=dict)
     context: Any = None
     push: Any = None
     is_confirmed: bool = False

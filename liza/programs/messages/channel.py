@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets import command_line
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
@@ -16,6 +17,5 @@ def find_reach(directory: RunDir, preset: Preset, terminal: bool) -> DeliveryCha
     """
     turn = directory.read_turn()
     has_hooks = turn is not None and command_line.has_hooks(preset)
-    return DeliveryChannels(
-        directory.run, has_hooks=has_hooks, has_terminal=terminal, in_turn=turn is not None and turn.phase == "busy"
-    )
+    in_turn = turn is not None and turn.phase == TurnPhase.BUSY
+    return DeliveryChannels(directory.run, has_hooks=has_hooks, has_terminal=terminal, in_turn=in_turn)
