@@ -26,6 +26,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
 from liza.rules.reports.narration import LIZA, find_news
+from liza.rules.statuses import GoalStatus
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails and prints the unfinished tasks."""
@@ -135,7 +136,7 @@ class DemoProgress:
             _print_line("you" if news.who.startswith("human:") else LIZA if news.liza else news.who, news.text)
         self._answer_questions(state)
         self._start_reviewer(state)
-        return state.goal.status == "COMPLETED"
+        return state.goal.status == GoalStatus.COMPLETED
 
     def _answer_questions(self, state: State) -> None:
         for task in state.tasks:

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from liza.rules.history_events import VERDICTS, HistoryEvent
 from liza.rules.model import Agent, State, Status
+from liza.rules.statuses import AgentStatus
 
 S = Status
-_SUPERVISOR_STATUSES = ("STARTING", "WAITING", "OFFLINE")
+_SUPERVISOR_STATUSES = (AgentStatus.STARTING, AgentStatus.WAITING, AgentStatus.OFFLINE)
 
 
 def update_derived_fields(state: State) -> State:
@@ -21,26 +22,26 @@ def update_derived_fields(state: State) -> State:
     return replace(state, agents=agents, sprint=replace(state.sprint, metrics=sprint_metrics(state)))
 
 
-def _work_by_agent(state: State) -> dict[str, tuple[str, str | None]]:
-    work: dict[str, tuple[str, str | None]] = {}
+def _work_by_agent(state: State) -> dict[str, tuple[AgentStatus, str | None]]:
+    work: dict[str, tuple[AgentStatus, str | None]] = {}
     if state.planning.run is not None:
-        work[state.planning.run.rpartition(".")[0]] = ("WORKING", None)
+        work[state.planning.run.rpartition(".")[0]] = (AgentStatus.WORKING, None)
     for task in state.tasks:
         if task.reservation is not None:
-            work[task.reservation.agent] = ("WORKING", task.id)
+            work[task.reservation.agent] = (AgentStatus.WORKING, task.id)
         elif task.status is S.CLAIMED and task.assigned_to:
-            work[task.assigned_to] = ("HANDOFF" if task.handoff_pending else "WORKING", task.id)
+            work[task.assigned_to] = (AgentStatus.HANDOFF if task.handoff_pending else AgentStatus.WORKING, task.id)
         if task.reviewing_by:
-            work[task.reviewing_by] = ("REVIEWING", task.id)
+            work[task.reviewing_by] = (AgentStatus.REVIEWING, task.id)
     return work
 
 
-def _agent(agent: Agent, work: tuple[str, str | None] | None) -> Agent:
+def _agent(agent: Agent, work: tuple[AgentStatus, str | None] | None) -> Agent:
     if work is None:
         return replace(
-            agent, status=agent.status if agent.status in _SUPERVISOR_STATUSES else "IDLE", current_task=None
+            agent, status=agent.status if agent.status in _SUPERVISOR_STATUSES else AgentStatus.IDLE, current_task=None
         )
-    if work[0] == "HANDOFF" and agent.status == "OFFLINE":
+    if work[0] == AgentStatus.HANDOFF and agent.status == AgentStatus.OFFLINE:
         # The supervisor has exited. The task stays with this agent until it runs again.
         return replace(agent, current_task=work[1])
     return replace(agent, status=work[0], current_task=work[1])

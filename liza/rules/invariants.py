@@ -9,13 +9,14 @@ from typing import Any
 from liza.rules.errors import UsageError
 from liza.rules.model import FINAL_STATUSES, Agent, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
+from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
 
 S = Status
 _RUN_NUMBER = re.compile("[0-9]{1,9}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-GOAL_STATUSES = ("IN_PROGRESS", "COMPLETED", "ABORTED")
-SPRINT_STATUSES = ("IN_PROGRESS", "CHECKPOINT", "COMPLETED", "ABORTED")
-AGENT_STATUSES = ("STARTING", "IDLE", "WORKING", "REVIEWING", "WAITING", "HANDOFF", "OFFLINE")
+GOAL_STATUSES = tuple(GoalStatus)
+SPRINT_STATUSES = tuple(SprintStatus)
+AGENT_STATUSES = tuple(AgentStatus)
 MERGE_CLEAN_VALUES = ("always", "after_red", "never")
 _WORKED_ON = frozenset({S.CLAIMED, S.READY_FOR_REVIEW, S.APPROVED, S.REJECTED, S.INTEGRATION_FAILED})
 

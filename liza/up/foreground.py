@@ -20,6 +20,7 @@ from liza.rules.model import State
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.sessions.decide import EXIT_UNUSABLE
+from liza.rules.statuses import GoalStatus
 from liza.rules.tasks.planning import find_stalled_tasks, is_crew_done
 from liza.system import processes
 from liza.system.signal_repeats import Repeats
@@ -241,7 +242,7 @@ def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:
 
 def done_message(crew: Crew, state: State) -> str:
     """Describe what is done, and how far integration is ahead; if git fails, its error instead."""
-    ended = "every task is done" if state.goal.status == "IN_PROGRESS" else f"the goal is {state.goal.status}"
+    ended = "every task is done" if state.goal.status == GoalStatus.IN_PROGRESS else f"the goal is {state.goal.status}"
     try:
         ahead = find_commits_ahead(crew, state)
     except (LizaError, OSError) as error:

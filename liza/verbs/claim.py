@@ -11,7 +11,7 @@ from liza.crew.crew import Crew
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
 from liza.rules.errors import LizaError, Refused
-from liza.rules.model import State
+from liza.rules.model import State, Status
 from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
@@ -120,7 +120,7 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
     task = claims.get_task(crew.board.read(), reserved.task)
     # If this process was stopped, the reservation may be gone and the slot in use by another run: this raises then.
     reservation = claims.get_reservation(task, reserved.run)
-    lapsed_run = reservation.previous_run if task.status == "CLAIMED" else None
+    lapsed_run = reservation.previous_run if task.status is Status.CLAIMED else None
     if lapsed_run:
         # Its session is proved dead, but processes that it started may still run.
         processes.kill_run(lapsed_run, crew.paths.root)

@@ -21,6 +21,7 @@ from liza.rules.model import Agent, Task
 from liza.rules.paths import agent_of
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.reports.up_command import up_command_for
+from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims, forged_status
 from liza.rules.tasks.give_back import give_back_work
 from liza.verbs.down import down
@@ -143,7 +144,7 @@ def _record_stopped(crew: Crew, by: str, agents: Iterable[str], ended: Iterable[
 
 
 def _left_alone(crew: Crew, name: str, agent: Agent) -> bool:
-    return agent.program is not None and agent.status != "OFFLINE" and not crew.is_supervised(name)
+    return agent.program is not None and agent.status != AgentStatus.OFFLINE and not crew.is_supervised(name)
 
 
 _ENDED_NOTE = "ended processes that still ran here: {}"

@@ -31,6 +31,7 @@ from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.decide import CurrentWork, find_current_work
+from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
@@ -280,12 +281,12 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         why = why or _unmeasured(crew, state, name)
     else:
         # It holds nothing: an edit from outside may have left another status on the board.
-        shown = agent.status if agent.status in ("STARTING", "WAITING") else "IDLE"
+        shown = agent.status if agent.status in (AgentStatus.STARTING, AgentStatus.WAITING) else AgentStatus.IDLE
         why = _why_idle(crew, state, name, evidence, signal_names)
     gauge = usage_summary.read_gauge(crew, state, name)
-    quota_wait = _read_quota_wait(crew, name, agent) if exit_note is None and shown != "OFFLINE" else None
+    quota_wait = _read_quota_wait(crew, name, agent) if exit_note is None and shown != AgentStatus.OFFLINE else None
     if quota_wait is not None:
-        shown, why = "WAITING", _quota_wait_text(quota_wait, agent, holds)
+        shown, why = AgentStatus.WAITING, _quota_wait_text(quota_wait, agent, holds)
     return {
         "id": name,
         "role": role_of(name),
@@ -295,7 +296,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
-        **activity.activity_row(crew, state, name if shown not in ("OFFLINE", "WAITING") else ""),
+        **activity.activity_row(crew, state, name if shown not in (AgentStatus.OFFLINE, AgentStatus.WAITING) else ""),
         "calls": gauge.calls if gauge else None,
         "tokens": gauge.used.tokens if gauge and gauge.used else None,
     }
@@ -408,12 +409,12 @@ def _why_offline(crew: Crew, state: State, name: str, exit_note: SupervisorExit 
     if layout.works_unseen(crew, name):
         return state.agents[name].status, f"it still runs, but its lock file was deleted: {layout.AGAIN}"
     if exit_note is not None:
-        return "OFFLINE", f"its supervisor left: {exit_note.reason}"
+        return AgentStatus.OFFLINE, f"its supervisor left: {exit_note.reason}"
     if holds is None:
-        return "OFFLINE", "no supervisor runs"
+        return AgentStatus.OFFLINE, "no supervisor runs"
     if work is not None and not crew.run_dir(work.run).exists() and not _was_stopped(state, work):
         return state.agents[name].status, f"it holds {holds} by hand: no supervisor runs"
-    return "OFFLINE", f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
+    return AgentStatus.OFFLINE, f"it holds {holds}, and no supervisor runs: {up_command_for(state, name)}"
 
 
 def _was_stopped(state: State, work: CurrentWork) -> bool:

@@ -95,9 +95,10 @@ def merge(
     as_json: JsonOption = False,
 ) -> None:
     """Merge an approved task into integration, if its tests pass on the merge. A supervisor does this itself."""
+    from liza.rules.model import Status
     from liza.verbs.merge import merge as verb
 
     result = verb(find_crew(), task_id, supervisor)
     printing.print_result(result, as_json)
-    if result.status == "INTEGRATION_FAILED":
+    if result.status == Status.INTEGRATION_FAILED:
         raise typer.Exit(1)

@@ -13,6 +13,7 @@ from liza.crew.commits_ahead import CommitsAhead
 from liza.rules import toml_text
 from liza.rules.durations import format_duration
 from liza.rules.project.test_proof import NO_SOURCE
+from liza.rules.statuses import AgentStatus, GoalStatus
 
 Row = Mapping[str, Any]
 
@@ -91,7 +92,7 @@ def format_status(summary: Row, colour: bool) -> str:
 
 def _goal_end_lines(summary: Row) -> list[str]:
     """If no task is open: the goal's status, how far integration is ahead, and the next command."""
-    ended = summary["goal"]["status"] != "IN_PROGRESS"
+    ended = summary["goal"]["status"] != GoalStatus.IN_PROGRESS
     ahead = summary.get("ahead")
     if ahead is None:
         return [f"the goal is {summary['goal']['status']}"] if ended else []
@@ -107,7 +108,7 @@ def _signal_line(name: str, reason: str) -> str:
 
 
 def _group_counts(summary: Row) -> str:
-    offline = {agent["id"] for agent in summary["agents"] if agent["status"] == "OFFLINE"}
+    offline = {agent["id"] for agent in summary["agents"] if agent["status"] == AgentStatus.OFFLINE}
     counts = Counter(
         _CLAIMED_OFFLINE if _is_stopped(task, offline) else str(task["status"]) for task in summary["tasks"]
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from liza.cli.render.columns import align_columns
 from liza.cli.render.text_formats import count_noun, shorten_line
 from liza.rules.durations import format_duration
+from liza.rules.statuses import GoalStatus
 
 Row = Mapping[str, Any]
 
@@ -37,7 +38,7 @@ def _sprint_line(metrics: Row) -> str:
 def _goal_time_lines(metrics: Row) -> list[str]:
     if metrics["goal_seconds"] is None:
         return []
-    done = "took" if metrics["goal_status"] != "IN_PROGRESS" else "has taken"
+    done = "took" if metrics["goal_status"] != GoalStatus.IN_PROGRESS else "has taken"
     return [
         f"the goal {done} {format_duration(metrics['goal_seconds'])}; "
         f"something waited for you during {format_duration(metrics['waiting_seconds'])} of it"

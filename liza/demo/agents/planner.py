@@ -6,16 +6,17 @@ import json
 
 from liza.demo.agents import planner_script
 from liza.demo.agents.agent_commands import AgentBrief, print_progress, read_brief, run_command
+from liza.rules.statuses import WakeTrigger
 
 
 def main() -> None:
     """Run one session."""
     brief = read_brief()
-    reason = brief.require(r"^WHY YOU WERE WOKEN\s+(\w+)")
+    trigger = brief.require(r"^WHY YOU WERE WOKEN\s+(\w+)")
     decision = (
         _add_tasks(brief)
-        if reason == "INITIAL_PLANNING"
-        else planner_script.DECISIONS.get(reason, f"{reason}: nothing to change")
+        if trigger == WakeTrigger.INITIAL_PLANNING
+        else planner_script.DECISIONS.get(trigger, f"{trigger}: nothing to change")
     )
     run_command([*brief.liza, "handoff", decision, "--done"])
     print_progress(decision)

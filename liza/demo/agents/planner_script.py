@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from liza.rules.statuses import WakeTrigger
+
 TASKS: tuple[dict[str, object], ...] = (
     {
         "id": "invoice-model",
@@ -54,7 +56,7 @@ TASKS: tuple[dict[str, object], ...] = (
     },
 )
 
-DECISIONS = {
-    "BLOCKED_TASKS": "the sender address is in no document; a person has to give it",
-    "SPRINT_COMPLETE": "the goal is met: model, text, mail, prices and stock are merged and tested",
+DECISIONS: dict[str, str] = {
+    WakeTrigger.BLOCKED_TASKS: "the sender address is in no document; a person has to give it",
+    WakeTrigger.SPRINT_COMPLETE: "the goal is met: model, text, mail, prices and stock are merged and tested",
 }

@@ -6,13 +6,14 @@ from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import sanitize
 from liza.rules.model import Task
 from liza.rules.paths import Paths
+from liza.rules.statuses import WakeTrigger
 
 _DOCUMENTS = {
     "planner": ("task-lifecycle.md", "agent-initialization.md"),
     "coder": ("task-lifecycle.md", "worktree-management.md"),
     "code-reviewer": ("task-lifecycle.md", "worktree-management.md"),
 }
-_INSTRUCTIONS = {
+_INSTRUCTIONS: dict[str, str] = {
     "coder": """\
 Run `{liza} ready` first. Read the spec. Work in small commits on this branch, with tests that fail without your change.
 Everything is committed before `{liza} submit`. Before a long command:
@@ -20,19 +21,19 @@ Everything is committed before `{liza} submit`. Before a long command:
     "code-reviewer": """\
 Run `{liza} ready` first. Read the spec, then the diff. Show each clause of DONE WHEN true or false by running
 something, and write what you ran and saw into the verdict. The verdict is yours alone, and it binds.""",
-    "INITIAL_PLANNING": """\
+    WakeTrigger.INITIAL_PLANNING: """\
 There are no tasks. Cut the goal into tasks that one coder finishes in one sitting.""",
-    "BLOCKED_TASKS": """\
+    WakeTrigger.BLOCKED_TASKS: """\
 Answer what you know from goal and spec; leave to the person what only a person can decide. A task that asks the wrong
 question is edited or superseded.""",
-    "INTEGRATION_FAILED": """\
+    WakeTrigger.INTEGRATION_FAILED: """\
 These merges may not be fixed any more. Find the root cause, and supersede with tasks that fit.""",
-    "HYPOTHESIS_EXHAUSTION": """\
+    WakeTrigger.HYPOTHESIS_EXHAUSTION: """\
 Two coders failed here. Trying again is not a plan: the task, or what it assumes, is wrong. Supersede it, and state the
 root cause.""",
-    "IMMEDIATE_DISCOVERY": """\
+    WakeTrigger.IMMEDIATE_DISCOVERY: """\
 An agent found something that cannot wait. Make it a task, or say why it can wait.""",
-    "SPRINT_COMPLETE": """\
+    WakeTrigger.SPRINT_COMPLETE: """\
 Every task is settled. Compare what was merged with the goal and its spec. Add what is missing; ending with --done while
 nothing is left to do completes the goal.""",
 }

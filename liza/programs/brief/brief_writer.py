@@ -9,6 +9,7 @@ from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines, quote_tail
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
+from liza.rules.statuses import WakeTrigger
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5
@@ -172,7 +173,7 @@ def planner_brief(context: BriefContext) -> Brief:
         f'  {liza} task edit ID … · {liza} task drop ID "why"',
         *(
             ["ENDING with --done while every task is settled completes the goal."]
-            if context.wake_trigger == "SPRINT_COMPLETE"
+            if context.wake_trigger == WakeTrigger.SPRINT_COMPLETE
             else []
         ),
         f'END: {liza} handoff "what you decided and why" --done , then stop. Changing nothing is an answer; say why.',

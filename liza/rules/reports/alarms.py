@@ -20,6 +20,7 @@ from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.settings import UnconfirmedSetting
+from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable
@@ -41,7 +42,7 @@ NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", 
 """Alarms that do not wait for a person: the work goes on."""
 
 
-_OWN_ALARMS = frozenset({"BLOCKED_TASKS", "HYPOTHESIS_EXHAUSTION", "IMMEDIATE_DISCOVERY"})
+_OWN_ALARMS = (WakeTrigger.BLOCKED_TASKS, WakeTrigger.HYPOTHESIS_EXHAUSTION, WakeTrigger.IMMEDIATE_DISCOVERY)
 """Planning triggers that have their own alarm with its own command."""
 
 
@@ -353,7 +354,7 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         trigger = planning.next_trigger(state)
         triggers = planning.find_triggers(state)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
-            status = " --status INTEGRATION_FAILED" if triggers[0].name == "INTEGRATION_FAILED" else ""
+            status = " --status INTEGRATION_FAILED" if triggers[0].name is WakeTrigger.INTEGRATION_FAILED else ""
             yield Alarm("planning_stalled", "planning", trigger, f"liza task list{status}")
     for discovery in state.discovered:
         if discovery.urgency == "immediate" and discovery.converted_to_task is None:

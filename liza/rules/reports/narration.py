@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
 from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
+from liza.rules.statuses import GoalStatus
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
@@ -69,7 +70,7 @@ def _ended(before: State, after: State) -> Iterator[NewsItem]:
         who = notes[-1].event.rpartition(".")[0] if notes else ""
         next_step = (
             f": git merge {after.config.integration_branch} brings it into your branch"
-            if after.goal.status == "COMPLETED"
+            if after.goal.status == GoalStatus.COMPLETED
             else ""
         )
         yield NewsItem(who, f"the goal is {after.goal.status}{next_step}")

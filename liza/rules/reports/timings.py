@@ -8,6 +8,7 @@ from datetime import datetime
 
 from liza.rules.history_events import ANSWER_EVENTS, QUESTION_EVENTS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task
+from liza.rules.statuses import GoalStatus
 from liza.rules.tasks import drafts
 
 Span = tuple[datetime, datetime]
@@ -36,7 +37,7 @@ def goal_seconds(state: State, now: datetime) -> int | None:
     if began is None:
         return None
     ends = [note.timestamp for note in state.goal.alignment_history if note.timestamp is not None]
-    over = max(ends) if ends and state.goal.status != "IN_PROGRESS" else now
+    over = max(ends) if ends and state.goal.status != GoalStatus.IN_PROGRESS else now
     return max(0, int((over - began).total_seconds()))
 
 

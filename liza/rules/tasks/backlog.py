@@ -13,6 +13,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.invariants import find_cycle
 from liza.rules.model import FINAL_STATUSES, Answer, Event, State, Status, Task
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.statuses import GoalStatus, SprintStatus
 from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
 
@@ -92,10 +93,12 @@ def _refuse_numbers(wanted: TaskFields) -> None:
 
 def _reopen_goal(state: State) -> State:
     """Return the board with a completed goal and its sprint set to IN_PROGRESS again."""
-    if state.goal.status != "COMPLETED":
+    if state.goal.status != GoalStatus.COMPLETED:
         return state
     return replace(
-        state, goal=replace(state.goal, status="IN_PROGRESS"), sprint=replace(state.sprint, status="IN_PROGRESS")
+        state,
+        goal=replace(state.goal, status=GoalStatus.IN_PROGRESS.value),
+        sprint=replace(state.sprint, status=SprintStatus.IN_PROGRESS.value),
     )
 
 

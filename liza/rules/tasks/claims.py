@@ -16,6 +16,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
+from liza.rules.statuses import AgentStatus
 from liza.rules.suggestions import did_you_mean
 from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
@@ -70,7 +71,7 @@ def ensure_agent(state: State, agent: str) -> State:
     """Return the board with ``agent`` on it; unchanged if it is there already."""
     if agent in state.agents:
         return state
-    return state.with_agent(agent, Agent(role=role_of(agent), status="OFFLINE"))
+    return state.with_agent(agent, Agent(role=role_of(agent), status=AgentStatus.OFFLINE.value))
 
 
 def allocate_run(state: State, agent: str) -> tuple[State, str]:

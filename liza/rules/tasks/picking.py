@@ -10,6 +10,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
+from liza.rules.statuses import GoalStatus
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
@@ -56,7 +57,7 @@ def pick_task(state: State, agent: str, now: datetime, evidence: Evidence) -> Pi
     busy = occupation(state, agent)
     if busy:
         return NoTask(f"{agent} is busy with {busy}")
-    if state.goal.status != "IN_PROGRESS":
+    if state.goal.status != GoalStatus.IN_PROGRESS:
         return NoTask(f"the goal is {state.goal.status}")
     reasons: list[str] = []
     for task in sorted(state.tasks, key=lambda task: _rank(task, agent)):

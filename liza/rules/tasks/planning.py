@@ -10,18 +10,19 @@ from msgspec.structs import replace
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import FINAL_STATUSES, State, Status
 from liza.rules.paths import agent_of
+from liza.rules.statuses import GoalStatus, SprintStatus, WakeTrigger
 from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import Evidence, occupation
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
-WAKE_REASONS = {
-    "INITIAL_PLANNING": "there are no tasks yet",
-    "IMMEDIATE_DISCOVERY": "something was found that cannot wait",
-    "HYPOTHESIS_EXHAUSTION": "two coders failed at a task",
-    "BLOCKED_TASKS": "a task asks something",
-    "INTEGRATION_FAILED": "a merge failed that no coder may fix any more",
-    "SPRINT_COMPLETE": "every task is settled",
+WAKE_REASONS: dict[str, str] = {
+    WakeTrigger.INITIAL_PLANNING: "there are no tasks yet",
+    WakeTrigger.IMMEDIATE_DISCOVERY: "something was found that cannot wait",
+    WakeTrigger.HYPOTHESIS_EXHAUSTION: "two coders failed at a task",
+    WakeTrigger.BLOCKED_TASKS: "a task asks something",
+    WakeTrigger.INTEGRATION_FAILED: "a merge failed that no coder may fix any more",
+    WakeTrigger.SPRINT_COMPLETE: "every task is settled",
 }
 """Trigger name → text for people."""
 MAX_FAILED_CODERS = 2  # coders that failed at a task, before it needs another plan
@@ -32,7 +33,7 @@ _NO_EVIDENCE = Evidence()
 class Trigger:
     """A reason to plan. Triggers with equal name, ids and facts have the same fingerprint."""
 
-    name: str
+    name: WakeTrigger
     ids: tuple[str, ...]
     facts: str
 
@@ -43,10 +44,10 @@ class Trigger:
 
 def find_triggers(state: State) -> tuple[Trigger, ...]:
     """Return all current reasons to plan, the most urgent first."""
-    if state.goal.status != "IN_PROGRESS":
+    if state.goal.status != GoalStatus.IN_PROGRESS:
         return ()
     if not state.tasks:
-        return (Trigger("INITIAL_PLANNING", (), state.goal.description),)
+        return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description),)
     triggers: list[Trigger] = []
     urgent = [
         discovery
@@ -57,14 +58,14 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
     blocked = [task for task in state.tasks if task.status is S.BLOCKED and len(task.failed_by) < MAX_FAILED_CODERS]
     if urgent:
         triggers.append(
-            Trigger("IMMEDIATE_DISCOVERY", tuple(discovery.id for discovery in urgent), urgent[0].description)
+            Trigger(WakeTrigger.IMMEDIATE_DISCOVERY, tuple(discovery.id for discovery in urgent), urgent[0].description)
         )
     if exhausted:
         facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in exhausted)
-        triggers.append(Trigger("HYPOTHESIS_EXHAUSTION", tuple(task.id for task in exhausted), facts))
+        triggers.append(Trigger(WakeTrigger.HYPOTHESIS_EXHAUSTION, tuple(task.id for task in exhausted), facts))
     if blocked:
         facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in blocked)
-        triggers.append(Trigger("BLOCKED_TASKS", tuple(task.id for task in blocked), facts))
+        triggers.append(Trigger(WakeTrigger.BLOCKED_TASKS, tuple(task.id for task in blocked), facts))
     triggers += _unmergeable(state) + _sprint_complete(state)
     return tuple(triggers)
 
@@ -76,14 +77,16 @@ def _unmergeable(state: State) -> list[Trigger]:
     ]
     if not stuck:
         return []
-    return [Trigger("INTEGRATION_FAILED", tuple(task.id for task in stuck), "no coder may fix them any more")]
+    return [Trigger(WakeTrigger.INTEGRATION_FAILED, tuple(task.id for task in stuck), "no coder may fix them any more")]
 
 
 def _sprint_complete(state: State) -> list[Trigger]:
-    if state.sprint.status != "IN_PROGRESS" or not all(task.status in FINAL_STATUSES for task in state.tasks):
+    if state.sprint.status != SprintStatus.IN_PROGRESS or not all(
+        task.status in FINAL_STATUSES for task in state.tasks
+    ):
         return []
     merged = sum(task.status is S.MERGED for task in state.tasks)
-    return [Trigger("SPRINT_COMPLETE", (), f"{merged} of {len(state.tasks)} merged")]
+    return [Trigger(WakeTrigger.SPRINT_COMPLETE, (), f"{merged} of {len(state.tasks)} merged")]
 
 
 def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
@@ -117,7 +120,7 @@ def claim_planning(state: State, agent: str, now: datetime, evidence: Evidence =
     planning = replace(
         previous,
         run=run,
-        trigger=trigger.name,
+        trigger=trigger.name.value,
         ids=trigger.ids,
         fingerprint=trigger.fingerprint,
         count=previous.count + 1 if previous.fingerprint == trigger.fingerprint else 1,
@@ -145,10 +148,12 @@ def undo_planning_claim(state: State, run: str) -> State:
 
 def _close_goal(state: State, trigger: str | None) -> State:
     """Complete goal and sprint if a planner was woken for SPRINT_COMPLETE and added no task."""
-    if trigger != "SPRINT_COMPLETE" or not all(task.status in FINAL_STATUSES for task in state.tasks):
+    if trigger != WakeTrigger.SPRINT_COMPLETE or not all(task.status in FINAL_STATUSES for task in state.tasks):
         return state
     return replace(
-        state, goal=replace(state.goal, status="COMPLETED"), sprint=replace(state.sprint, status="COMPLETED")
+        state,
+        goal=replace(state.goal, status=GoalStatus.COMPLETED.value),
+        sprint=replace(state.sprint, status=SprintStatus.COMPLETED.value),
     )
 
 
@@ -156,7 +161,7 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
     """Return whether a crew has nothing more to do: the goal is not in progress, or all tasks are final and there is
     no planner.
     """
-    if state.goal.status != "IN_PROGRESS":
+    if state.goal.status != GoalStatus.IN_PROGRESS:
         return True
     return not has_planner and bool(state.tasks) and all(task.status in FINAL_STATUSES for task in state.tasks)
 
