@@ -19,6 +19,7 @@ from liza.crew.drift import confirmed_settings, drift_cache
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.programs.terminal import tmux
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
@@ -93,7 +94,11 @@ def _question_alarms(crew: Crew, state: State, rows: Iterable[Mapping[str, Any]]
         question = _question(crew, state, row["id"]) if row["doing"] == activity.WAITING_FOR_PERSON else None
         if question is not None:
             yield Alarm(
-                "question", row["id"], f"{row['run']} shows {question}", f"liza attach {row['id']}", row["since"]
+                AlarmKind.QUESTION,
+                row["id"],
+                f"{row['run']} shows {question}",
+                f"liza attach {row['id']}",
+                row["since"],
             )
 
 
@@ -130,7 +135,7 @@ def find_alarms(
     signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
     blocking = tuple(_blocking_alarms(crew, state))
     # A supervisor whose lock file was deleted only seems to be gone.
-    unwatched = () if any(alarm.kind == "damaged" for alarm in blocking) else state.agents
+    unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in blocking) else state.agents
     facts = AlarmFacts(
         evidence=evidence,
         signals=signal_times,
@@ -158,17 +163,17 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
     with suppress(LizaError, OSError):
         damage_reason = layout.damage(crew, state)
     if damage_reason is not None:
-        yield Alarm("damaged", "repository", damage_reason, layout.AGAIN)
+        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
     if crew.moved_reason is not None:
-        yield Alarm("moved", "repository", crew.moved_reason, "liza down")
+        yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
     yield from lost_worktrees.worktree_alarms(crew, state)
     # A board without the records of a crew, such as a sample board, never had pins.
     if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
         message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
-        yield Alarm("pins_gone", "repository", message, layout.FIX)
+        yield Alarm(AlarmKind.PINS_GONE, "repository", message, layout.FIX)
     pins_error = confirmed_settings.damaged(crew.paths)
     if damage_reason is None and pins_error is not None:
-        yield Alarm("pins_damaged", "repository", pins_error.message, pins_error.hint)
+        yield Alarm(AlarmKind.PINS_DAMAGED, "repository", pins_error.message, pins_error.hint)
     # If the repository cannot be read, `liza doctor` reports it.
     with suppress(LizaError, OSError):
         try:
@@ -177,11 +182,13 @@ def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
                 relocate.find_common_dir(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
             )
         except SharedPathBlocked as error:
-            yield Alarm("place_broken", "worktrees", f"{error.message}: no task can be merged", error.hint)
+            yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
     with suppress(LizaError, OSError):
         if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
             conflict = ref_names.ref_conflict_error("task", branch_of("<id>"))
-            yield Alarm("branch_in_the_way", "task", f"{conflict.message}: no new task can be claimed", conflict.hint)
+            yield Alarm(
+                AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
+            )
 
 
 def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
@@ -243,9 +250,9 @@ def _outside_edit_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
             deleted = _DELETED_ENTRY.match(message)
             revision = f"revision {record.revision}"
             if record.overwrote and index == 0:
-                yield Alarm("overwritten", revision, message, "liza history -p")
+                yield Alarm(AlarmKind.OVERWRITTEN, revision, message, "liza history -p")
             elif deleted and state.task(deleted[1]) is None:
-                yield Alarm("external_edit", revision, message, "liza history -p")
+                yield Alarm(AlarmKind.EXTERNAL_EDIT, revision, message, "liza history -p")
 
 
 def _is_news(time: str, now: datetime) -> bool:

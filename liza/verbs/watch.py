@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import asdict as fields_of
 
 from liza.crew.crew import Crew
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError, NoCrew
 from liza.rules.merging.merge_alarms import Alarm
 from liza.verbs.change_stream import watch_changes
@@ -36,7 +37,7 @@ def watch(crew: Crew) -> Iterator[dict[str, Any]]:
             continue
         if is_unreadable:
             message = f"the board can be read again, at revision {state.revision}"
-            yield _alarm_row(crew, Alarm("board_back", "board", message, "liza status"))
+            yield _alarm_row(crew, Alarm(AlarmKind.BOARD_BACK, "board", message, "liza status"))
             is_unreadable = False
         current = {(alarm.kind, alarm.about, alarm.next): alarm for alarm in alarms}
         for key, alarm in current.items():

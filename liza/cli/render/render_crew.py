@@ -11,6 +11,7 @@ from liza.cli.render.text_formats import shorten_line
 from liza.cli.render.text_formats import shorten_program as program_of
 from liza.crew.commits_ahead import CommitsAhead
 from liza.rules import toml_text
+from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
 from liza.rules.durations import format_duration
 from liza.rules.project.test_proof import NO_SOURCE
 from liza.rules.statuses import AgentStatus, GoalStatus
@@ -62,7 +63,7 @@ def format_status(summary: Row, colour: bool) -> str:
     parts = [f"{goal}   {_group_counts(summary)}    {_cost(summary['cost'])}"]
     parts += _goal_end_lines(summary)
     doubt = summary["tests"]["not_proved"]
-    is_reported = doubt == NO_SOURCE or any(alarm["kind"] == "tests_elsewhere" for alarm in summary["alerts"])
+    is_reported = doubt == NO_SOURCE or any(alarm["kind"] == AlarmKind.TESTS_ELSEWHERE for alarm in summary["alerts"])
     if doubt and not is_reported:
         parts.append(f"tests not proved: {shorten_line(doubt, 200)}: liza doctor --tests")
     for name in summary["signals"]:
@@ -77,14 +78,12 @@ def format_status(summary: Row, colour: bool) -> str:
     if summary["agents"]:
         parts += ["", format_agents(summary["agents"], colour)]
     waiting_keys = {(alarm["kind"], alarm["about"], alarm["next"]) for alarm in waiting}
-    # A failed merge of an offline coder is among `waiting` already, as an orphaned_ alarm.
-    orphaned_keys = {
-        (alarm["kind"].removeprefix("orphaned_"), alarm["about"]) for alarm in waiting if "orphaned_" in alarm["kind"]
-    }
+    # A failed merge of an offline coder is among `waiting` already.
+    contained = {(CONTAINED_NOTICES.get(alarm["kind"]), alarm["about"]) for alarm in waiting}
     alarms = [
         alarm for alarm in summary["alerts"] if (alarm["kind"], alarm["about"], alarm["next"]) not in waiting_keys
     ]
-    alarms = [alarm for alarm in alarms if (alarm["kind"], alarm["about"]) not in orphaned_keys]
+    alarms = [alarm for alarm in alarms if (alarm["kind"], alarm["about"]) not in contained]
     if alarms:
         parts += ["", *(format_alarm(alarm, colour, "yellow") for alarm in alarms)]
     return "\n".join(parts)

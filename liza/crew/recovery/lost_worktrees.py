@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from liza.crew.crew import Crew
 from liza.repo.slots import relocate, slot_records, slots_directory
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError, Refused
 from liza.rules.merging.merge_alarms import Alarm
 from liza.rules.model import State, Status, Task
@@ -20,13 +21,15 @@ def worktree_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
         error = _foreign_error(crew)
         if error is not None:
             _remove_links(crew)
-            yield Alarm("worktrees_replaced", str(crew.paths.slots), error.message, f"{error.hint} && {FIX_COMMAND}")
+            yield Alarm(
+                AlarmKind.WORKTREES_REPLACED, str(crew.paths.slots), error.message, f"{error.hint} && {FIX_COMMAND}"
+            )
             return
         missing = [task.id for task in state.tasks if _is_worktree_missing(crew, task)]
         if missing:
             phrase = "is claimed, and its worktree is" if len(missing) == 1 else "are claimed, and their worktrees are"
             message = f"{', '.join(missing)} {phrase} not in {crew.paths.slots}"
-            yield Alarm("worktree_gone", missing[0], message, FIX_COMMAND)
+            yield Alarm(AlarmKind.WORKTREE_GONE, missing[0], message, FIX_COMMAND)
 
 
 def _is_worktree_missing(crew: Crew, task: Task) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.model import Task
 
 
@@ -40,7 +41,7 @@ def retry_alarms(task: Task) -> Iterator[Alarm]:
     next_try = f"; the next try is at {retry.until:%H:%M:%SZ}, others are merged meanwhile"
     again = f"liza merge {task.id}"
     step = f"{retry.hint} && {again}" if _is_simple(retry.hint) and retry.hint != again else again
-    yield Alarm("merge_set_aside", task.id, message + next_try, step)
+    yield Alarm(AlarmKind.MERGE_SET_ASIDE, task.id, message + next_try, step)
 
 
 def _is_simple(command: str) -> bool:
@@ -61,7 +62,7 @@ def absent_checkout_alarms(checkouts: Sequence[AbsentCheckout]) -> Iterator[Alar
             "there would revert them. When it exists again, the next merge or this command updates it"
         )
         step = f"git -C {shlex.quote(checkout.path)} read-tree -m -u {checkout.left[:12]} HEAD"
-        yield Alarm("checkout_away", checkout.path, message, step)
+        yield Alarm(AlarmKind.CHECKOUT_AWAY, checkout.path, message, step)
 
 
 def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
@@ -70,4 +71,4 @@ def stuck_slot_alarms(directories: Sequence[str]) -> Iterator[Alarm]:
         message = (
             f"a worktree could not be emptied (files of another user?); it was replaced, and is kept as {directory}"
         )
-        yield Alarm("slot_set_aside", directory, message, f"sudo rm -rf {shlex.quote(directory)}")
+        yield Alarm(AlarmKind.SLOT_SET_ASIDE, directory, message, f"sudo rm -rf {shlex.quote(directory)}")

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from liza.rules import invariants, settings
+from liza.rules.alarm_kinds import NOTICES, AlarmKind
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
@@ -36,10 +37,6 @@ CYCLES_AFTER_FAILURE = 3  # rejections in total of a task that a coder failed, b
 BY_HAND_HINT = "; start it by hand once, and answer it or log in"
 MAX_HELD_UP = 3
 """Number of held-up sessions of a task in a row that raises an alarm. They count for no limit that would stop them."""
-
-
-NOTICES = frozenset({"untested_merges", "approaching_limits", "unknown_config", "integration_failed"})
-"""Alarms that do not wait for a person: the work goes on."""
 
 
 _OWN_ALARMS = (WakeTrigger.BLOCKED_TASKS, WakeTrigger.HYPOTHESIS_EXHAUSTION, WakeTrigger.IMMEDIATE_DISCOVERY)
@@ -91,7 +88,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
         if task.id in unclaimable:
             alarms.append(
                 Alarm(
-                    "never_claimable",
+                    AlarmKind.NEVER_CLAIMABLE,
                     task.id,
                     f"{task.id} can never be claimed: it depends on {unclaimable[task.id]}",
                     f"liza task edit {task.id} --depends …",
@@ -101,7 +98,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             coders = [name for name in state.agents if role_of(name) == "coder"]
             alarms.append(
                 Alarm(
-                    "needs_another_coder",
+                    AlarmKind.NEEDS_ANOTHER_CODER,
                     task.id,
                     f"{task.id} waits for another coder: {', '.join(task.failed_by)} failed it before",
                     f"liza up --coders {len(coders) + 1}",
@@ -114,14 +111,14 @@ def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
     for agent, left in seen.exits.items():
         message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
         message += BY_HAND_HINT if left.by_hand else ""
-        yield Alarm("supervisor_left", agent, message, restart_hint(state, agent, left.by_hand))
+        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, restart_hint(state, agent, left.by_hand))
 
 
 def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
     for agent, why in seen.no_progress.items():
-        yield Alarm("no_progress", agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
+        yield Alarm(AlarmKind.NO_PROGRESS, agent, f"{agent} makes {_short(why)}", f"liza logs {agent}")
     if seen.unpriced is not None:
-        yield Alarm("budget_blind", "budget", seen.unpriced, "liza edit")
+        yield Alarm(AlarmKind.BUDGET_BLIND, "budget", seen.unpriced, "liza edit")
 
 
 def restart_hint(state: State, agent: str, by_hand: str) -> str:
@@ -138,7 +135,7 @@ def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Ala
         work = find_current_work(state, agent)
         if work is not None and not _has_lapsed(state, work, now):
             message = f"{agent} holds {_named(work)}, and its supervisor is gone: no process continues that work"
-            yield Alarm("supervisor_gone", agent, message, up_command_for(state, agent))
+            yield Alarm(AlarmKind.SUPERVISOR_GONE, agent, message, up_command_for(state, agent))
 
 
 def _has_lapsed(state: State, work: CurrentWork, now: datetime) -> bool:
@@ -163,7 +160,7 @@ def _of_task(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
     why = forged_status.forgery_reason(state, task)
     if why is not None:
         yield Alarm(
-            "unexplained_status",
+            AlarmKind.UNEXPLAINED_STATUS,
             task.id,
             f"{task.id} is {task.status}, and {why}",
             forged_status.restore_command(task.id),
@@ -175,7 +172,7 @@ def _held_up(task: Task) -> Iterator[Alarm]:
     row = next((number for number, event in enumerate(reversed(ends)) if event.event != E.HELD_UP), len(ends))
     if row >= MAX_HELD_UP:
         message = f"{task.id}: {row} sessions in a row were held up; the last: {_short(ends[-1].detail or '')}"
-        yield Alarm("held_up", task.id, message, "liza doctor")
+        yield Alarm(AlarmKind.HELD_UP, task.id, message, "liza doctor")
 
 
 def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -190,7 +187,7 @@ def _draft(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterato
     parts = seen.missing_parts.get(task.id, drafts.MissingParts((), ""))
     lacks = f" and lacks: {'; '.join(parts.missing)}" if parts.missing else ""
     message = f"{task.id} is kept a draft{f' since {since:%Y-%m-%d %H:%MZ}' if since else ''}{lacks}"
-    yield Alarm("stale_draft", task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
+    yield Alarm(AlarmKind.STALE_DRAFT, task.id, message, parts.next if parts.missing else f"liza task edit {task.id}")
 
 
 def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -203,7 +200,7 @@ def _incomplete(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
             message = f"{names} is a draft and waits for you: {'; '.join(parts.missing)}"
         else:
             message = f"{len(ids)} tasks are drafts and wait for you ({names}): {'; '.join(parts.missing)}"
-        yield Alarm("incomplete_draft", ids[0], message, parts.next)
+        yield Alarm(AlarmKind.INCOMPLETE_DRAFT, ids[0], message, parts.next)
 
 
 def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -224,7 +221,7 @@ def _claimed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         why = f"{coder} is offline, and its session {task.run} is not proved dead"
         step = f"liza task release {task.id}"
     message = f"{task.id}: the lease of {task.run} ran out at {_at(task.lease_expires)}; {why}"
-    yield Alarm("expired_lease", task.id, message, step)
+    yield Alarm(AlarmKind.EXPIRED_LEASE, task.id, message, step)
 
 
 def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -233,7 +230,7 @@ def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Ite
     if task.reviewing_by and task.review_lease_expires is not None and task.review_lease_expires <= now:
         ran_out = _at(task.review_lease_expires)
         yield Alarm(
-            "expired_review_lease",
+            AlarmKind.EXPIRED_REVIEW_LEASE,
             task.id,
             f"{task.id}: the review lease of {task.review_run} ran out at {ran_out}",
             f"liza logs {task.reviewing_by}",
@@ -243,7 +240,7 @@ def _in_review(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Ite
 def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if len(task.failed_by) >= planning.MAX_FAILED_CODERS:
         yield Alarm(
-            "hypothesis_exhaustion",
+            AlarmKind.HYPOTHESIS_EXHAUSTION,
             task.id,
             f"{task.id}: {' and '.join(task.failed_by)} failed at it; it needs another plan, not another try",
             f"liza task supersede {task.id} --file - --because …",
@@ -251,7 +248,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
         return
     asked = " / ".join(task.blocked_questions) or task.blocked_reason or ""
     yield Alarm(
-        "blocked",
+        AlarmKind.BLOCKED,
         task.id,
         f"{task.id} is blocked ({_short(task.blocked_reason or '')}) and asks: {_short(asked)}",
         f'liza answer {task.id} "…"',
@@ -262,7 +259,7 @@ def _blocked(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Itera
 def _approved(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.merging is not None and task.merging.waiting:
         yield Alarm(
-            "waiting_for_files",
+            AlarmKind.WAITING_FOR_FILES,
             task.id,
             f"{task.id} is tested and waits for files of your checkout: {', '.join(task.merging.waiting)}",
             "git status",
@@ -275,13 +272,13 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
     message = f"{task.id} does not merge: {why}"
     for alarm in _coder_offline(state, task, now, seen):
         yield replace(alarm, message=f"{message}; {task.assigned_to}, which has to fix it, is offline")
-    yield Alarm("integration_failed", task.id, message, merge_failures.inspect_command(task))
+    yield Alarm(AlarmKind.INTEGRATION_FAILED, task.id, message, merge_failures.inspect_command(task))
 
 
 def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     if task.assigned_to in seen.evidence.offline:
         yield Alarm(
-            f"orphaned_{task.status.lower()}",
+            AlarmKind(f"orphaned_{task.status.lower()}"),
             task.id,
             f"{task.id} is {task.status}, and {task.assigned_to}, which has to fix it, is offline",
             up_command_for(state, task.assigned_to),
@@ -323,24 +320,26 @@ def _of_limit(what: str, count: int, most: int) -> str:
 
 
 def _near(task: Task, what: str) -> Alarm:
-    return Alarm("approaching_limits", task.id, f"{task.id} {what}", f"liza task show {task.id}")
+    return Alarm(AlarmKind.APPROACHING_LIMITS, task.id, f"{task.id} {what}", f"liza task show {task.id}")
 
 
 def _invalid(state: State) -> Iterable[Alarm]:
     for violation in invariants.check_board(state):
-        yield Alarm("invalid_state", violation.entry, str(violation), "liza validate")
+        yield Alarm(AlarmKind.INVALID_STATE, violation.entry, str(violation), "liza validate")
 
 
 def _signals(seen: AlarmFacts, now: datetime) -> Iterator[Alarm]:
     for name, since in seen.signals.items():
         if since is not None and now - since >= STALE_SIGNAL:
             minutes = int((now - since).total_seconds() // 60)
-            yield Alarm(f"stale_{name.lower()}", name, f"{name} has been set for {minutes} minutes", "liza resume")
+            yield Alarm(
+                AlarmKind(f"stale_{name.lower()}"), name, f"{name} has been set for {minutes} minutes", "liza resume"
+            )
 
 
 def _config(seen: AlarmFacts) -> Iterator[Alarm]:
     for key in seen.unknown_config:
-        yield Alarm("unknown_config", "config", settings.describe_unknown_key(key), "liza edit")
+        yield Alarm(AlarmKind.UNKNOWN_CONFIG, "config", settings.describe_unknown_key(key), "liza edit")
 
 
 def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
@@ -349,17 +348,17 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
     lapsed = plan.lease_expires is not None and plan.lease_expires <= now
     if plan.run is not None and plan.lease_expires is not None and lapsed and planner not in seen.unsupervised:
         message = f"the planning lease of {plan.run} ran out at {_at(plan.lease_expires)}"
-        yield Alarm("expired_planning_lease", "planning", message, f"liza logs {planner}")
+        yield Alarm(AlarmKind.EXPIRED_PLANNING_LEASE, "planning", message, f"liza logs {planner}")
     elif plan.run is None and plan.count >= planning.MAX_WAKES:
         trigger = planning.next_trigger(state)
         triggers = planning.find_triggers(state)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
             status = " --status INTEGRATION_FAILED" if triggers[0].name is WakeTrigger.INTEGRATION_FAILED else ""
-            yield Alarm("planning_stalled", "planning", trigger, f"liza task list{status}")
+            yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, f"liza task list{status}")
     for discovery in state.discovered:
         if discovery.urgency == "immediate" and discovery.converted_to_task is None:
             yield Alarm(
-                "immediate_discovery",
+                AlarmKind.IMMEDIATE_DISCOVERY,
                 discovery.id,
                 f"{discovery.id} (by {discovery.by or 'unknown'}) cannot wait: {_short(discovery.description)}",
                 "liza task add --help",
@@ -371,14 +370,14 @@ def _untested(state: State) -> Iterator[Alarm]:
     if where is not None:
         command = state.config.integration_command
         message = f"nothing is merged: {command} does not test the worktree it runs in, it uses {where}"
-        yield Alarm("tests_elsewhere", "config", message, "liza edit && liza doctor --tests")
+        yield Alarm(AlarmKind.TESTS_ELSEWHERE, "config", message, "liza edit && liza doctor --tests")
     untested = [task.id for task in state.tasks if task.status is S.MERGED and task.tested is False]
     if untested:
         names = ", ".join(untested[:5]) + (f" and {len(untested) - 5} more" if len(untested) > 5 else "")
-        yield Alarm("untested_merges", "config", f"merged without a test: {names}", "liza edit")
+        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", f"merged without a test: {names}", "liza edit")
     elif not state.config.has_tests:
         message = "no test command (config.integration_command): merges will be recorded as untested"
-        yield Alarm("untested_merges", "config", message, "liza edit")
+        yield Alarm(AlarmKind.UNTESTED_MERGES, "config", message, "liza edit")
 
 
 def _at(when: datetime) -> str:

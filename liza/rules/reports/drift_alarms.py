@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.merging import merge_alarms
 from liza.rules.merging.merge_alarms import AbsentCheckout, Alarm
 from liza.rules.model import State
@@ -50,15 +51,17 @@ def repository_alarms(
     """Yield an alarm for each change, with the command that resolves it."""
     yield from settings_alarms(unconfirmed)
     for line in seen.planted:
-        yield Alarm("planted_configuration", line, f"added after init; liza does not run it: {line}", "liza doctor")
+        yield Alarm(
+            AlarmKind.PLANTED_CONFIGURATION, line, f"added after init; liza does not run it: {line}", "liza doctor"
+        )
     for symbolic in seen.symbolic:
-        yield Alarm("symbolic_ref", symbolic.ref, symbolic.message, symbolic.way)
+        yield Alarm(AlarmKind.SYMBOLIC_REF, symbolic.ref, symbolic.message, symbolic.way)
     yield from merge_alarms.absent_checkout_alarms(seen.away)
     if seen.moved is not None:
         branch = state.config.integration_branch
-        yield Alarm("integration_moved", branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
+        yield Alarm(AlarmKind.INTEGRATION_MOVED, branch, seen.moved, seen.ways or f"git log --first-parent {branch}")
     for moved in seen.trespasses:
-        yield Alarm("moved_by_session", moved.about, to_keep(moved), moved.way)
+        yield Alarm(AlarmKind.MOVED_BY_SESSION, moved.about, to_keep(moved), moved.way)
 
 
 def to_keep(moved: SessionRefMove) -> str:
@@ -70,6 +73,6 @@ def settings_alarms(unconfirmed: Iterable[UnconfirmedSetting] | None) -> Iterato
     """Yield an alarm for each setting that is not in effect. None: no setting was ever confirmed."""
     if unconfirmed is None:
         message = "no setting was ever confirmed by a person: every value under config: is in effect"
-        yield Alarm("unconfirmed_setting", ALL_SETTINGS, message, f"{ACCEPT_COMMAND} {ALL_SETTINGS}")
+        yield Alarm(AlarmKind.UNCONFIRMED_SETTING, ALL_SETTINGS, message, f"{ACCEPT_COMMAND} {ALL_SETTINGS}")
     for setting in unconfirmed or ():
-        yield Alarm("unconfirmed_setting", setting.key, setting.description, f"{ACCEPT_COMMAND} {setting.key}")
+        yield Alarm(AlarmKind.UNCONFIRMED_SETTING, setting.key, setting.description, f"{ACCEPT_COMMAND} {setting.key}")

@@ -1,0 +1,70 @@
+"""Kinds of alarms, as `status --json` and the alert log name them. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class AlarmKind(StrEnum):
+    """Kind of an alarm. An error that `liza watch` reports has its error code instead."""
+
+    DAMAGED = "damaged"
+    MOVED = "moved"
+    PINS_GONE = "pins_gone"
+    PINS_DAMAGED = "pins_damaged"
+    PLACE_BROKEN = "place_broken"
+    BRANCH_IN_THE_WAY = "branch_in_the_way"
+    WORKTREES_REPLACED = "worktrees_replaced"
+    WORKTREE_GONE = "worktree_gone"
+    BOARD_BACK = "board_back"
+    INVALID_STATE = "invalid_state"
+    UNKNOWN_CONFIG = "unknown_config"
+    UNCONFIRMED_SETTING = "unconfirmed_setting"
+    PLANTED_CONFIGURATION = "planted_configuration"
+    SYMBOLIC_REF = "symbolic_ref"
+    INTEGRATION_MOVED = "integration_moved"
+    MOVED_BY_SESSION = "moved_by_session"
+    OVERWRITTEN = "overwritten"
+    EXTERNAL_EDIT = "external_edit"
+    SUPERVISOR_LEFT = "supervisor_left"
+    SUPERVISOR_GONE = "supervisor_gone"
+    NO_PROGRESS = "no_progress"
+    BUDGET_BLIND = "budget_blind"
+    HELD_UP = "held_up"
+    QUESTION = "question"
+    EXPIRED_LEASE = "expired_lease"
+    EXPIRED_REVIEW_LEASE = "expired_review_lease"
+    EXPIRED_PLANNING_LEASE = "expired_planning_lease"
+    PLANNING_STALLED = "planning_stalled"
+    IMMEDIATE_DISCOVERY = "immediate_discovery"
+    STALE_DRAFT = "stale_draft"
+    INCOMPLETE_DRAFT = "incomplete_draft"
+    NEVER_CLAIMABLE = "never_claimable"
+    NEEDS_ANOTHER_CODER = "needs_another_coder"
+    APPROACHING_LIMITS = "approaching_limits"
+    BLOCKED = "blocked"
+    HYPOTHESIS_EXHAUSTION = "hypothesis_exhaustion"
+    ORPHANED_REJECTED = "orphaned_rejected"
+    ORPHANED_INTEGRATION_FAILED = "orphaned_integration_failed"
+    INTEGRATION_FAILED = "integration_failed"
+    WAITING_FOR_FILES = "waiting_for_files"
+    MERGE_SET_ASIDE = "merge_set_aside"
+    CHECKOUT_AWAY = "checkout_away"
+    SLOT_SET_ASIDE = "slot_set_aside"
+    UNEXPLAINED_STATUS = "unexplained_status"
+    TESTS_ELSEWHERE = "tests_elsewhere"
+    UNTESTED_MERGES = "untested_merges"
+    STALE_ABORT = "stale_abort"
+    STALE_CHECKPOINT = "stale_checkpoint"
+    STALE_PAUSE = "stale_pause"
+
+
+NOTICES = (
+    AlarmKind.UNTESTED_MERGES,
+    AlarmKind.APPROACHING_LIMITS,
+    AlarmKind.UNKNOWN_CONFIG,
+    AlarmKind.INTEGRATION_FAILED,
+)
+"""Alarms that do not wait for a person: the work goes on."""
+CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}
+"""Alarms that contain the text of a notice about the same task, so that one line is enough."""
