@@ -9,7 +9,7 @@ from liza.crew.spec_files import find_existing_specs
 from liza.rules.model import State, Status, Task
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks import backlog, drafts
-from liza.rules.tasks.backlog import LIZA_SPECS
+from liza.rules.tasks.backlog import LIZA_SPECS, MissingField
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.transitions import Invocation
 
@@ -28,9 +28,10 @@ def find_missing_parts(crew: Crew, state: State, task: Task, specs: frozenset[st
     missing = backlog.find_missing(state, task, specs)
     if not missing:
         return MissingParts((), "liza up")
-    if any(not part.startswith("spec ") for part in missing):
-        return MissingParts(missing, f"liza task edit {task.id} --help")
-    return MissingParts(missing, _spec_command(crew, task.spec_ref.partition("#")[0]))
+    sentences = tuple(map(str, missing))
+    if any(isinstance(part, MissingField) for part in missing):
+        return MissingParts(sentences, f"liza task edit {task.id} --help")
+    return MissingParts(sentences, _spec_command(crew, task.spec_ref.partition("#")[0]))
 
 
 def _spec_command(crew: Crew, spec: str) -> str:

@@ -46,7 +46,7 @@ def add(crew: Crew, requested: Sequence[TaskFields]) -> Result:
 def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[str] | None:
     """Missing parts of a DRAFT; None if the task is not a DRAFT."""
     task = claims.get_task(state, task_id)
-    return list(backlog.find_missing(state, task, specs)) if task.status is Status.DRAFT else None
+    return [str(part) for part in backlog.find_missing(state, task, specs)] if task.status is Status.DRAFT else None
 
 
 def _next_for_draft(crew: Crew, by: str, state: State, task_id: str, specs: frozenset[str]) -> str:

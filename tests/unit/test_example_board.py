@@ -72,7 +72,9 @@ def test_what_a_draft_lacks_is_what_its_history_says(state: State) -> None:
     drafts = [task for task in state.tasks if task.status is Status.DRAFT]
     assert drafts
     for task in drafts:
-        assert task.history[0].detail == "; ".join(backlog.find_missing(state, task, frozenset({task.spec_ref})))
+        assert task.history[0].detail == backlog.describe_missing(
+            backlog.find_missing(state, task, frozenset({task.spec_ref}))
+        )
 
 
 def test_the_planner_is_awake_for_a_reason_that_stands(state: State) -> None:

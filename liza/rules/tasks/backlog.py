@@ -53,15 +53,45 @@ class RequestContext:
     specs: frozenset[str] = field(default_factory=frozenset)
 
 
-def find_missing(state: State, task: Task, specs: frozenset[str]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class MissingField:
+    """A field that a task lacks, and the option that supplies it."""
+
+    name: str
+    option: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is missing ({self.option})"
+
+
+@dataclass(frozen=True)
+class MissingSpec:
+    """A spec document that agents cannot read. ``branch`` must have it; None if it is a file of Liza's directory."""
+
+    spec: str
+    branch: str | None
+
+    def __str__(self) -> str:
+        return f"spec {self.spec} is not {'there' if self.branch is None else f'committed on {self.branch}'}"
+
+
+MissingPart = MissingField | MissingSpec
+
+
+def find_missing(state: State, task: Task, specs: frozenset[str]) -> tuple[MissingPart, ...]:
     """Return what a task lacks before an agent can claim it; empty if it is complete."""
-    missing = [f"{name} is missing ({option})" for name, option in _NEEDED.items() if not getattr(task, name).strip()]
+    missing: list[MissingPart] = [
+        MissingField(name, option) for name, option in _NEEDED.items() if not getattr(task, name).strip()
+    ]
     if task.spec_ref.strip() and task.spec_ref not in specs:
-        expected = (
-            "there" if task.spec_ref.startswith(LIZA_SPECS) else f"committed on {state.config.integration_branch}"
-        )
-        missing.append(f"spec {task.spec_ref} is not {expected}")
+        is_own = task.spec_ref.startswith(LIZA_SPECS)
+        missing.append(MissingSpec(task.spec_ref, None if is_own else state.config.integration_branch))
     return tuple(missing)
+
+
+def describe_missing(missing: Iterable[MissingPart]) -> str | None:
+    """Return what a task lacks as one text, for its history; None if it lacks nothing."""
+    return "; ".join(map(str, missing)) or None
 
 
 def add(state: State, wanted: Sequence[TaskFields], context: RequestContext) -> State:
@@ -109,7 +139,7 @@ def _new(state: State, wanted: TaskFields, context: RequestContext) -> Task:
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
     # Missing parts are recorded only if they are the reason why the task is a draft: see drafts.is_incomplete.
-    detail = None if wanted.draft else "; ".join(missing) or None
+    detail = None if wanted.draft else describe_missing(missing)
     added = Event(time=invocation.now, event=E.ADD.value, agent=invocation.by, run=invocation.run, detail=detail)
     return replace(task, history=(added,))
 
@@ -131,7 +161,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     is_ready = task.status is S.DRAFT and not missing and not wanted.draft
     if not changes and not is_ready:
         return state
-    invocation = replace_dataclass(context.invocation, detail=None if wanted.draft else "; ".join(missing) or None)
+    invocation = replace_dataclass(context.invocation, detail=None if wanted.draft else describe_missing(missing))
     edited = state.with_task(apply_verb(changed, E.READY if is_ready else E.EDIT, invocation))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited

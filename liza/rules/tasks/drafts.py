@@ -15,7 +15,7 @@ _SHAPED = (E.ADD, E.EDIT)
 
 @dataclass(frozen=True)
 class MissingParts:
-    """What a DRAFT lacks now, and the command that supplies it. ``missing`` is empty if it lacks nothing."""
+    """What a DRAFT lacks now, as sentences for people, and the command that supplies it. Empty if it lacks nothing."""
 
     missing: tuple[str, ...]
     next: str
