@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,7 +59,7 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
     try:
         bare = git.out("rev-parse", "--is-bare-repository") == "true"
     except GitFailed as error:
-        if "not a git repository" not in error.message:
+        if _has_repository(directory):
             raise
         raise Missing(f"{directory} is not in a git repository", "git init") from error
     git_dir, common = git_dirs(git)
@@ -77,6 +79,29 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
         git_version=version.group(0) if version else "0.0",
         worktree_of=common.parent if git_dir != common and has_checkout else None,
     )
+
+
+def _has_repository(directory: Path) -> bool:
+    """Return whether git's search finds a repository from this directory on upwards, valid or not.
+
+    git has no exit status of its own for "no repository": it is 128, as for a repository that it refuses to read.
+    """
+    physical = directory.resolve()
+    return any(
+        _is_git_file(parent / ".git") or _is_git_directory(parent / ".git") or _is_git_directory(parent)
+        for parent in (physical, *physical.parents)
+    )
+
+
+def _is_git_file(path: Path) -> bool:
+    with suppress(OSError):
+        return path.is_file()
+    return False
+
+
+def _is_git_directory(directory: Path) -> bool:
+    """Return whether a directory has what git itself requires of a git directory."""
+    return all(os.path.lexists(directory / name) for name in ("HEAD", "objects", "refs"))
 
 
 def find_operation(git_dir: Path) -> str | None:

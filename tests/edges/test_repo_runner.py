@@ -122,6 +122,20 @@ def test_the_survey_knows_an_unborn_and_a_bare_repository_and_none_at_all(tmp_pa
     (tmp_path / "none").mkdir()
     with pytest.raises(Missing, match="not in a git repository"):
         survey(tmp_path / "none")
+    (tmp_path / "none" / ".git").mkdir()
+    with pytest.raises(Missing, match="not in a git repository"):
+        survey(tmp_path / "none")
+
+
+def test_the_survey_says_what_git_refuses_in_a_repository_that_is_there(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    (repo / ".git").rename(tmp_path / "away")
+    with pytest.raises(GitFailed, match=r"not a git repository: .*/worktrees/linked"):
+        survey(tmp_path / "linked")
+    (tmp_path / "away").rename(repo / ".git")
+    (repo / ".git" / "HEAD").write_text("nonsense\n")
+    with pytest.raises(GitFailed, match="128"):
+        survey(repo)
 
 
 BOTH_WAYS = """
