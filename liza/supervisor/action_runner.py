@@ -11,6 +11,7 @@ from liza.crew.drift import drift
 from liza.crew.liza_path import liza_argv, liza_path
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
+from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
 from liza.rules.durations import format_duration
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwner, ProgramMissing, WriteFailed
@@ -18,12 +19,12 @@ from liza.rules.redaction import redact
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.decide import backoff, find_current_work
 from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, RestKind, SessionOutcome
 from liza.rules.tasks import claims, coding
-from liza.rules.tasks.claims import HELD_UP, QUOTA, STOP, UNANSWERED, UNCOUNTED_ENDS, UNUSABLE
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.supervisor import jobs
-from liza.supervisor.conclude import LOOPED, SessionResult, conclude_session
+from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue
 from liza.supervisor.memory import Memory
 from liza.supervisor.message_carrier import MessageCarrier
@@ -77,8 +78,8 @@ class ActionRunner:
             case actions.Resume(task, run):
                 with self.crew.change(self.agent, "resume", task) as tx:
                     tx.state, _ = claims.resume(tx.state, task, run, self.crew.clock.now())
-            case actions.StopSession(run, why, unusable, model):
-                self._stop_session(run, why, unusable, model)
+            case actions.StopSession(run):
+                self._stop_session(run, action)
             case actions.ConcludeSession(run):
                 self._conclude_session(run)
             case actions.RenewLease(run):
@@ -135,7 +136,8 @@ class ActionRunner:
 
     def _start_set_up(self, set_up: SetUpDue) -> None:
         spec = jobs.JobSpec(
-            name=f"set-up {set_up.slot}",
+            kind=jobs.JobKind.SET_UP,
+            subject=set_up.slot,
             argv=["/bin/sh", "-c", set_up.command],
             directory=self.crew.paths.slot(set_up.slot),
             log=self.crew.paths.logs / f"setup-{set_up.slot}.log",
@@ -153,7 +155,8 @@ class ActionRunner:
         """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait."""
         self.memory.last_merge_try = (self.crew.board.read().revision, task)
         spec = jobs.JobSpec(
-            name=f"merge {task}",
+            kind=jobs.JobKind.MERGE,
+            subject=task,
             argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
             directory=self.crew.paths.root,
             log=self.crew.paths.logs / f"merger-{self.agent}.log",
@@ -161,16 +164,15 @@ class ActionRunner:
         )
         self.memory.job = jobs.start_job(spec, self.post)
 
-    def _stop_session(self, run: str, why: str, unusable: bool, model: str) -> None:
+    def _stop_session(self, run: str, action: actions.StopSession) -> None:
         """Write the stop note and end the session's processes. The next pass concludes the session."""
         directory = self.crew.run_dir(run)
         # Before the signal: if this supervisor crashes, the next one still knows that the end was intended, and why.
-        directory.write_stop(self.crew.clock.now(), why, unusable, model)
+        directory.write_stop(self.crew.clock.now(), action.reason, action.sentence)
         grace = 1.0 if self.memory.force else float(min(self.crew.board.read().config.grace, 10))
-        self.notify(f"stopping {run}: {why}")
-        session_process.stop(
-            directory.path, run, self.crew.paths.root, SHORT_GRACE if why in ("over", "fenced") else grace
-        )
+        self.notify(f"stopping {run}: {action.sentence}")
+        grace = SHORT_GRACE if STOP_RULES[action.reason].short_grace else grace
+        session_process.stop(directory.path, run, self.crew.paths.root, grace)
 
     def _conclude_session(self, run: str) -> None:
         """Record the end of a session, and set the rest before the next one by its kind."""
@@ -178,28 +180,34 @@ class ActionRunner:
         work = find_current_work(self.crew.board.read(), self.agent)
         result = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
         self.memory.forget_session()
+        rule = OUTCOME_RULES[result.outcome]
         # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.
-        if result.kind == "crashed" or (result.kind == LOOPED and work is not None and work.kind == "planning"):
+        has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == "planning"
+        if rule.fault is Fault.CRASH or has_looped:
             self.memory.count_crash(self.crew.clock.monotonic())
-        if result.kind in ("crashed", LOOPED, HELD_UP):
-            self._back_off()
-        elif result.kind == QUOTA:
-            self._wait_for_quota(result)
-        elif result.kind == UNANSWERED:
-            self._wait_for_model(run, result)
-        elif result.kind == UNUSABLE:
-            self.memory.unusable_reason, self.memory.needs_person = result.reason, result.needs_person
-        elif result.kind == "handed off":
-            pause = self.crew.board.read().config.restart_after_handoff
-            self.memory.rest_until = self.crew.clock.monotonic() + pause
-        if result.kind in ("finished", "handed off"):
+        self._rest_after(run, result, rule.rest)
+        if rule.ends_failures:
             self.memory.failed_sessions = self.memory.quota_sessions = self.memory.unanswered_sessions = 0
-        if (
-            result.kind in ("crashed", *UNCOUNTED_ENDS)
-            and find_current_work(self.crew.board.read(), self.agent) is None
-        ):
-            self.notify(f"{run} {result.kind}: {result.reason}")
+        if rule.reported and find_current_work(self.crew.board.read(), self.agent) is None:
+            self.notify(f"{run} {result.outcome}: {result.reason}")
         wake_up.wake_watchers(self.crew.paths, self.agent)
+
+    def _rest_after(self, run: str, result: SessionEnd, rest: RestKind) -> None:
+        """Set the rest after a session that ended with ``result``."""
+        match rest:
+            case RestKind.BACKOFF:
+                self._back_off()
+            case RestKind.USAGE_LIMIT:
+                self._wait_for_quota(result)
+            case RestKind.NO_ANSWER:
+                self._wait_for_model(run, result)
+            case RestKind.UNTIL_PERSON_ACTS:
+                self.memory.unusable_reason, self.memory.needs_person = result.reason, result.needs_person
+            case RestKind.AFTER_HANDOFF:
+                pause = self.crew.board.read().config.restart_after_handoff
+                self.memory.rest_until = self.crew.clock.monotonic() + pause
+            case RestKind.NONE:
+                pass
 
     def _back_off(self) -> None:
         """Rest longer after each failed session in a row, whatever the cause."""
@@ -207,7 +215,7 @@ class ActionRunner:
         first = self.crew.board.read().config.restart_after_crash
         self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.failed_sessions, first)
 
-    def _wait_for_quota(self, result: SessionResult) -> None:
+    def _wait_for_quota(self, result: SessionEnd) -> None:
         """Rest until the usage limit ends, if that time is known. Otherwise use a backoff of up to one hour."""
         self.memory.quota_sessions += 1
         if result.retry_at is not None:
@@ -217,7 +225,7 @@ class ActionRunner:
             rest = backoff(self.memory.quota_sessions, first, model_silence.MAX_QUOTA_REST)
         self._rest_and_note(max(rest, MIN_QUOTA_REST), result.reason)
 
-    def _wait_for_model(self, run: str, result: SessionResult) -> None:
+    def _wait_for_model(self, run: str, result: SessionEnd) -> None:
         """Rest longer after each session in a row without an answer of the model.
 
         The task stays claimed: the failure says nothing about it.
@@ -307,7 +315,7 @@ class ActionRunner:
             with self.crew.change(self.agent, "crash", work.task) as tx:
                 now = self.crew.clock.now()
                 tx.state = coding.record_session_end(
-                    tx.state, work.task, work.run, event="crash", detail=why, moved=False, now=now
+                    tx.state, work.task, work.run, outcome=SessionOutcome.CRASHED, detail=why, moved=False, now=now
                 )
 
     def _count_crash(self) -> None:
@@ -327,7 +335,7 @@ class ActionRunner:
         work = find_current_work(state, self.agent)
         if work is None:
             return
-        with self.crew.change(self.agent, STOP, work.task) as tx:
+        with self.crew.change(self.agent, claims.STOP, work.task) as tx:
             tx.state = give_back_work(tx.state, self.agent, self.crew.clock.now())
 
     def resume_terminal_log(self, run: str) -> None:
@@ -343,21 +351,26 @@ class ActionRunner:
         if job is None or job.end_event is None:
             return
         event, self.memory.job = job.end_event, None
-        if job.name.startswith("set-up "):
-            slot = job.name.removeprefix("set-up ")
-            setup_note.remove_setup_note(self.crew.paths, self.agent)
-            if event.exit_status == 0:
-                self.launcher.mark_set_up_done(slot)
-                self.notify(f"set-up in {slot} done after {format_duration(job.seconds)}")
-                return
-            work = find_current_work(self.crew.board.read(), self.agent)
-            why = f"set-up {job.failure(event.exit_status)}"
-            self._record_failed_start(work.run if work else self.agent, why)
-            self._rest_and_note(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
+        match job.kind:
+            case jobs.JobKind.SET_UP:
+                self._finish_set_up(job, event.exit_status)
+            case jobs.JobKind.MERGE:
+                failed = event.exit_status not in (0, 1)
+                if failed:
+                    self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
+                self._back_off_after_merge(job.subject, failed=failed)
+
+    def _finish_set_up(self, job: jobs.Job, status: int) -> None:
+        """Mark the set-up of a slot as done, or count its failure as a failed start of the session."""
+        setup_note.remove_setup_note(self.crew.paths, self.agent)
+        if status == 0:
+            self.launcher.mark_set_up_done(job.subject)
+            self.notify(f"set-up in {job.subject} done after {format_duration(job.seconds)}")
             return
-        if event.exit_status not in (0, 1):
-            self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
-        self._back_off_after_merge(job.name.removeprefix("merge "), failed=event.exit_status not in (0, 1))
+        work = find_current_work(self.crew.board.read(), self.agent)
+        why = f"set-up {job.failure(status)}"
+        self._record_failed_start(work.run if work else self.agent, why)
+        self._rest_and_note(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
 
     def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
         """Back off after a merger that failed without a mark on its task; reset the count otherwise."""

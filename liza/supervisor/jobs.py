@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
@@ -22,6 +23,13 @@ LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
+class JobKind(StrEnum):
+    """What a job does: prepare a slot for a session, or merge a task."""
+
+    SET_UP = "set-up"
+    MERGE = "merge"
+
+
 @dataclass(frozen=True)
 class JobEnded:
     """Event: this job's child has exited with this status."""
@@ -32,9 +40,13 @@ class JobEnded:
 
 @dataclass
 class Job:
-    """A child of the supervisor. ``end_event`` is set when it has exited."""
+    """A child of the supervisor. ``end_event`` is set when it has exited.
 
-    name: str
+    ``subject`` is the slot of a set-up, or the task of a merge.
+    """
+
+    kind: JobKind
+    subject: str
     process: subprocess.Popen[bytes]
     log: Path
     guard: guarded_command.GuardedCommand | None = None
@@ -42,6 +54,11 @@ class Job:
     started_at: float = field(default_factory=time.monotonic)
     late: bool = False
     """Whether it was ended at its time limit."""
+
+    @property
+    def name(self) -> str:
+        """The job for people: ``set-up t1``, ``merge task-1``."""
+        return f"{self.kind} {self.subject}"
 
     @property
     def seconds(self) -> float:
@@ -80,9 +97,10 @@ class Job:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a job runs."""
+    """What a job runs. ``kind`` and ``subject`` are those of the Job."""
 
-    name: str
+    kind: JobKind
+    subject: str
     argv: Sequence[str]
     directory: Path
     log: Path
@@ -115,7 +133,7 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
                 start_new_session=True,
             )
     crash_points.point("spawned", "job")
-    job = Job(spec.name, process, spec.log, guard)
+    job = Job(spec.kind, spec.subject, process, spec.log, guard)
     has_ended = threading.Event()
 
     def watch() -> None:
@@ -131,9 +149,9 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
         has_ended.set()
         if guard is not None:
             guard.terminate()
-        job.end_event = JobEnded(spec.name, status)
+        job.end_event = JobEnded(job.name, status)
         post(job.end_event)
 
-    threading.Thread(target=wait, name=f"wait-{spec.name}", daemon=True).start()
-    threading.Thread(target=watch, name=f"watch-{spec.name}", daemon=True).start()
+    threading.Thread(target=wait, name=f"wait-{job.name}", daemon=True).start()
+    threading.Thread(target=watch, name=f"watch-{job.name}", daemon=True).start()
     return job

@@ -23,7 +23,8 @@ from liza.rules.model import State
 from liza.rules.paths import run_number
 from liza.rules.sessions.decide import SessionFacts, SessionState, find_current_work
 from liza.rules.sessions.loop_detection import Stuck
-from liza.rules.sessions.model_silence import SILENT, ModelSilence
+from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import SilenceKind
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.system import processes
@@ -318,7 +319,7 @@ class SessionObserver:
         if memory.model_answered_at is not None:
             return None
         # Output from before this supervisor's first observation is unknown.
-        return ModelSilence(SILENT, min(since_start, self.monotonic_time - memory.first_seen))
+        return ModelSilence(SilenceKind.SILENT, min(since_start, self.monotonic_time - memory.first_seen))
 
 
 def _reported_silence(directory: RunDir) -> tuple[str, str] | None:

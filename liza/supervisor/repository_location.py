@@ -14,6 +14,7 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import SupervisorExit
 from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
 
 
@@ -80,7 +81,7 @@ class RepositoryLocation:
         with suppress(OSError, LizaError):
             if run is not None:
                 directory = RunDir(paths, run)
-                directory.write_stop(now, "stop")
+                directory.write_stop(now, StopReason.STOP)
                 session_process.stop(directory.path, run, self.root, grace=0.0)
 
 

@@ -26,6 +26,7 @@ from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import up_command_for
+from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid
 
@@ -118,7 +119,7 @@ def _end_session(crew: Crew, run: str) -> bool:
     directory = crew.run_dir(run)
     match session_process.read_state(directory.path):
         case session_process.RunningSession() | session_process.ShimStarting():
-            directory.write_stop(crew.clock.now(), "stop")
+            directory.write_stop(crew.clock.now(), StopReason.STOP)
             session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
             return True
         case session_process.VanishedSession():

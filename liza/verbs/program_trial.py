@@ -27,7 +27,7 @@ from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules import toml_text
 from liza.rules.model import Status, Task
-from liza.rules.tasks.claims import UNCOUNTED_ENDS
+from liza.rules.tasks.claims import SESSION_END_EVENTS, STOP
 from liza.verbs import init, task
 from liza.verbs.down import end_unsupervised_sessions
 
@@ -44,7 +44,7 @@ _TASK_FIELDS = {
     "spec_ref": "README.md",
 }
 _END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
-_END_EVENTS = frozenset({"crash", "ended", *UNCOUNTED_ENDS})
+_END_EVENTS = SESSION_END_EVENTS - {STOP}
 """Events of a session that ended without a submission: another session would end the same way."""
 
 

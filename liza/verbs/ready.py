@@ -8,6 +8,7 @@ from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.programs.messages import inbox
+from liza.programs.session.run_directory import ReadyEvidence
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
 from liza.rules.paths import role_of
@@ -26,7 +27,7 @@ def ready(crew: Crew) -> Result:
     _check_identity(crew, state, caller)
     directory = crew.run_dir(caller.run)
     if directory.exists():
-        directory.mark_ready(crew.clock.now(), "liza ready")
+        directory.mark_ready(crew.clock.now(), ReadyEvidence.LIZA_READY)
     with crew.board.heartbeat(caller.run) as tx:
         tx.state = claims.renew_lease(tx.state, caller.run, crew.clock.now())
     text = directory.read_block() or f"You hold {caller.task} as {caller.run}.\n"

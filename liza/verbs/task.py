@@ -16,6 +16,7 @@ from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import UsageError
 from liza.rules.model import State, Status
 from liza.rules.reports.up_command import up_command_for
+from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
@@ -206,7 +207,7 @@ def end_task_work(crew: Crew, before: State, task_id: str) -> None:
 def _end_session(crew: Crew, run: str) -> None:
     directory = crew.run_dir(run)
     if directory.exists():
-        directory.write_stop(crew.clock.now(), "fenced")
+        directory.write_stop(crew.clock.now(), StopReason.FENCED)
         session_process.stop(directory.path, run, crew.paths.root, grace=2.0)
     processes.kill_run(run, crew.paths.root)
 

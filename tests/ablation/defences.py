@@ -655,7 +655,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
-        {"liza.rules.tasks.coding:UNCOUNTED_ENDS": lambda was: tuple(one for one in was if one != "unanswered")},
+        {"liza.rules.tasks.coding:OUTCOME_RULES": lambda was: {**was, "unanswered": was["finished"]}},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
     ),
     "waiting is not starting": Defence(

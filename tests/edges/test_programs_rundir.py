@@ -27,6 +27,7 @@ from liza.programs.session.run_directory import (
 from liza.rules.errors import LizaError, Refused, UsageError
 from liza.rules.model import ProcessIdentity, SupervisorExit
 from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,9 +53,9 @@ def test_a_run_directory_is_for_one_users_eyes_and_holds_what_it_was_told(tmp_pa
     assert run.assignment_path.read_text() == "assignment"
     assert run.read_block() == "block"
     run.write_brief_location(BriefLocation(file="AGENTS.md", created=True))
-    run.write_stop(NOW, "hung")
+    run.write_stop(NOW, StopReason.HUNG, "hung: no activity for 9 s")
     assert run.read_brief_location() == BriefLocation(file="AGENTS.md", created=True)
-    assert run.read_stop() == StopNote(time=NOW, reason="hung")
+    assert run.read_stop() == StopNote(time=NOW, reason="hung: no activity for 9 s", kind=StopReason.HUNG)
     assert not list(run.path.glob(".aside*"))
 
 

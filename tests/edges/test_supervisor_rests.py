@@ -13,15 +13,16 @@ import pytest
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory
 from liza.programs.session._shim import MAX_LOG_SIZE
+from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.session_process import StartFailed
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
-from liza.supervisor.conclude import SessionResult
 from liza.supervisor.launch import SetUpDue
 from liza.supervisor.memory import Memory
 from tests.campaign.small_board import FIRST
@@ -43,7 +44,7 @@ def made(tmp_path: Path, clock: FakeClock) -> ActionRunner:
 def rest_after(made: ActionRunner, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds to rest after a session that ended so."""
     made.memory.rest_until = 0.0
-    monkeypatch.setattr(action_runner, "conclude_session", lambda *_: SessionResult(RUN, kind, "why"))
+    monkeypatch.setattr(action_runner, "conclude_session", lambda *_: SessionEnd(SessionOutcome(kind), "why"))
     made.carry_out(actions.ConcludeSession(RUN))
     return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
 
@@ -148,7 +149,9 @@ def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
 ) -> None:
     words = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do read x < pipe; done"]
     os.mkfifo(tmp_path / "pipe")
-    job = jobs.start_job(jobs.JobSpec("merge t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None)
+    job = jobs.start_job(
+        jobs.JobSpec(jobs.JobKind.MERGE, "t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None
+    )
     until(lambda: job.read_tail() == "deaf", "it does not begin")
     kill = os.killpg
 

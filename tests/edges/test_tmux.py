@@ -29,6 +29,7 @@ import pytest
 from liza.crew import crew as verbs
 from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.session import outcomes, session_process
+from liza.programs.session.outcomes import SessionEnd
 from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.session.session_process import EndedSession, RunningSession, StartFailed
 from liza.programs.terminal import idle_detection, keyboard, readiness, tmux, tmux_client, tmux_socket
@@ -38,6 +39,7 @@ from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready, St
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering
 from liza.rules.errors import Missing, Refused
 from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.system import processes
 from liza.up.start import UpOptions, up
 from liza.verbs import down
@@ -271,12 +273,11 @@ def test_a_program_that_ends_well_because_its_terminal_is_gone_is_not_taken_for_
     os.kill(pane.address.server, signal.SIGKILL)
     end = ended(run)
     assert (end.code, end.signal, end.unplugged) == (0, None, True)
-    assert outcomes.classify_end(end, None, {}, moved=False) == outcomes.Crashed(
-        "its terminal's server is gone (exit 0)"
-    )
+    lost = "its terminal's server is gone (exit 0)"
+    assert outcomes.classify_end(end, None, {}, moved=False) == SessionEnd(SessionOutcome.CRASHED, lost)
     not_begun = outcomes.classify_end(end, None, {}, moved=False, begun=False)
-    assert not_begun == outcomes.LostBeforeStart("its terminal's server is gone (exit 0)")
-    assert outcomes.classify_end(end, "42", {}, moved=False) == outcomes.HandedOff(idle=False)
+    assert not_begun == SessionEnd(SessionOutcome.HELD_UP, lost)
+    assert outcomes.classify_end(end, "42", {}, moved=False) == SessionEnd(SessionOutcome.HANDED_OFF)
     other, _ = crew.start(["true"], "coder-2.1")
     assert ended(other).unplugged is False
 

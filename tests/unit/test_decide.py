@@ -9,6 +9,7 @@ from liza.rules.model import Discovery, MergeInProgress, State, Status, Task
 from liza.rules.sessions import actions, decide
 from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
 from liza.rules.sessions.loop_detection import Stuck
+from liza.rules.sessions.session_ends import SessionOutcome, StopReason
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence
@@ -56,7 +57,9 @@ def test_a_session_without_progress_is_warned_once_and_ended_only_when_it_goes_o
     assert at(state, session=living(run, stuck=first)) == actions.Warn(run, "no progress: x")
     assert isinstance(at(state, session=living(run, stuck=first, warned=True)), actions.Wait)
     assert at(state, session=living(run, stuck=final)) == actions.Warn(run, "no progress: y")
-    assert at(state, session=living(run, stuck=final, warned=True)) == actions.StopSession(run, "no progress: y")
+    assert at(state, session=living(run, stuck=final, warned=True)) == actions.StopSession(
+        run, StopReason.NO_PROGRESS, "no progress: y"
+    )
     assert isinstance(at(state, session=living(run, stuck=final, warned=True, since_closing_command=1.0)), actions.Wait)
 
 
@@ -82,7 +85,7 @@ def test_a_supervisor_that_leaves_gives_its_task_back_once_and_goes_although_it_
 def test_a_session_whose_task_was_taken_over_is_ended() -> None:
     state, run = claimed(board(task()))
     state, _ = claims.resume(state, "task-1", run, NOW)
-    assert at(state, session=living(run)) == actions.StopSession(run, "fenced")
+    assert at(state, session=living(run)) == actions.StopSession(run, StopReason.FENCED)
 
 
 def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
@@ -91,26 +94,26 @@ def test_after_its_last_word_a_session_has_grace_and_is_then_ended() -> None:
     waiting = at(state, session=living(run, since_closing_command=5.0))
     assert isinstance(waiting, actions.Wait)
     assert waiting.seconds == 15.0
-    assert at(state, session=living(run, since_closing_command=20.0)) == actions.StopSession(run, "over")
+    assert at(state, session=living(run, since_closing_command=20.0)) == actions.StopSession(run, StopReason.OVER)
     at_terminal = at(state, session=living(run, since_closing_command=5.0, has_terminal=True))
     assert isinstance(at_terminal, actions.Wait)
     assert at_terminal.seconds == 1.0
     rests = living(run, since_closing_command=0.1, has_terminal=True, is_turn_over=True)
-    assert at(state, session=rests) == actions.StopSession(run, "over")
+    assert at(state, session=rests) == actions.StopSession(run, StopReason.OVER)
 
 
 @pytest.mark.parametrize(
-    ("facts", "why"),
+    ("facts", "reason", "detail"),
     [
-        ({"ready": False, "since_start": 61.0}, "not ready"),
-        ({"since_activity": 1801.0}, "hung"),
+        ({"ready": False, "since_start": 61.0}, StopReason.NOT_READY, "not ready after 60 s"),
+        ({"since_activity": 1801.0}, StopReason.HUNG, "hung: no activity for 1801 s"),
     ],
 )
-def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(facts: dict[str, Any], why: str) -> None:
+def test_a_session_that_never_read_its_brief_or_stands_still_is_ended(
+    facts: dict[str, Any], reason: StopReason, detail: str
+) -> None:
     state, run = claimed(board(task()))
-    action = at(state, session=living(run, **facts))
-    assert isinstance(action, actions.StopSession)
-    assert action.why.startswith(why)
+    assert at(state, session=living(run, **facts)) == actions.StopSession(run, reason, detail)
 
 
 def test_a_program_that_comes_up_in_a_terminal_is_looked_at_each_second_for_a_question_and_seldom_later() -> None:
@@ -136,7 +139,7 @@ def test_the_heartbeat_goes_on_while_the_session_lives() -> None:
 
 def test_abort_ends_a_living_session_and_then_lets_go_and_leaves() -> None:
     state, run = claimed(board(task()))
-    assert at(state, signals=("ABORT",), session=living(run)) == actions.StopSession(run, "stop")
+    assert at(state, signals=("ABORT",), session=living(run)) == actions.StopSession(run, StopReason.STOP)
     assert at(state, signals=("ABORT",)) == actions.GiveBack(run)
     assert isinstance(at(board(), signals=("ABORT",)), actions.Exit)
 
@@ -166,7 +169,9 @@ def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     assert isinstance(at(state), actions.BlockTask)
     assert at(claims.stop(state, "task-1", run, NOW)) == actions.Resume("task-1", run)
-    held_up = coding.record_session_end(state, "task-1", run, event="held up", detail="x", moved=False, now=NOW)
+    held_up = coding.record_session_end(
+        state, "task-1", run, outcome=SessionOutcome.HELD_UP, detail="x", moved=False, now=NOW
+    )
     assert at(held_up) == actions.Resume("task-1", run)
 
 

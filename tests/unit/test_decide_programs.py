@@ -14,6 +14,7 @@ from liza.rules.sessions import actions, decide
 from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
 from liza.rules.sessions.message_rules import Message, PutInBrief, TryLater, TypeMessage
 from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import SessionOutcome, SilenceKind, StopReason
 from liza.rules.tasks import claims, coding
 from tests.unit.boards import NOW, board, claimed, task
 
@@ -28,13 +29,13 @@ def living(run: str, **facts: Any) -> SessionFacts:
     return SessionFacts(run=run, state=SessionState.LIVING, **{"ready": True, **facts})
 
 
-def ended(state: State, run: str, event: str) -> State:
-    return coding.record_session_end(state, "task-1", run, event=event, detail="why", moved=False, now=NOW)
+def ended(state: State, run: str, outcome: SessionOutcome) -> State:
+    return coding.record_session_end(state, "task-1", run, outcome=outcome, detail="why", moved=False, now=NOW)
 
 
 def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leaves_with_the_reason() -> None:
     state, run = claimed(board(task()))
-    state = ended(state, run, "unusable")
+    state = ended(state, run, SessionOutcome.UNUSABLE)
     assert at(state, unusable_reason="not logged in") == actions.GiveBack(run)
     assert at(claims.stop(state, "task-1", run, NOW), unusable_reason="not logged in") == actions.Exit(
         5, "not logged in"
@@ -42,10 +43,10 @@ def test_a_supervisor_whose_program_nobody_can_use_gives_its_task_back_and_leave
     assert at(board(), unusable_reason="not logged in") == actions.Exit(5, "not logged in")
 
 
-@pytest.mark.parametrize("event", claims.UNCOUNTED_ENDS)
-def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(event: str) -> None:
+@pytest.mark.parametrize("outcome", ["held up", "quota", "unusable", "unanswered"])
+def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(outcome: str) -> None:
     state, run = claimed(board(task()))
-    after = ended(state, run, event)
+    after = ended(state, run, SessionOutcome(outcome))
     found = after.task("task-1")
     assert found is not None
     assert (found.idle_sessions, found.failed_by) == (0, ())
@@ -58,14 +59,14 @@ def test_an_end_that_was_not_the_sessions_fault_counts_as_no_try_and_no_crash(ev
 
 def test_a_session_after_a_crash_does_not_go_on_with_the_conversation_that_crashed() -> None:
     state, run = claimed(board(task()))
-    crashed = ended(ended(state, run, "quota"), run, "crash").task("task-1")
+    crashed = ended(ended(state, run, SessionOutcome.QUOTA), run, SessionOutcome.CRASHED).task("task-1")
     assert crashed is not None
     assert not claims.is_continuation(crashed)
 
 
 def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pass() -> None:
     state, run = claimed(board(task()))
-    state = ended(state, run, "quota")
+    state = ended(state, run, SessionOutcome.QUOTA)
     held = state.task("task-1")
     assert held is not None
     half = timedelta(seconds=state.config.lease_duration / 2)
@@ -82,34 +83,37 @@ def test_a_task_is_kept_by_renewing_it_while_its_program_waits_for_a_limit_to_pa
     [
         (
             {"never_ready": "the program shows its trust dialog", "needs_person": True},
-            ("the program shows its trust dialog", True),
+            (StopReason.PERSON_NEEDED, "the program shows its trust dialog"),
         ),
-        ({"never_ready": "silent", "ready": False}, ("silent", False)),
-        ({"silence": ModelSilence("silent", 301.0)}, ("no answer from its model for 301 s", False, "silent")),
+        ({"never_ready": "silent", "ready": False}, (StopReason.NOT_READY, "silent")),
         (
-            {"silence": ModelSilence("server", 301.0, "500", retried=True)},
-            ("its model answers with errors: 500", False, "server"),
-        ),
-        (
-            {"silence": ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10)},
-            ("its model's answers break off: cut", False, "broken"),
+            {"silence": ModelSilence(SilenceKind.SILENT, 301.0)},
+            (StopReason.NO_ANSWER, "no answer from its model for 301 s"),
         ),
         (
-            {"silence": ModelSilence("login", 6.0, "401", retried=True)},
-            ("the model refuses the program's login: 401", True, "login"),
+            {"silence": ModelSilence(SilenceKind.SERVER, 301.0, "500", retried=True)},
+            (StopReason.NO_ANSWER, "its model answers with errors: 500"),
         ),
         (
-            {"silence": ModelSilence("login", 1.0, "401", retried=True, failed_requests=3)},
-            ("the model refuses the program's login: 401", True, "login"),
+            {"silence": ModelSilence(SilenceKind.BROKEN, 3.0, "cut", retried=True, failed_requests=10)},
+            (StopReason.NO_ANSWER, "its model's answers break off: cut"),
         ),
         (
-            {"silence": ModelSilence("quota", 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
-            ("a usage limit is reached: 429", False, "quota"),
+            {"silence": ModelSilence(SilenceKind.LOGIN, 6.0, "401", retried=True)},
+            (StopReason.LOGIN_REFUSED, "the model refuses the program's login: 401"),
+        ),
+        (
+            {"silence": ModelSilence(SilenceKind.LOGIN, 1.0, "401", retried=True, failed_requests=3)},
+            (StopReason.LOGIN_REFUSED, "the model refuses the program's login: 401"),
+        ),
+        (
+            {"silence": ModelSilence(SilenceKind.QUOTA, 1.0, "429", retry_at=NOW + timedelta(hours=1), retried=True)},
+            (StopReason.USAGE_LIMIT, "a usage limit is reached: 429"),
         ),
     ],
 )
 def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
-    facts: dict[str, Any], wanted: tuple[str, bool]
+    facts: dict[str, Any], wanted: tuple[StopReason, str]
 ) -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run, **facts)) == actions.StopSession(run, *wanted)
@@ -118,10 +122,14 @@ def test_a_session_from_which_nothing_can_come_is_ended_with_the_reason(
 @pytest.mark.parametrize(
     ("model", "told", "seconds"),
     [
-        (ModelSilence("silent", 10.0), None, 50.01),
-        (ModelSilence("silent", 299.0), ("silent", ""), 1.01),
-        (ModelSilence("login", 1.0, "401", retried=True), ("login", "401"), 4.01),
-        (ModelSilence("quota", 10.0, "429", retry_at=NOW + timedelta(seconds=5), retried=True), ("quota", "429"), None),
+        (ModelSilence(SilenceKind.SILENT, 10.0), None, 50.01),
+        (ModelSilence(SilenceKind.SILENT, 299.0), ("silent", ""), 1.01),
+        (ModelSilence(SilenceKind.LOGIN, 1.0, "401", retried=True), ("login", "401"), 4.01),
+        (
+            ModelSilence(SilenceKind.QUOTA, 10.0, "429", retry_at=NOW + timedelta(seconds=5), retried=True),
+            ("quota", "429"),
+            None,
+        ),
         (None, None, None),
     ],
 )
@@ -142,14 +150,14 @@ def test_a_program_that_waits_at_its_terminal_is_reminded_twice_and_then_ended()
     assert isinstance(at(state, session=living(run, idle=60.0)), actions.Wait)
     assert at(state, session=living(run, idle=61.0)) == actions.Remind(run)
     assert at(state, session=living(run, idle=61.0, reminders=1)) == actions.Remind(run)
-    assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, decide.IDLE_REASON)
+    assert at(state, session=living(run, idle=61.0, reminders=2)) == actions.StopSession(run, StopReason.IDLE)
 
 
 def test_what_is_over_the_budget_pauses_everyone_first_and_then_ends_the_session() -> None:
     state, run = claimed(board(task()))
     assert at(state, session=living(run), over_budget="too much") == actions.PauseCrew("too much")
     paused = at(state, session=living(run), over_budget="too much", signals=("PAUSE",))
-    assert paused == actions.StopSession(run, "stop")
+    assert paused == actions.StopSession(run, StopReason.STOP)
     assert at(board(task()), over_budget="too much") == actions.PauseCrew("too much")
     assert isinstance(at(board(task()), over_budget="too much", signals=("PAUSE",)), actions.Wait)
 
@@ -167,7 +175,8 @@ def test_a_message_is_carried_when_there_is_something_to_do_for_it_and_waited_fo
 def test_a_question_that_nobody_answers_ends_the_session_in_the_end_and_needs_a_person() -> None:
     state, run = claimed(board(task()))
     asks = living(run, question="a menu", reported_question="a menu", has_terminal=True, since_activity=1801.0)
-    assert at(state, session=asks) == actions.StopSession(run, "no person answered: the program shows a menu", True)
+    unanswered = "no person answered: the program shows a menu"
+    assert at(state, session=asks) == actions.StopSession(run, StopReason.PERSON_NEEDED, unanswered)
     waits = at(
         state, session=living(run, question="a menu", reported_question="a menu"), message_step=TypeMessage(MESSAGE)
     )

@@ -19,6 +19,7 @@ from liza.programs.session.failure_watch import FailureWatch, resolve_log_path
 from liza.rules.paths import Paths
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import SilenceKind
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RECORDED = [
@@ -136,22 +137,22 @@ def test_what_can_be_no_id_of_a_conversation_names_no_log(tmp_path: Path, wrong:
     ("model", "left", "said"),
     [
         (
-            ModelSilence("silent", 120.0),
+            ModelSilence(SilenceKind.SILENT, 120.0),
             180.0,
             "no answer from its model for 2 min; without one the session is ended in 3 min",
         ),
         (
-            ModelSilence("quota", 3.0, "429", retried=True),
+            ModelSilence(SilenceKind.QUOTA, 3.0, "429", retried=True),
             297.0,
             "a usage limit is reached: 429; x tries again, and without an answer the session is ended in 5 min",
         ),
         (
-            ModelSilence("broken", 3.0, "cut", retried=True, failed_requests=10),
+            ModelSilence(SilenceKind.BROKEN, 3.0, "cut", retried=True, failed_requests=10),
             0.0,
             "its model's answers break off: cut; x tries again, and without an answer the session is being ended",
         ),
         (
-            ModelSilence("login", 1.0, "401"),
+            ModelSilence(SilenceKind.LOGIN, 1.0, "401"),
             4.0,
             "the model refuses the program's login: 401; the session is ended in 4 s",
         ),

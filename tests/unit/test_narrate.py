@@ -7,6 +7,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.model import AlignmentNote, Handoff, MergeInProgress, State
 from liza.rules.reports.narration import find_news
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import backlog, coding, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.transitions import Invocation
@@ -83,16 +84,20 @@ def test_the_end_of_a_session_that_handed_over_is_no_news() -> None:
     state, run = claimed(board(task()))
     note = Handoff(agent="coder-1", summary="half", next_action="the rest")
     handed = coding.handoff(state, "task-1", run, note, NOW)
-    ended = coding.record_session_end(handed, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    ended = coding.record_session_end(
+        handed, "task-1", run, outcome=SessionOutcome.FINISHED, detail="bye", moved=True, now=NOW
+    )
     assert told(handed, ended) == []
-    silent = coding.record_session_end(state, "task-1", run, event="ended", detail="bye", moved=True, now=NOW)
+    silent = coding.record_session_end(
+        state, "task-1", run, outcome=SessionOutcome.FINISHED, detail="bye", moved=True, now=NOW
+    )
     assert told(state, silent) == [("coder-1", "task-1 session ended without a closing command: bye")]
 
 
 def test_a_session_that_was_held_up_and_a_draft_that_stays_one_are_told_with_what_was_in_the_way() -> None:
     state, run = claimed(board(task()))
     held = coding.record_session_end(
-        state, "task-1", run, event="held up", detail="liza submit: x", moved=False, now=NOW
+        state, "task-1", run, outcome=SessionOutcome.HELD_UP, detail="liza submit: x", moved=False, now=NOW
     )
     assert told(state, held) == [("coder-1", "task-1 held up, and tried again later: liza submit: x")]
     asked = RequestContext(Invocation(now=NOW, by="ann"), frozenset({"x"}))

@@ -10,14 +10,15 @@ import pytest
 from liza.programs.presets import command_line, session_environment
 from liza.programs.presets.preset import Dialog, HookSettings, LaunchMode, Permissions, Preset
 from liza.programs.session import outcomes
-from liza.programs.session.outcomes import Completed, Crashed, Halted, HandedOff, NeverRan
-from liza.programs.session.run_directory import Sentinel
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.session.run_directory import Sentinel, StopNote
 from liza.programs.session.session_process import EndedSession, NoSession, RunningSession, VanishedSession
 from liza.programs.terminal import readiness
 from liza.programs.terminal.readiness import IdleSign, NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.programs.terminal.screens import Screen
 from liza.rules.errors import UsageError
 from liza.rules.model import ProcessIdentity
+from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, StopReason
 from tests.unit.grounds import ground
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,40 +31,56 @@ def code(number: int) -> EndedSession:
     return EndedSession(time=NOW, code=number)
 
 
+FINISHED, HANDED_OFF = SessionEnd(SessionOutcome.FINISHED), SessionEnd(SessionOutcome.HANDED_OFF)
 ENDS = [
     # end                          word  codes        moved  stopped   what it means
-    (code(0), None, {}, True, None, Completed(idle=False)),
-    (code(0), None, {}, False, None, Completed(idle=True)),
-    (code(42), None, {}, True, None, HandedOff(idle=False)),
-    (code(42), None, {}, False, None, HandedOff(idle=True)),
-    (code(1), None, {}, True, None, Crashed("exit 1")),
-    (code(130), None, {}, True, None, Crashed("exit 130")),
-    (EndedSession(time=NOW, signal=9), None, {}, True, None, Crashed("ended by SIGKILL")),
-    (EndedSession(time=NOW, signal=64), None, {}, True, None, Crashed("ended by SIGRTMAX")),
-    (code(1), "0", {}, False, None, Completed(idle=False)),
-    (code(0), "42", {}, False, None, HandedOff(idle=False)),
-    (code(0), "1", {}, True, None, Crashed("closing code 1")),
-    (EndedSession(time=NOW, signal=15), "0", {}, False, None, Completed(idle=False)),
-    (EndedSession(time=NOW, signal=15), "42", {}, False, "over", HandedOff(idle=False)),
-    (EndedSession(time=NOW, signal=15), None, {}, False, "hung", Halted("hung")),
-    (code(0), None, {}, True, "stop", Halted("stop")),
-    (code(42), None, {"42": "1"}, True, None, Crashed("exit 42")),
-    (code(55), None, {"55": "0"}, True, None, Completed(idle=False)),
-    (EndedSession(time=NOW, error="x: No such file"), None, {}, False, None, NeverRan("x: No such file")),
-    (EndedSession(time=NOW, error="x: No such file"), "0", {}, False, "stop", NeverRan("x: No such file")),
-    (GONE, "0", {}, False, None, Completed(idle=False)),
-    (GONE, None, {}, False, "stop", Halted("stop")),
+    (code(0), None, {}, True, None, FINISHED),
+    (code(0), None, {}, False, None, FINISHED),
+    (code(42), None, {}, True, None, HANDED_OFF),
+    (code(42), None, {}, False, None, HANDED_OFF),
+    (code(1), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 1")),
+    (code(130), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 130")),
+    (EndedSession(time=NOW, signal=9), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "ended by SIGKILL")),
+    (EndedSession(time=NOW, signal=64), None, {}, True, None, SessionEnd(SessionOutcome.CRASHED, "ended by SIGRTMAX")),
+    (code(1), "0", {}, False, None, FINISHED),
+    (code(0), "42", {}, False, None, HANDED_OFF),
+    (code(0), "1", {}, True, None, SessionEnd(SessionOutcome.CRASHED, "closing code 1")),
+    (EndedSession(time=NOW, signal=15), "0", {}, False, None, FINISHED),
+    (EndedSession(time=NOW, signal=15), "42", {}, False, StopReason.OVER, HANDED_OFF),
+    (EndedSession(time=NOW, signal=15), None, {}, False, StopReason.HUNG, SessionEnd(SessionOutcome.CRASHED, "hung")),
+    (code(0), None, {}, True, StopReason.STOP, SessionEnd(SessionOutcome.STOPPED, "stop")),
+    (code(42), None, {"42": "1"}, True, None, SessionEnd(SessionOutcome.CRASHED, "exit 42")),
+    (code(55), None, {"55": "0"}, True, None, FINISHED),
+    (
+        EndedSession(time=NOW, error="x: No such file"),
+        None,
+        {},
+        False,
+        None,
+        SessionEnd(SessionOutcome.UNUSABLE, "x: No such file"),
+    ),
+    (
+        EndedSession(time=NOW, error="x: No such file"),
+        "0",
+        {},
+        False,
+        StopReason.STOP,
+        SessionEnd(SessionOutcome.UNUSABLE, "x: No such file"),
+    ),
+    (GONE, "0", {}, False, None, FINISHED),
+    (GONE, None, {}, False, StopReason.STOP, SessionEnd(SessionOutcome.STOPPED, "stop")),
 ]
 
 
 @pytest.mark.parametrize(("end", "word", "codes", "moved", "stopped", "meaning"), ENDS)
 def test_the_word_outranks_the_purpose_outranks_the_code(end, word, codes, moved, stopped, meaning) -> None:
-    assert outcomes.classify_end(end, word, codes, moved, stopped) == meaning
+    note = None if stopped is None else StopNote(time=NOW, reason=STOP_RULES[stopped].sentence, kind=stopped)
+    assert outcomes.classify_end(end, word, codes, moved, note) == meaning
 
 
 def test_a_session_that_vanished_is_a_crash_with_a_reason() -> None:
     came = outcomes.classify_end(GONE, None, {}, True)
-    assert isinstance(came, Crashed)
+    assert came.outcome is SessionOutcome.CRASHED
     assert "vanished" in came.reason
 
 

@@ -13,6 +13,7 @@ from liza.rules.derived import update_derived_fields
 from liza.rules.errors import LizaError
 from liza.rules.merging import merge_rules
 from liza.rules.model import FINAL_STATUSES, Handoff, MergeInProgress, ProcessIdentity, State, Status
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import backlog, claims, coding, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.coding import SubmittedWork
@@ -23,6 +24,7 @@ from tests.unit.boards import BASE, NOW, board
 CODERS = st.sampled_from(["coder-1", "coder-2", "coder-3"])
 REVIEWERS = st.sampled_from(["code-reviewer-1", "code-reviewer-2"])
 TASKS = st.sampled_from(["a", "b", "c"])
+RECORDED = (SessionOutcome.CRASHED, SessionOutcome.FINISHED, SessionOutcome.HELD_UP)
 HERE = ProcessIdentity(host="box", boot="boot", pid=1, start="1")
 
 
@@ -163,11 +165,13 @@ class Crew(RuleBasedStateMachine):
         note = Handoff(agent="coder-1", summary="s", next_action="n")
         self.attempt(lambda: coding.handoff(self.state, task, run, note, self.now))
 
-    @rule(task=TASKS, data=st.data(), event=st.sampled_from(["crash", "ended", "held up"]), moved=st.booleans())
-    def session_over(self, task: str, data: st.DataObject, event: str, moved: bool) -> None:
+    @rule(task=TASKS, data=st.data(), ended=st.sampled_from(RECORDED), moved=st.booleans())
+    def session_over(self, task: str, data: st.DataObject, ended: SessionOutcome, moved: bool) -> None:
         run = self.some_run(data, task)
         self.attempt(
-            lambda: coding.record_session_end(self.state, task, run, event=event, detail="x", moved=moved, now=self.now)
+            lambda: coding.record_session_end(
+                self.state, task, run, outcome=ended, detail="x", moved=moved, now=self.now
+            )
         )
 
     @rule(agent=REVIEWERS, task=TASKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from liza.programs.presets.preset import FailurePattern, UsageFormat
 from liza.programs.session import outcomes, transcript
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, find_failure
+from liza.programs.session.outcomes import SessionEnd
+from liza.programs.session.run_directory import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession
 from liza.programs.usage import usage_report
 from liza.rules.model import Budget, ProcessIdentity
-from liza.rules.sessions.decide import IDLE_REASON
+from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -230,45 +233,76 @@ def ended(code: int) -> EndedSession:
 
 
 GONE = ProcessIdentity(host="h", boot="b", pid=1, start="1")
-BROKEN = ModelFailure("broken", "cut")
-SERVER, REFUSED, LIMIT = ModelFailure("server", "500"), ModelFailure("login", "401"), ModelFailure("quota", "429", NOW)
+BROKEN = ModelFailure(SilenceKind.BROKEN, "cut")
+SERVER, REFUSED, LIMIT = (
+    ModelFailure(SilenceKind.SERVER, "500"),
+    ModelFailure(SilenceKind.LOGIN, "401"),
+    ModelFailure(SilenceKind.QUOTA, "429", NOW),
+)
+
+FINISHED = SessionEnd(SessionOutcome.FINISHED)
+LIMITED = SessionEnd(SessionOutcome.QUOTA, "a usage limit is reached: 429", NOW)
+
+
+def stopped_as(reason: StopReason) -> SessionEnd:
+    """The end of a session that was ended for this reason, with the sentence of the reason."""
+    return SessionEnd(STOP_RULES[reason].outcome, STOP_RULES[reason].sentence)
 
 
 @pytest.mark.parametrize(
     ("code", "word", "moved", "stopped", "said", "wanted"),
     [
-        (0, None, False, None, REFUSED, outcomes.ModelRefused("the model refuses the program's login: 401")),
-        (1, None, False, None, LIMIT, outcomes.UsageLimited("a usage limit is reached: 429", NOW)),
-        (0, None, False, None, SERVER, outcomes.NoModelAnswer("its model answers with errors: 500")),
-        (1, None, True, None, BROKEN, outcomes.NoModelAnswer("its model's answers break off: cut")),
-        (0, None, True, None, BROKEN, outcomes.Completed(idle=False)),
-        (0, None, True, None, LIMIT, outcomes.Completed(idle=False)),
-        (0, "0", False, None, REFUSED, outcomes.Completed(idle=False)),
-        (143, None, False, "stop", LIMIT, outcomes.Halted("stop")),
+        (
+            0,
+            None,
+            False,
+            None,
+            REFUSED,
+            SessionEnd(SessionOutcome.UNUSABLE, "the model refuses the program's login: 401", needs_person=True),
+        ),
+        (1, None, False, None, LIMIT, LIMITED),
+        (0, None, False, None, SERVER, SessionEnd(SessionOutcome.UNANSWERED, "its model answers with errors: 500")),
+        (1, None, True, None, BROKEN, SessionEnd(SessionOutcome.UNANSWERED, "its model's answers break off: cut")),
+        (0, None, True, None, BROKEN, FINISHED),
+        (0, None, True, None, LIMIT, FINISHED),
+        (0, "0", False, None, REFUSED, FINISHED),
+        (143, None, False, StopReason.STOP, LIMIT, SessionEnd(SessionOutcome.STOPPED, "stop")),
+        (143, None, False, StopReason.HUNG, LIMIT, LIMITED),
+        (143, None, False, StopReason.PERSON_NEEDED, LIMIT, LIMITED),
+        (143, None, False, StopReason.NO_ANSWER, LIMIT, stopped_as(StopReason.NO_ANSWER)),
+        (143, None, False, StopReason.USAGE_LIMIT, LIMIT, replace(stopped_as(StopReason.USAGE_LIMIT), retry_at=NOW)),
+        (143, None, False, StopReason.USAGE_LIMIT, SERVER, stopped_as(StopReason.USAGE_LIMIT)),
+        (143, None, False, StopReason.NO_PROGRESS, LIMIT, stopped_as(StopReason.NO_PROGRESS)),
         (
             143,
             None,
             False,
-            "no answer from its model for 300 s",
-            LIMIT,
-            outcomes.UsageLimited("a usage limit is reached: 429", NOW),
+            StopReason.LOGIN_REFUSED,
+            None,
+            replace(stopped_as(StopReason.LOGIN_REFUSED), needs_person=True),
         ),
-        (143, None, False, "hung", None, outcomes.Halted("hung")),
-        (143, None, False, IDLE_REASON, LIMIT, outcomes.Completed(idle=True)),
-        (0, None, False, None, None, outcomes.Completed(idle=True)),
+        (
+            143,
+            None,
+            False,
+            StopReason.PERSON_NEEDED,
+            None,
+            replace(stopped_as(StopReason.PERSON_NEEDED), needs_person=True),
+        ),
+        (143, None, False, StopReason.HUNG, None, SessionEnd(SessionOutcome.CRASHED, "hung")),
+        (143, None, False, StopReason.IDLE, LIMIT, FINISHED),
+        (0, None, False, None, None, FINISHED),
     ],
 )
 def test_an_end_means_what_the_run_said_before_what_its_program_said_before_its_code(
-    code: int, word: str | None, moved: bool, stopped: str | None, said: ModelFailure | None, wanted: outcomes.Outcome
+    code: int, word: str | None, moved: bool, stopped: StopReason | None, said: ModelFailure | None, wanted: SessionEnd
 ) -> None:
-    assert outcomes.classify_end(ended(code), word, {}, moved, stopped, said) == wanted
+    note = None if stopped is None else StopNote(time=NOW, reason=STOP_RULES[stopped].sentence, kind=stopped)
+    assert outcomes.classify_end(ended(code), word, {}, moved, note, said) == wanted
 
 
 def test_a_session_that_vanished_while_its_model_limited_it_was_limited() -> None:
-    assert isinstance(
-        outcomes.classify_end(VanishedSession(shim=GONE, child=GONE), None, {}, False, None, LIMIT),
-        outcomes.UsageLimited,
-    )
+    assert outcomes.classify_end(VanishedSession(shim=GONE, child=GONE), None, {}, False, None, LIMIT) == LIMITED
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.merging import merge_rules
 from liza.rules.model import Anomaly, Handoff, MergeInProgress, State, Status
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.tasks import backlog, claims, coding, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.coding import SubmittedWork
@@ -179,35 +180,35 @@ def test_two_failed_coders_want_another_plan_and_not_another_answer() -> None:
     assert "supersede" in refusal.value.hint
 
 
-def _session(state: State, run: str, event: str, moved: bool = False) -> State:
-    return coding.record_session_end(state, "task-1", run, event=event, detail="x", moved=moved, now=NOW)
+def _session(state: State, run: str, outcome: SessionOutcome, moved: bool = False) -> State:
+    return coding.record_session_end(state, "task-1", run, outcome=outcome, detail="x", moved=moved, now=NOW)
 
 
 def test_two_sessions_in_a_row_that_move_nothing_block_the_task() -> None:
     state, run = claimed(board(task()))
-    state = _session(state, run, "ended")
+    state = _session(state, run, SessionOutcome.FINISHED)
     assert (state.tasks[0].status, state.tasks[0].idle_sessions) == (S.CLAIMED, 1)
     state, run = claims.resume(state, "task-1", run, NOW)
-    moved = _session(state, run, "ended", moved=True)
+    moved = _session(state, run, SessionOutcome.FINISHED, moved=True)
     assert (moved.tasks[0].status, moved.tasks[0].idle_sessions) == (S.CLAIMED, 0)
-    assert _session(state, run, "ended").tasks[0].status is S.BLOCKED
+    assert _session(state, run, SessionOutcome.FINISHED).tasks[0].status is S.BLOCKED
 
 
 def test_five_crashes_on_one_task_block_it() -> None:
     state, run = claimed(board(task()))
     for _ in range(4):
-        state = _session(state, run, "crash")
+        state = _session(state, run, SessionOutcome.CRASHED)
         state, run = claims.resume(state, "task-1", run, NOW)
     assert state.tasks[0].status is S.CLAIMED
-    state = _session(state, run, "crash")
+    state = _session(state, run, SessionOutcome.CRASHED)
     assert (state.tasks[0].status, state.tasks[0].failed_by) == (S.BLOCKED, ("coder-1",))
 
 
 def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_further_try() -> None:
     state, run = claimed(with_config(board(task()), max_coder_iterations=1))
     for _ in range(coding.MAX_CRASHES + 1):
-        state = _session(state, run, "held up")
-        assert _session(state, run, "held up") is state
+        state = _session(state, run, SessionOutcome.HELD_UP)
+        assert _session(state, run, SessionOutcome.HELD_UP) is state
         state, run = claims.resume(state, "task-1", run, NOW)
     found = state.tasks[0]
     assert (found.status, found.iteration, found.idle_sessions, found.failed_by) == (S.CLAIMED, 1, 0, ())
@@ -232,13 +233,13 @@ def test_a_session_that_was_held_up_is_told_counts_for_no_limit_and_is_no_furthe
 def test_a_session_whose_verb_could_not_be_carried_out_is_held_up_unless_it_or_somebody_meant_its_end(
     kind: str, word: str | None, on_purpose: bool, held_up: bool
 ) -> None:
-    assert coding.is_end_postponed(kind, word, on_purpose) is held_up
+    assert coding.is_end_postponed(SessionOutcome(kind), word, on_purpose) is held_up
 
 
 def test_a_session_of_an_old_run_settles_nothing() -> None:
     state, old = claimed(board(task()))
     state, _ = claims.resume(state, "task-1", old, NOW)
-    assert _session(state, old, "crash") is state
+    assert _session(state, old, SessionOutcome.CRASHED) is state
 
 
 def test_a_merge_needs_an_approved_task_and_leaves_no_worktree() -> None:

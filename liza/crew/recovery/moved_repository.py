@@ -16,6 +16,7 @@ from liza.repo.slots import relocate, slots_directory
 from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.paths import Paths
 from liza.rules.project.slots_location import SlotsRecord
+from liza.rules.sessions.session_ends import StopReason
 from liza.system.file_lock import Lock
 from liza.system.flock import lock_path
 
@@ -90,7 +91,7 @@ def _release_sessions(paths: Paths, old: SlotsRecord) -> None:
             if is_copy:
                 (directory.path / "session.json").unlink(missing_ok=True)
             else:
-                directory.write_stop(datetime.now(UTC).replace(microsecond=0), "stop")
+                directory.write_stop(datetime.now(UTC).replace(microsecond=0), StopReason.STOP)
                 session_process.stop(directory.path, run, old.root, grace=SESSION_GRACE)
 
 

@@ -8,6 +8,7 @@ from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.rules.model import State, Status
+from liza.rules.sessions.session_ends import StopReason
 
 
 def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def end_orphan_sessions(crew: Crew, state: State, taker: str) -> tuple[str, ...]
         directory = crew.run_dir(task.run)
         if crew.is_supervised(str(task.assigned_to)) or run_state.is_session_over(directory):
             continue
-        directory.write_stop(crew.clock.now(), "orphaned")
+        directory.write_stop(crew.clock.now(), StopReason.ORPHANED)
         session_process.stop(directory.path, task.run, crew.paths.root, grace=float(state.config.grace))
         ended.append(f"{task.id}: the session {task.run} had no supervisor and was ended by {taker}")
     return tuple(ended)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.programs.presets.preset import FailurePattern
+from liza.rules.sessions.session_ends import SilenceKind
 
 MAX_RESET_DELAY = timedelta(days=8)
 """Maximum time until a usage limit resets. A later time is a misread number: no known limit is longer than a week."""
@@ -20,13 +21,12 @@ _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)
 
 @dataclass(frozen=True)
 class ModelFailure:
-    """Why the model does not answer: ``kind`` as in a row's failures, ``message`` for a person, ``until`` when it ends,
-    if known.
+    """Why the model does not answer: ``message`` for a person, ``until`` when it ends, if known.
 
     ``retried``: the program retries by itself. ``count``: how often in succession it was seen.
     """
 
-    kind: str
+    kind: SilenceKind
     message: str
     until: datetime | None = None
     retried: bool = False
@@ -72,7 +72,8 @@ def update_failure(
         failure, match = hit
         message = " ".join(_format_message(failure, line, match).split())[:200]
         count = 1 if before is None else before.count + 1
-        return ModelFailure(failure.kind, message, _parse_reset_time(match.groupdict(), now), failure.retried, count)
+        until = _parse_reset_time(match.groupdict(), now)
+        return ModelFailure(SilenceKind(failure.kind), message, until, failure.retried, count)
     if before is None or (signs.answers and re.match(signs.answers, line)):
         return None
     retry_succeeded = before.retried and not signs.answers and line.startswith('{"')

@@ -13,6 +13,7 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
 from liza.programs.usage import usage_report
 from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
+from liza.rules.sessions.session_ends import SilenceKind
 from liza.system.file_tail import Tail
 
 INITIAL_BYTES = 64 << 10
@@ -77,7 +78,7 @@ class FailureWatch:
             failure.kind,
             failure.message,
             failure.count >= MAX_RETRIES,
-            failure.kind == "login" and failure.count >= MAX_REFUSALS,
+            failure.kind is SilenceKind.LOGIN and failure.count >= MAX_REFUSALS,
         )
 
 

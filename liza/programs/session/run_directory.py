@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ import msgspec
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
+from liza.rules.sessions.session_ends import STOP_RULES, SilenceKind, StopReason, stop_reason_of_text
 from liza.rules.sessions.spending import TokenUsage
 from liza.system import atomic
 
@@ -40,24 +42,41 @@ class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     commit: str | None = None
 
 
+class ReadyEvidence(StrEnum):
+    """Evidence that a run has read its brief, besides the events of hooks (``hook SessionStart``)."""
+
+    LIZA_READY = "liza ready"
+    """It ran this command."""
+    CLOSING_VERB = "verb"
+    """It ran another command, which ended the run."""
+
+
 class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``ready``: the run has read its brief, and the evidence for it."""
+    """``ready``: the run has read its brief, and the evidence for it: a ReadyEvidence, or ``hook EVENT``."""
 
     time: AwareDatetime
     evidence: str
 
 
 class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``stopped``: the session was ended on purpose, so its end is not counted as a crash.
+    """``stopped``: Liza ends the session. ``reason`` is a sentence for people.
 
-    ``unusable``: its program waits for a person, and the next session would wait too. ``model`` is the kind of model
-    failure if the session was ended because its model gave no answer.
+    Version 0.1.0 wrote no ``kind``, but ``unusable`` (its program waits for a person) and ``model`` (why its model gave
+    no answer). They are only read.
     """
 
     time: AwareDatetime
     reason: str
+    kind: StopReason | None = None
     unusable: bool = False
-    model: str = ""
+    model: SilenceKind | None = None
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the session is ended."""
+        if self.kind is not None:
+            return self.kind
+        return stop_reason_of_text(self.reason, person_needed=self.unusable, silence=self.model)
 
 
 class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,14 +89,13 @@ class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``model.json``: why the running session gets no answer from its model, with ``kind`` and ``words`` as in
-    ``rules.sessions.model_silence``.
+    """``model.json``: why the running session gets no answer from its model; ``words`` is the program's message.
 
     ``ends`` is when the session is ended unless an answer arrives. ``retried``: until then the program retries by
     itself.
     """
 
-    kind: str
+    kind: SilenceKind
     since: AwareDatetime
     ends: AwareDatetime
     words: str = ""
@@ -176,10 +194,12 @@ class RunDir:
             raise LizaError(f"{self.path / 'word'} holds {code!r}, wanted 0, 1 or 42", f"rm {self.path / 'word'}")
         return code
 
-    def write_stop(self, now: AwareDatetime, reason: str, unusable: bool = False, model: str = "") -> None:
-        """Record that the session is ended on purpose. Call it before ending the session, so that its end is no
-        crash."""
-        self._put("stopped", StopNote(time=now, reason=reason, unusable=unusable, model=model))
+    def write_stop(self, now: AwareDatetime, reason: StopReason, sentence: str = "") -> None:
+        """Record that Liza ends the session, and why. Call it before ending the session, so that its end is no crash.
+
+        ``sentence``: the reason for people; empty: the one of ``reason``.
+        """
+        self._put("stopped", StopNote(time=now, reason=sentence or STOP_RULES[reason].sentence, kind=reason))
 
     def read_stop(self) -> StopNote | None:
         """Return why the session was ended on purpose."""
@@ -196,7 +216,7 @@ class RunDir:
     def read_activity(self) -> tuple[bool, int]:
         """Return whether the run called a verb, and how many tools it used: both need a model that answers."""
         sentinel, turn = self.read_sentinel(), self.read_turn()
-        return sentinel is not None and sentinel.evidence == "liza ready", turn.tools if turn else 0
+        return sentinel is not None and sentinel.evidence == ReadyEvidence.LIZA_READY, turn.tools if turn else 0
 
     def write_model_note(self, note: ModelNote | None) -> None:
         """Record why the session gets no answer from its model; None: it gets answers. Raises OSError."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from liza.rules.sessions import message_rules
 from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import STOP_RULES, StopReason
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,19 @@ class Resume:
 
 @dataclass(frozen=True)
 class StopSession:
-    """End the session: SIGTERM first, SIGKILL later. ``why`` is recorded, so that an adopting supervisor has it.
+    """End the session: SIGTERM first, SIGKILL later. The reason is recorded, so that an adopting supervisor has it.
 
-    ``needs_person``: the program waits for a person, and so would the next session. ``failure_kind``: a kind of
-    ``model_silence`` if the model gives no answer; else empty.
+    ``detail``: the reason as a sentence, for people; empty: the sentence of the reason.
     """
 
     run: str
-    why: str
-    needs_person: bool = False
-    failure_kind: str = ""
+    reason: StopReason
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The reason for people."""
+        return self.detail or STOP_RULES[self.reason].sentence
 
 
 @dataclass(frozen=True)

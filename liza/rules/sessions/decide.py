@@ -38,8 +38,9 @@ from liza.rules.sessions.actions import (
 )
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.tasks import picking, planning
-from liza.rules.tasks.claims import STOP, is_last_end_blameless
+from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import Evidence, LimitReached, NoTask
 from liza.rules.transitions import has_done
 
@@ -51,8 +52,6 @@ MAX_BACKOFF = 300.0  # seconds
 START_POLL_SECONDS = 1.0  # until the program is ready
 RUNNING_POLL_SECONDS = 10.0  # afterwards
 MAX_REMINDERS = 2  # reminders to an idle session, before it is ended
-IDLE_REASON = "it is idle at its terminal and has run no closing command"
-"""Stop reason: idle at the prompt, no closing command. A program without a terminal exits by itself in this case."""
 EXIT_UNUSABLE = 5
 """Exit status of a supervisor whose program cannot work until a person acts, such as a login."""
 _NO_EVIDENCE = Evidence()
@@ -197,14 +196,14 @@ def _is_given_back(at: Situation, work: CurrentWork) -> bool:
 
 def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Action:
     if leaving:
-        return StopSession(session.run, "stop")
+        return StopSession(session.run, StopReason.STOP)
     work = find_current_work(at.state, at.agent)
     if work is None or work.run != session.run:
         if session.since_closing_command is None:
-            return StopSession(session.run, "fenced")
+            return StopSession(session.run, StopReason.FENCED)
         left = at.state.config.grace - session.since_closing_command
         if left <= 0 or session.is_turn_over:
-            return StopSession(session.run, "over")
+            return StopSession(session.run, StopReason.OVER)
         # The return of the prompt causes no event, so poll.
         left = min(left, START_POLL_SECONDS) if session.has_terminal else left
         return Wait(f"{session.run} has run its closing command", left)
@@ -212,9 +211,10 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
     if hopeless is not None:
         return hopeless
     if session.since_activity > at.state.config.hung_after and session.question is not None:
-        return StopSession(session.run, f"no person answered: the program shows {session.question}", True)
+        unanswered = f"no person answered: the program shows {session.question}"
+        return StopSession(session.run, StopReason.PERSON_NEEDED, unanswered)
     if session.since_activity > at.state.config.hung_after:
-        return StopSession(session.run, f"hung: no activity for {session.since_activity:.0f} s")
+        return StopSession(session.run, StopReason.HUNG, f"hung: no activity for {session.since_activity:.0f} s")
     beat = at.state.config.heartbeat_interval
     if session.since_heartbeat >= beat:
         return RenewLease(session.run)
@@ -259,7 +259,7 @@ def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
         return []
     timeout = at.state.config.answer_timeout
     waits = [model_silence.seconds_to_end(session.silence, timeout)]
-    if session.silence.kind == model_silence.SILENT:
+    if session.silence.kind is SilenceKind.SILENT:
         waits.append(model_silence.report_delay(timeout) - session.silence.seconds)
     return [left + 0.01 for left in waits if left > 0]
 
@@ -267,27 +267,27 @@ def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
 def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
     """Return the action for a session that should not go on: stop, remind, warn or pause; None if it should."""
     if session.never_ready is not None:
-        return StopSession(session.run, session.never_ready, session.needs_person)
+        reason = StopReason.PERSON_NEEDED if session.needs_person else StopReason.NOT_READY
+        return StopSession(session.run, reason, session.never_ready)
     if not session.ready and session.since_start > at.ready_timeout:
-        return StopSession(session.run, f"not ready after {at.ready_timeout:.0f} s")
+        return StopSession(session.run, StopReason.NOT_READY, f"not ready after {at.ready_timeout:.0f} s")
     timeout = at.state.config.answer_timeout
     if session.silence is not None and (
         model_silence.seconds_to_end(session.silence, timeout) <= 0
         or model_silence.is_quota_wait_too_long(session.silence, at.now, timeout)
     ):
-        kind = session.silence.kind
-        return StopSession(
-            session.run, model_silence.describe_reason(session.silence), kind == model_silence.LOGIN, kind
-        )
+        reason = stop_reason_of(session.silence.kind)
+        return StopSession(session.run, reason, model_silence.describe_reason(session.silence))
     if session.idle > at.state.config.idle_after:
-        return StopSession(session.run, IDLE_REASON) if session.reminders >= MAX_REMINDERS else Remind(session.run)
+        reminded = session.reminders >= MAX_REMINDERS
+        return StopSession(session.run, StopReason.IDLE) if reminded else Remind(session.run)
     if session.stuck is not None and session.since_closing_command is None:
         if not session.warned:
             return Warn(session.run, session.stuck.reason)
         if session.stuck.final:
-            return StopSession(session.run, session.stuck.reason)
+            return StopSession(session.run, StopReason.NO_PROGRESS, session.stuck.reason)
     if at.over_budget is not None:
-        return PauseCrew(at.over_budget) if not _wait_for_signal(at) else StopSession(session.run, STOP)
+        return PauseCrew(at.over_budget) if not _wait_for_signal(at) else StopSession(session.run, StopReason.STOP)
     return None
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from liza.rules.model import LoopLimits
+from liza.rules.sessions.session_ends import STOP_RULES, StopReason
 
-NO_PROGRESS_PREFIX = "no progress: "
-"""Start of the stop reason of a session that was ended because of a loop."""
+NO_PROGRESS_PREFIX = f"{STOP_RULES[StopReason.NO_PROGRESS].sentence}: "
 MAX_REMEMBERED_CALLS = 32
 """Number of different calls that are remembered. A longer cycle is not recognised."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-LOGIN, QUOTA, SERVER, BROKEN, SILENT = "login", "quota", "server", "broken", "silent"
+from liza.rules.sessions.session_ends import SilenceKind
+
 LOGIN_PATIENCE = 5.0
 """Seconds in which a program may renew a refused login or exit by itself."""
 MAX_REFUSALS = 3  # refused logins in a row after which a session is ended at once
@@ -20,10 +21,10 @@ QUOTA_FACTOR = 12.0
 """First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
 
 _SENTENCES = {
-    LOGIN: "the model refuses the program's login: {words}",
-    QUOTA: "a usage limit is reached: {words}",
-    SERVER: "its model answers with errors: {words}",
-    BROKEN: "its model's answers break off: {words}",
+    SilenceKind.LOGIN: "the model refuses the program's login: {words}",
+    SilenceKind.QUOTA: "a usage limit is reached: {words}",
+    SilenceKind.SERVER: "its model answers with errors: {words}",
+    SilenceKind.BROKEN: "its model's answers break off: {words}",
 }
 
 
@@ -35,7 +36,7 @@ class ModelSilence:
     ``failed_requests``: failed requests in a row.
     """
 
-    kind: str
+    kind: SilenceKind
     seconds: float
     message: str = ""
     retry_at: datetime | None = None
@@ -43,9 +44,9 @@ class ModelSilence:
     failed_requests: int = 1
 
 
-def describe_failure(kind: str, words: str) -> str:
-    """Return the reason as a sentence. An unknown kind counts as an error of the model's server."""
-    return _SENTENCES.get(kind, _SENTENCES[SERVER]).format(words=words)
+def describe_failure(kind: SilenceKind, words: str) -> str:
+    """Return the reason as a sentence."""
+    return _SENTENCES[kind].format(words=words)
 
 
 def describe_silence(seconds: float) -> str:
@@ -55,21 +56,25 @@ def describe_silence(seconds: float) -> str:
 
 def describe_reason(model: ModelSilence) -> str:
     """Return why the session gets no answer."""
-    return describe_silence(model.seconds) if model.kind == SILENT else describe_failure(model.kind, model.message)
+    return (
+        describe_silence(model.seconds)
+        if model.kind is SilenceKind.SILENT
+        else describe_failure(model.kind, model.message)
+    )
 
 
 def seconds_to_end(model: ModelSilence, timeout: float) -> float:
     """Return the seconds until the session is ended if its model does not answer; 0 or less: now."""
-    if model.kind == LOGIN:
+    if model.kind is SilenceKind.LOGIN:
         return 0.0 if model.failed_requests >= MAX_REFUSALS else LOGIN_PATIENCE - model.seconds
-    if model.kind != SILENT and model.failed_requests >= MAX_RETRIES:
+    if model.kind is not SilenceKind.SILENT and model.failed_requests >= MAX_RETRIES:
         return 0.0
     return timeout - model.seconds
 
 
 def is_reported(model: ModelSilence, timeout: float) -> bool:
     """Return whether a person is told: errors at once, silence after ``report_delay``."""
-    return model.kind != SILENT or model.seconds >= report_delay(timeout)
+    return model.kind is not SilenceKind.SILENT or model.seconds >= report_delay(timeout)
 
 
 def report_delay(timeout: float) -> float:
@@ -79,15 +84,19 @@ def report_delay(timeout: float) -> float:
 
 def is_quota_wait_too_long(model: ModelSilence, now: datetime, timeout: float) -> bool:
     """Return whether the program waits for the end of a usage limit for longer than ``timeout`` seconds."""
-    return model.kind == QUOTA and model.retry_at is not None and model.retry_at - now > timedelta(seconds=timeout)
+    return (
+        model.kind is SilenceKind.QUOTA
+        and model.retry_at is not None
+        and model.retry_at - now > timedelta(seconds=timeout)
+    )
 
 
 def describe_status(model: ModelSilence, left: float, program: str) -> str:
     """Return the text in ``status``: the reason, what retries, and when the session is ended in ``left`` seconds."""
     end = f"ended in {_span(left)}" if left >= 1 else "being ended"
-    if model.kind == SILENT:
+    if model.kind is SilenceKind.SILENT:
         return f"no answer from its model for {_span(model.seconds)}; without one the session is {end}"
-    if model.kind == LOGIN or not model.retried:
+    if model.kind is SilenceKind.LOGIN or not model.retried:
         return f"{describe_failure(model.kind, model.message)}; the session is {end}"
     failure = describe_failure(model.kind, model.message)
     return f"{failure}; {program} tries again, and without an answer the session is {end}"

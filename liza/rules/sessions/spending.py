@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from liza.rules.model import AwareDatetime, Budget, FrozenStruct
+from liza.rules.sessions.session_ends import SessionOutcome
 
 
 class TokenUsage(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,7 +52,11 @@ def estimate_usage(calls: int, size: int) -> TokenUsage:
 
 
 class LedgerEntry(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session in the ledger. ``used`` is None if its program reported nothing; ``seconds`` is wall time."""
+    """One session in the ledger.
+
+    ``outcome`` is a SessionOutcome, or ``living``. ``used`` is None if its program reported nothing. ``seconds`` is
+    wall time.
+    """
 
     run: str
     time: AwareDatetime
@@ -145,7 +150,7 @@ def unpriced_reason(budget: Budget, spent: Iterable[LedgerEntry]) -> str | None:
 def _is_cost_unknown(entry: LedgerEntry) -> bool:
     """Return whether a model answered in the session and the cost is not known."""
     if entry.used is None:
-        return entry.outcome == "finished"
+        return entry.outcome == SessionOutcome.FINISHED
     return entry.used.cost is None and entry.used.tokens > 0
 
 

@@ -17,23 +17,23 @@ from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status,
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.statuses import AgentStatus
+from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.suggestions import did_you_mean
 from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
 
-STOP = "stop"
-HELD_UP = "held up"
+STOP = OUTCOME_RULES[SessionOutcome.STOPPED].event
+"""Event in the history: a session was stopped on purpose."""
+HELD_UP = OUTCOME_RULES[SessionOutcome.HELD_UP].event
 """Event in the history: the board, its lock or the disk kept a session from finishing."""
-QUOTA = "quota"
+QUOTA = OUTCOME_RULES[SessionOutcome.QUOTA].event
 """Event in the history: a usage limit of the model ended a session."""
-UNUSABLE = "unusable"
-"""Event in the history: the program of a session cannot work until a person acts, such as a login."""
-UNANSWERED = "unanswered"
+UNANSWERED = OUTCOME_RULES[SessionOutcome.UNANSWERED].event
 """Event in the history: the model gave no usable answer (none for too long, only errors, or half an answer)."""
-_BLAMELESS_ENDS = (STOP, HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
-_SESSION_ENDS = ("claim", "crash", "ended", "handoff", "reject", *_BLAMELESS_ENDS)
-UNCOUNTED_ENDS = (HELD_UP, QUOTA, UNUSABLE, UNANSWERED)
-"""Ends that count neither as a crash nor as a session without progress."""
+SESSION_END_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values())
+"""Events in the history with which a supervisor records the end of a session."""
+_BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
+_CONVERSATION_EVENTS = {"claim", "handoff", "reject", *SESSION_END_EVENTS}
 
 
 @dataclass(frozen=True)
@@ -173,16 +173,16 @@ def _unreserved(task: Task) -> Task:
 
 def is_last_end_blameless(task: Task) -> bool:
     """Return whether the last session ended without its fault. The next session then continues the same try."""
-    return bool(task.history) and task.history[-1].event in _BLAMELESS_ENDS
+    return bool(task.history) and task.history[-1].event in _BLAMELESS_EVENTS
 
 
 def is_continuation(task: Task) -> bool:
     """Return whether the next session continues the conversation of the last one, which ended without its fault."""
-    ends = [event.event for event in task.history if event.event in _SESSION_ENDS]
+    ends = [event.event for event in task.history if event.event in _CONVERSATION_EVENTS]
     if ends[-2:] == [UNANSWERED, UNANSWERED]:
         # Some servers fail for one conversation, for example if it is too long. Start a new one after two failures.
         return False
-    return bool(ends) and ends[-1] in _BLAMELESS_ENDS
+    return bool(ends) and ends[-1] in _BLAMELESS_EVENTS
 
 
 def resume(state: State, task_id: str, run: str, now: datetime) -> tuple[State, str]:

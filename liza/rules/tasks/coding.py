@@ -11,7 +11,8 @@ from liza.rules.errors import Refused, UsageError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, Handoff, State, Status, Task
 from liza.rules.paths import agent_of, branch_of
-from liza.rules.tasks.claims import UNCOUNTED_ENDS, get_owned_task, get_task
+from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
+from liza.rules.tasks.claims import get_owned_task, get_task
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
 
 S = Status
@@ -189,38 +190,40 @@ def handoff(state: State, task_id: str, run: str, note: Handoff, now: datetime) 
     return replace(state.with_task(handed), handoff={**state.handoff, task_id: note})
 
 
-def is_end_postponed(kind: str, word: str | None, on_purpose: bool) -> bool:
+def is_end_postponed(outcome: SessionOutcome, word: str | None, on_purpose: bool) -> bool:
     """Return whether a failure to carry out one of its verbs explains the end of a session.
 
-    ``kind`` is the outcome otherwise (crashed, finished, handed off, stopped), ``word`` the session's closing command.
-    A closing command of a session that did not crash excludes this, and so does an end ``on_purpose``.
+    ``outcome`` is that without the failure, ``word`` the session's closing code. A closing code of a session that did
+    not crash excludes this, and so does an end ``on_purpose``.
     """
     if on_purpose:
         return False
-    return kind == "crashed" or (kind in ("finished", "handed off") and word is None)
+    if outcome is SessionOutcome.CRASHED:
+        return True
+    return outcome in (SessionOutcome.FINISHED, SessionOutcome.HANDED_OFF) and word is None
 
 
 def record_session_end(
-    state: State, task_id: str, run: str, *, event: str, detail: str, moved: bool, now: datetime
+    state: State, task_id: str, run: str, *, outcome: SessionOutcome, detail: str, moved: bool, now: datetime
 ) -> State:
     """Record that a session of this run ended while the run still owns the task.
 
-    ``event`` is ``crash``, ``ended``, ``held up``, ``quota``, ``unusable`` or ``unanswered``. ``moved``: the session
-    made a commit or ran a verb. The task is blocked after MAX_CRASHES crashes since the last unblock, or after
-    MAX_IDLE_SESSIONS sessions in a row without progress. Events of UNCOUNTED_ENDS are only recorded.
+    ``moved``: the session made a commit or ran a verb. The task is blocked after MAX_CRASHES crashes since the last
+    unblock, or after MAX_IDLE_SESSIONS sessions in a row without progress. An end without fault is only recorded.
     """
     task = state.task(task_id)
+    event, fault = OUTCOME_RULES[outcome].event, OUTCOME_RULES[outcome].fault
     if task is None or task.run != run or task.status is not S.CLAIMED or has_done(task, event, run):
         return state
     noted = add_event(task, event, Invocation(now=now, by=agent_of(run), run=run, detail=detail[:500]))
-    if event == "crash":
-        crashes = _count_since_unblocked(noted, "crash")
+    if fault is Fault.CRASH:
+        crashes = _count_since_unblocked(noted, event)
         if crashes >= MAX_CRASHES:
             return block_by_supervisor(
                 state.with_task(noted), task_id, f"{crashes} sessions crashed; the last: {detail}", now
             )
         return state.with_task(noted)
-    if event in UNCOUNTED_ENDS:
+    if fault is Fault.NONE:
         return state.with_task(noted)
     idle = 0 if moved else task.idle_sessions + 1
     counted = state.with_task(replace(noted, idle_sessions=idle))

@@ -1,0 +1,161 @@
+"""Why Liza ends a session, how a session can end, and what follows from each: two enums and one table for each. Pure.
+
+The values of the enums are also what run directories, the ledger and the task's history hold.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class SessionOutcome(StrEnum):
+    """How a session ended."""
+
+    FINISHED = "finished"
+    HANDED_OFF = "handed off"
+    CRASHED = "crashed"
+    LOOPED = "looped"
+    STOPPED = "stopped"
+    HELD_UP = "held up"
+    QUOTA = "quota"
+    UNANSWERED = "unanswered"
+    UNUSABLE = "unusable"
+
+
+class Fault(StrEnum):
+    """How an end counts against the task."""
+
+    CRASH = "crash"
+    """It counts as a crash, and the next session as another try."""
+    TRY = "try"
+    """The next session counts as another try. Without progress, it also counts as an idle session."""
+    NONE = "none"
+    """It is not the session's fault: the next session continues the same try."""
+
+
+class RestKind(StrEnum):
+    """What determines how long the agent rests before its next session."""
+
+    NONE = "none"
+    AFTER_HANDOFF = "after handoff"
+    BACKOFF = "backoff"
+    USAGE_LIMIT = "usage limit"
+    NO_ANSWER = "no answer"
+    UNTIL_PERSON_ACTS = "until a person acts"
+
+
+class OutcomeRule(NamedTuple):
+    """What follows from an outcome.
+
+    ``event``: event in the task's history. ``reported``: the supervisor prints it even if the agent holds no task.
+    ``ends_failures``: failures before it no longer count as failures in a row.
+    """
+
+    event: str
+    fault: Fault
+    rest: RestKind = RestKind.NONE
+    reported: bool = False
+    ends_failures: bool = False
+
+
+OUTCOME_RULES = {
+    SessionOutcome.FINISHED: OutcomeRule("ended", Fault.TRY, ends_failures=True),
+    SessionOutcome.HANDED_OFF: OutcomeRule("ended", Fault.TRY, RestKind.AFTER_HANDOFF, ends_failures=True),
+    SessionOutcome.CRASHED: OutcomeRule("crash", Fault.CRASH, RestKind.BACKOFF, reported=True),
+    SessionOutcome.LOOPED: OutcomeRule("ended", Fault.TRY, RestKind.BACKOFF),
+    SessionOutcome.STOPPED: OutcomeRule("stop", Fault.NONE),
+    SessionOutcome.HELD_UP: OutcomeRule("held up", Fault.NONE, RestKind.BACKOFF, reported=True),
+    SessionOutcome.QUOTA: OutcomeRule("quota", Fault.NONE, RestKind.USAGE_LIMIT, reported=True),
+    SessionOutcome.UNANSWERED: OutcomeRule("unanswered", Fault.NONE, RestKind.NO_ANSWER, reported=True),
+    SessionOutcome.UNUSABLE: OutcomeRule("unusable", Fault.NONE, RestKind.UNTIL_PERSON_ACTS, reported=True),
+}
+
+
+class StopReason(StrEnum):
+    """Why Liza ends a session."""
+
+    STOP = "stop"
+    """A person or a signal stops the agent, or the budget is used up."""
+    OVER = "over"
+    """It has run its closing command, and its program does not exit."""
+    FENCED = "fenced"
+    """Its task belongs to another run."""
+    ORPHANED = "orphaned"
+    """It has no supervisor, and its lease has expired."""
+    IDLE = "idle"
+    """It waits at the prompt without a closing command. A program without a terminal exits by itself in this case."""
+    NO_PROGRESS = "no progress"
+    NOT_READY = "not ready"
+    """It has not read its brief in time."""
+    HUNG = "hung"
+    """No activity."""
+    PERSON_NEEDED = "person needed"
+    """Its program waits for a person, and so would the next session."""
+    LOGIN_REFUSED = "login refused"
+    USAGE_LIMIT = "usage limit"
+    NO_ANSWER = "no answer"
+    """Its model gives no usable answer."""
+
+
+class StopRule(NamedTuple):
+    """What follows from a stop reason, unless the session has run a closing command.
+
+    ``outcome``: how the end counts. ``sentence``: the reason for people, if the caller gives no details.
+    ``deliberate``: it says nothing about the session or its program. ``final``: it outranks what the program's output
+    says about its model. ``short_grace``: the work is closed already, so the program gets less time to exit.
+    """
+
+    outcome: SessionOutcome
+    sentence: str
+    deliberate: bool = False
+    final: bool = False
+    short_grace: bool = False
+
+
+STOP_RULES = {
+    StopReason.STOP: StopRule(SessionOutcome.STOPPED, "stop", deliberate=True, final=True),
+    StopReason.OVER: StopRule(SessionOutcome.FINISHED, "over", deliberate=True, final=True, short_grace=True),
+    StopReason.FENCED: StopRule(SessionOutcome.FINISHED, "fenced", deliberate=True, final=True, short_grace=True),
+    StopReason.ORPHANED: StopRule(SessionOutcome.CRASHED, "orphaned"),
+    StopReason.IDLE: StopRule(
+        SessionOutcome.FINISHED, "it is idle at its terminal and has run no closing command", final=True
+    ),
+    StopReason.NO_PROGRESS: StopRule(SessionOutcome.LOOPED, "no progress", final=True),
+    StopReason.NOT_READY: StopRule(SessionOutcome.CRASHED, "not ready"),
+    StopReason.HUNG: StopRule(SessionOutcome.CRASHED, "hung"),
+    StopReason.PERSON_NEEDED: StopRule(SessionOutcome.UNUSABLE, "its program waits for a person"),
+    StopReason.LOGIN_REFUSED: StopRule(SessionOutcome.UNUSABLE, "the model refuses the program's login", final=True),
+    StopReason.USAGE_LIMIT: StopRule(SessionOutcome.QUOTA, "a usage limit is reached", final=True),
+    StopReason.NO_ANSWER: StopRule(SessionOutcome.UNANSWERED, "no answer from its model", final=True),
+}
+
+
+class SilenceKind(StrEnum):
+    """Why a model gives no answer. Presets name the first four in their failure patterns."""
+
+    LOGIN = "login"
+    QUOTA = "quota"
+    SERVER = "server"
+    BROKEN = "broken"
+    SILENT = "silent"
+
+
+_REASON_OF_SILENCE = {SilenceKind.LOGIN: StopReason.LOGIN_REFUSED, SilenceKind.QUOTA: StopReason.USAGE_LIMIT}
+
+
+def stop_reason_of(silence: SilenceKind) -> StopReason:
+    """Return the reason for which a session is ended whose model gives no answer."""
+    return _REASON_OF_SILENCE.get(silence, StopReason.NO_ANSWER)
+
+
+def stop_reason_of_text(
+    sentence: str, *, person_needed: bool = False, silence: SilenceKind | None = None
+) -> StopReason:
+    """Return the reason of a stop note of version 0.1.0, which holds a sentence and two marks instead of it."""
+    if silence is not None:
+        return stop_reason_of(silence)
+    if person_needed:
+        return StopReason.PERSON_NEEDED
+    # "no progress: the same call …": the sentence of NO_PROGRESS has details.
+    return next((reason for reason, rule in STOP_RULES.items() if sentence.startswith(rule.sentence)), StopReason.HUNG)
