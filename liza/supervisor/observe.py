@@ -21,10 +21,20 @@ from liza.programs.terminal.readiness import NotReady, NotReadyReason, Readiness
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import run_number
-from liza.rules.sessions.decide import SessionFacts, SessionState, find_current_work
+from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SilenceKind
+from liza.rules.sessions.session_facts import (
+    IdleFacts,
+    LoopFacts,
+    ModelFacts,
+    QuestionFacts,
+    SessionAges,
+    SessionFacts,
+    SessionState,
+    StartFacts,
+)
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.system import processes
@@ -136,30 +146,39 @@ class SessionObserver:
         question = self._find_question(memory, facts, ready)
         # Time in which the program waits for a person does not count as running time.
         since_start -= self._count_question_time(memory, question)
+        closed_at = memory.closing_command_at
         return SessionFacts(
-            run=directory.run,
-            state=SessionState.LIVING,
-            ready=isinstance(ready, Ready),
-            never_ready=ready.reason
-            if isinstance(ready, NotReady) and ready.kind is not NotReadyReason.DIALOG
-            else None,
-            needs_person=isinstance(ready, NotReady) and ready.kind in PERSON_NEEDED,
+            directory.run,
+            SessionState.LIVING,
+            start=self._start_facts(ready),
+            model=ModelFacts(
+                silence=None if question is not None else self._find_model_silence(memory, since_start),
+                reported=_reported_silence(directory),
+            ),
+            idle=IdleFacts(
+                seconds=0.0 if question is not None else self._idle_seconds(directory, memory, facts),
+                reminders=memory.reminders,
+            ),
+            question=QuestionFacts(shown=question, reported=directory.read_question()),
+            loop=LoopFacts(stuck, memory.warned),
+            ages=SessionAges(
+                start=since_start,
+                activity=self.monotonic_time - memory.last_activity,
+                heartbeat=self.monotonic_time - memory.last_heartbeat,
+                closing_command=None if closed_at is None else self.monotonic_time - closed_at,
+            ),
             has_terminal=pane is not None,
-            silence=None if question is not None else self._find_model_silence(memory, since_start),
-            reported_silence=_reported_silence(directory),
-            idle=0.0 if question is not None else self._idle_seconds(directory, memory, facts),
-            reminders=memory.reminders,
-            question=question,
-            reported_question=directory.read_question(),
-            stuck=stuck,
-            warned=memory.warned,
-            since_start=since_start,
-            since_activity=self.monotonic_time - memory.last_activity,
-            since_closing_command=None
-            if memory.closing_command_at is None
-            else self.monotonic_time - memory.closing_command_at,
-            is_turn_over=pane is not None and memory.closing_command_at is not None and _is_waiting(directory, facts),
-            since_heartbeat=self.monotonic_time - memory.last_heartbeat,
+            is_turn_over=pane is not None and closed_at is not None and _is_waiting(directory, facts),
+        )
+
+    def _start_facts(self, ready: Ready | StillStarting | NotReady) -> StartFacts:
+        """Return how far the start has come. A dialog does not end it: a person may answer."""
+        is_failed = isinstance(ready, NotReady) and ready.kind is not NotReadyReason.DIALOG
+        return StartFacts(
+            is_ready=isinstance(ready, Ready),
+            timeout=self.ready_timeout,
+            never_ready=ready.reason if isinstance(ready, NotReady) and is_failed else None,
+            needs_person=isinstance(ready, NotReady) and ready.kind in PERSON_NEEDED,
         )
 
     def _session_memory(

@@ -7,7 +7,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from liza.board import signals
 from liza.crew.crew import Crew
@@ -19,7 +18,15 @@ from liza.rules.errors import LizaError
 from liza.rules.merging import merge_rules
 from liza.rules.model import Budget, State
 from liza.rules.sessions import message_rules, spending
-from liza.rules.sessions.decide import SessionFacts, SessionState, Situation, find_current_work
+from liza.rules.sessions.decide import find_current_work
+from liza.rules.sessions.session_facts import (
+    BudgetState,
+    MergeFacts,
+    SessionFacts,
+    SessionState,
+    Situation,
+    SupervisorFacts,
+)
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import SessionObserver
 from liza.system.file_lock import Lock
@@ -49,28 +56,19 @@ def gather_situation(
         signals=signals.active_signals(crew.paths),
         session=facts,
         job=f"{memory.job.name} runs" if memory.job else None,
-        leaving=memory.leaving,
-        crashes=tuple(monotonic_time - crash for crash in memory.crashes),
-        rest_seconds=max(0.0, memory.rest_until - monotonic_time),
-        ready_timeout=observer.ready_timeout,
-        merge_lock_free=_may_start_merger(crew, state, memory),
-        resumable_merge=_find_resumable_merge(crew, state, memory),
-        since_clock_gap=None if memory.clock_gap_at is None else monotonic_time - memory.clock_gap_at,
-        unusable_reason=memory.unusable_reason,
-        over_budget=budget_state.over_budget,
-        seconds_left=budget_state.seconds_left,
+        supervisor=SupervisorFacts(
+            leaving=memory.leaving,
+            crashes=tuple(monotonic_time - crash for crash in memory.crashes),
+            rest_seconds=max(0.0, memory.rest_until - monotonic_time),
+            unusable_reason=memory.unusable_reason,
+            since_clock_gap=None if memory.clock_gap_at is None else monotonic_time - memory.clock_gap_at,
+        ),
+        merging=MergeFacts(_may_start_merger(crew, state, memory), _find_resumable_merge(crew, state, memory)),
+        budget=budget_state,
         message_step=next_message_step(crew, state, agent, facts, observer)
         if facts is not None and can_type(facts.run)
         else None,
     )
-
-
-@dataclass(frozen=True)
-class BudgetState:
-    """Why no more may be spent, or None; and in how many seconds the living session reaches a limit."""
-
-    over_budget: str | None = None
-    seconds_left: float | None = None
 
 
 def _budget_state_or_unknown(

@@ -24,11 +24,12 @@ from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
+from liza.rules.sessions.session_facts import BudgetState
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import TELL_AT, MeterThread
-from liza.supervisor.situation import BudgetState, compute_budget_state
+from liza.supervisor.situation import compute_budget_state
 from liza.system import processes
 from liza.system.file_lock import Lock
 from liza.verbs.edit import edit

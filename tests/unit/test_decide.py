@@ -7,25 +7,22 @@ from msgspec.structs import replace
 
 from liza.rules.model import Discovery, MergeInProgress, State, Status, Task
 from liza.rules.sessions import actions, decide
-from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.session_ends import SessionOutcome, StopReason
+from liza.rules.sessions.session_facts import SessionFacts, SessionState
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.coding import SubmittedWork
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import claim_planning, end_planning, find_triggers, next_trigger, undo_planning_claim
 from tests.unit.boards import HEAD, NOW, agents, board, claimed, submitted, task, under_review, with_config
+from tests.unit.situations import living, situation
 
 S = Status
-LIVING, OVER, NEVER = SessionState.LIVING, SessionState.OVER, SessionState.NEVER
+OVER, NEVER = SessionState.OVER, SessionState.NEVER
 
 
 def at(state: State, agent: str = "coder-1", **facts: Any) -> actions.Action:
-    return decide.decide(Situation(agent=agent, state=state, now=NOW, **facts))
-
-
-def living(run: str, **facts: Any) -> SessionFacts:
-    return SessionFacts(run=run, state=LIVING, **{"ready": True, **facts})
+    return decide.decide(situation(state, agent, **facts))
 
 
 def test_an_idle_coder_takes_a_task_a_reviewer_a_review_and_a_planner_its_wake_up() -> None:
@@ -197,10 +194,10 @@ def test_after_a_sleep_nothing_is_taken_over_for_one_lease() -> None:
     state = state.with_task(replace(state.tasks[0], lease_expires=NOW))
     facts: dict[str, Any] = {"evidence": Evidence(offline=frozenset({"coder-1"}), dead=frozenset({run}))}
     later = replace(state, agents={**state.agents, **agents("coder-2")})
-    assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=10.0, **facts)) == actions.Wait(
+    assert at(later, "coder-2", since_clock_gap=10.0, **facts) == actions.Wait(
         "the machine slept: no expired claim is taken over for one lease duration", 290.0
     )
-    assert decide.decide(Situation("coder-2", later, NOW, since_clock_gap=301.0, **facts)) == actions.Claim("task-1")
+    assert at(later, "coder-2", since_clock_gap=301.0, **facts) == actions.Claim("task-1")
 
 
 BLOCKED: dict[str, Any] = {"blocked_reason": "r", "blocked_questions": ("q",)}

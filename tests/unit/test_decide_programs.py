@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_facts
 from datetime import timedelta
 from typing import Any
 
@@ -11,22 +10,18 @@ from msgspec.structs import replace
 
 from liza.rules.model import State
 from liza.rules.sessions import actions, decide
-from liza.rules.sessions.decide import SessionFacts, SessionState, Situation
 from liza.rules.sessions.message_rules import Message, PutInBrief, TryLater, TypeMessage
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SessionOutcome, SilenceKind, StopReason
 from liza.rules.tasks import claims, coding
 from tests.unit.boards import NOW, board, claimed, task
+from tests.unit.situations import changed, living, situation
 
 MESSAGE = Message(id="m", priority="urgent", text="t", sender="human", created=NOW)
 
 
 def at(state: State, **facts: Any) -> actions.Action:
-    return decide.decide(Situation(agent="coder-1", state=state, now=NOW, **facts))
-
-
-def living(run: str, **facts: Any) -> SessionFacts:
-    return SessionFacts(run=run, state=SessionState.LIVING, **{"ready": True, **facts})
+    return decide.decide(situation(state, **facts))
 
 
 def ended(state: State, run: str, outcome: SessionOutcome) -> State:
@@ -187,6 +182,6 @@ def test_what_a_program_asks_at_its_terminal_is_told_once_and_again_when_it_asks
     state, run = claimed(board(task()))
     asking = living(run, has_terminal=True, question="a menu: 'Yes'")
     assert at(state, session=asking) == actions.ReportQuestion(run, "a menu: 'Yes'")
-    told = replace_facts(asking, reported_question="a menu: 'Yes'")
+    told = changed(asking, reported_question="a menu: 'Yes'")
     assert at(state, session=told) == actions.Wait(f"{run} is at work", decide.RUNNING_POLL_SECONDS)
-    assert at(state, session=replace_facts(told, question=None)) == actions.ReportQuestion(run, None)
+    assert at(state, session=changed(told, question=None)) == actions.ReportQuestion(run, None)

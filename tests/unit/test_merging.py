@@ -16,7 +16,7 @@ from liza.rules.model import Agent, Config, Event, Goal, MergeInProgress, MergeR
 from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.sessions import decide
 from liza.rules.sessions.actions import Merge, Wait
-from liza.rules.sessions.decide import Situation
+from liza.rules.sessions.session_facts import Situation
 from liza.rules.tasks import backlog
 from liza.rules.transitions import Invocation
 

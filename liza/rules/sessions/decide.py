@@ -7,8 +7,7 @@ event therefore changes nothing, and a restarted supervisor decides like one tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
 
 from liza.rules.merging import merge_rules
 from liza.rules.model import State, Status
@@ -36,12 +35,11 @@ from liza.rules.sessions.actions import (
     Wait,
     Warn,
 )
-from liza.rules.sessions.loop_detection import Stuck
-from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
+from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
-from liza.rules.tasks.picking import Evidence, LimitReached, NoTask
+from liza.rules.tasks.picking import LimitReached, NoTask
 from liza.rules.transitions import has_done
 
 S = Status
@@ -54,80 +52,6 @@ RUNNING_POLL_SECONDS = 10.0  # afterwards
 MAX_REMINDERS = 2  # reminders to an idle session, before it is ended
 EXIT_UNUSABLE = 5
 """Exit status of a supervisor whose program cannot work until a person acts, such as a login."""
-_NO_EVIDENCE = Evidence()
-
-
-class SessionState(StrEnum):
-    """State of the session of a run."""
-
-    NEVER = "never started"
-    LIVING = "living"
-    OVER = "over"
-
-
-@dataclass(frozen=True)
-class SessionFacts:
-    """Observations of the agent's newest session that is not concluded. Times are seconds of the monotonic clock.
-
-    ``never_ready``: why it will never be ready. ``needs_person``: nor will the next session be, until a person acts.
-    ``silence``: why its model gives no answer; ``reported_silence``: the kind and text that the person was told.
-    """
-
-    run: str
-    state: SessionState
-    ready: bool = False
-    never_ready: str | None = None
-    needs_person: bool = False
-    has_terminal: bool = False
-    silence: ModelSilence | None = None
-    reported_silence: tuple[str, str] | None = None
-    idle: float = 0.0
-    """Time that the program has been idle at its terminal, since it became idle or was reminded."""
-    reminders: int = 0
-    question: str | None = None
-    """Question that its screen shows to a person."""
-    reported_question: str | None = None
-    """Question that the person was told of."""
-    stuck: Stuck | None = None
-    """Why it makes no progress."""
-    warned: bool = False
-    """Whether the session was told that it makes no progress."""
-    since_start: float = 0.0
-    since_activity: float = 0.0
-    since_closing_command: float | None = None
-    is_turn_over: bool = False
-    """Whether its turn at a terminal ended after its closing command: it does no more work, but does not exit."""
-    since_heartbeat: float = 0.0
-
-
-@dataclass(frozen=True)
-class Situation:
-    """All facts that a decision depends on.
-
-    ``resumable_merge``: a task whose tested candidate waited for a person's files, which no longer block it.
-    ``unusable_reason``: why no session of this agent's program can work until a person acts. ``over_budget``: why no
-    more may be spent. ``seconds_left``: how long the living session may run until the budget is used up.
-    ``message_step``: the next delivery step of a message. ``since_clock_gap``: seconds since the machine slept.
-    """
-
-    agent: str
-    state: State
-    now: datetime
-    evidence: Evidence = _NO_EVIDENCE
-    signals: tuple[str, ...] = ()
-    session: SessionFacts | None = None
-    job: str | None = None
-    leaving: bool = False
-    crashes: tuple[float, ...] = ()
-    rest_seconds: float = 0.0
-    ready_timeout: float = 60.0
-    merge_lock_free: bool = True
-    resumable_merge: str | None = None
-    since_clock_gap: float | None = None
-    unusable_reason: str | None = None
-    over_budget: str | None = None
-    seconds_left: float | None = None
-    message_step: message_rules.DeliveryStep | None = None
 
 
 def decide(at: Situation) -> Action:
@@ -144,7 +68,7 @@ def decide(at: Situation) -> Action:
 
 
 def _decide(at: Situation) -> Action:
-    leaving = at.leaving or "ABORT" in at.signals
+    leaving = at.supervisor.leaving or "ABORT" in at.signals
     if at.session is not None and at.session.state is SessionState.OVER:
         return ConcludeSession(at.session.run)
     if at.session is not None and at.session.state is SessionState.LIVING:
@@ -152,11 +76,11 @@ def _decide(at: Situation) -> Action:
     work = find_current_work(at.state, at.agent)
     if leaving:
         return GiveBack(work.run) if work and not _is_given_back(at, work) else Exit(0, "stopped")
-    hopeless = Exit(EXIT_UNUSABLE, at.unusable_reason) if at.unusable_reason else _crash_loop(at)
+    hopeless = Exit(EXIT_UNUSABLE, at.supervisor.unusable_reason) if at.supervisor.unusable_reason else _crash_loop(at)
     if hopeless:
         return GiveBack(work.run) if work and not _is_given_back(at, work) else hopeless
-    if at.over_budget and not _wait_for_signal(at):
-        return PauseCrew(at.over_budget)
+    if at.budget.over_budget and not _wait_for_signal(at):
+        return PauseCrew(at.budget.over_budget)
     if at.job is not None:
         return Wait(at.job)
     if work is not None:
@@ -199,9 +123,9 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
         return StopSession(session.run, StopReason.STOP)
     work = find_current_work(at.state, at.agent)
     if work is None or work.run != session.run:
-        if session.since_closing_command is None:
+        if session.ages.closing_command is None:
             return StopSession(session.run, StopReason.FENCED)
-        left = at.state.config.grace - session.since_closing_command
+        left = at.state.config.grace - session.ages.closing_command
         if left <= 0 or session.is_turn_over:
             return StopSession(session.run, StopReason.OVER)
         # The return of the prompt causes no event, so poll.
@@ -210,21 +134,21 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
     hopeless = _stop_hopeless(at, session)
     if hopeless is not None:
         return hopeless
-    if session.since_activity > at.state.config.hung_after and session.question is not None:
-        unanswered = f"no person answered: the program shows {session.question}"
+    if session.ages.activity > at.state.config.hung_after and session.question.shown is not None:
+        unanswered = f"no person answered: the program shows {session.question.shown}"
         return StopSession(session.run, StopReason.PERSON_NEEDED, unanswered)
-    if session.since_activity > at.state.config.hung_after:
-        return StopSession(session.run, StopReason.HUNG, f"hung: no activity for {session.since_activity:.0f} s")
+    if session.ages.activity > at.state.config.hung_after:
+        return StopSession(session.run, StopReason.HUNG, f"hung: no activity for {session.ages.activity:.0f} s")
     beat = at.state.config.heartbeat_interval
-    if session.since_heartbeat >= beat:
+    if session.ages.heartbeat >= beat:
         return RenewLease(session.run)
-    if session.question != session.reported_question:
-        return ReportQuestion(session.run, session.question)
+    if session.question.shown != session.question.reported:
+        return ReportQuestion(session.run, session.question.shown)
     report = _silence_to_report(at, session)
     if report is not None:
         return report
     if (
-        session.question is None
+        session.question.shown is None
         and at.message_step is not None
         and not isinstance(at.message_step, message_rules.TryLater)
     ):
@@ -233,66 +157,68 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
     merge = None if at.job is not None or _wait_for_signal(at) else _merge(at)
     if merge is not None:
         return merge
-    waits = [beat - session.since_heartbeat, *_model_waits(at, session)]
-    if at.seconds_left is not None:
-        waits.append(at.seconds_left + 0.01)
+    waits = [beat - session.ages.heartbeat, *_model_waits(at, session)]
+    if at.budget.seconds_left is not None:
+        waits.append(at.budget.seconds_left + 0.01)
     if isinstance(at.message_step, message_rules.TryLater) and at.message_step.seconds is not None:
         waits.append(at.message_step.seconds)
-    if not session.ready:
-        waits.append(at.ready_timeout - session.since_start + 0.01)
+    if not session.start.is_ready:
+        waits.append(session.start.timeout - session.ages.start + 0.01)
     if session.has_terminal:
-        waits.append(RUNNING_POLL_SECONDS if session.ready else START_POLL_SECONDS)
+        waits.append(RUNNING_POLL_SECONDS if session.start.is_ready else START_POLL_SECONDS)
     return Wait(f"{session.run} is at work", min(waits))
 
 
 def _silence_to_report(at: Situation, session: SessionFacts) -> NoteModelSilence | None:
     """Return the action that reports a change of the model's silence; None if the person was told already."""
-    model = session.silence
+    model = session.model.silence
     shown = model if model is not None and model_silence.is_reported(model, at.state.config.answer_timeout) else None
     now = None if shown is None else (shown.kind, shown.message)
-    return None if now == session.reported_silence else NoteModelSilence(session.run, shown)
+    return None if now == session.model.reported else NoteModelSilence(session.run, shown)
 
 
 def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
     """Return the seconds until a silent model has to be reported or its session ended."""
-    if session.silence is None:
+    if session.model.silence is None:
         return []
     timeout = at.state.config.answer_timeout
-    waits = [model_silence.seconds_to_end(session.silence, timeout)]
-    if session.silence.kind is SilenceKind.SILENT:
-        waits.append(model_silence.report_delay(timeout) - session.silence.seconds)
+    waits = [model_silence.seconds_to_end(session.model.silence, timeout)]
+    if session.model.silence.kind is SilenceKind.SILENT:
+        waits.append(model_silence.report_delay(timeout) - session.model.silence.seconds)
     return [left + 0.01 for left in waits if left > 0]
 
 
 def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
     """Return the action for a session that should not go on: stop, remind, warn or pause; None if it should."""
-    if session.never_ready is not None:
-        reason = StopReason.PERSON_NEEDED if session.needs_person else StopReason.NOT_READY
-        return StopSession(session.run, reason, session.never_ready)
-    if not session.ready and session.since_start > at.ready_timeout:
-        return StopSession(session.run, StopReason.NOT_READY, f"not ready after {at.ready_timeout:.0f} s")
+    if session.start.never_ready is not None:
+        reason = StopReason.PERSON_NEEDED if session.start.needs_person else StopReason.NOT_READY
+        return StopSession(session.run, reason, session.start.never_ready)
+    if not session.start.is_ready and session.ages.start > session.start.timeout:
+        return StopSession(session.run, StopReason.NOT_READY, f"not ready after {session.start.timeout:.0f} s")
     timeout = at.state.config.answer_timeout
-    if session.silence is not None and (
-        model_silence.seconds_to_end(session.silence, timeout) <= 0
-        or model_silence.is_quota_wait_too_long(session.silence, at.now, timeout)
+    if session.model.silence is not None and (
+        model_silence.seconds_to_end(session.model.silence, timeout) <= 0
+        or model_silence.is_quota_wait_too_long(session.model.silence, at.now, timeout)
     ):
-        reason = stop_reason_of(session.silence.kind)
-        return StopSession(session.run, reason, model_silence.describe_reason(session.silence))
-    if session.idle > at.state.config.idle_after:
-        reminded = session.reminders >= MAX_REMINDERS
+        reason = stop_reason_of(session.model.silence.kind)
+        return StopSession(session.run, reason, model_silence.describe_reason(session.model.silence))
+    if session.idle.seconds > at.state.config.idle_after:
+        reminded = session.idle.reminders >= MAX_REMINDERS
         return StopSession(session.run, StopReason.IDLE) if reminded else Remind(session.run)
-    if session.stuck is not None and session.since_closing_command is None:
-        if not session.warned:
-            return Warn(session.run, session.stuck.reason)
-        if session.stuck.final:
-            return StopSession(session.run, StopReason.NO_PROGRESS, session.stuck.reason)
-    if at.over_budget is not None:
-        return PauseCrew(at.over_budget) if not _wait_for_signal(at) else StopSession(session.run, StopReason.STOP)
+    if session.loop.stuck is not None and session.ages.closing_command is None:
+        if not session.loop.warned:
+            return Warn(session.run, session.loop.stuck.reason)
+        if session.loop.stuck.final:
+            return StopSession(session.run, StopReason.NO_PROGRESS, session.loop.stuck.reason)
+    if at.budget.over_budget is not None:
+        return (
+            PauseCrew(at.budget.over_budget) if not _wait_for_signal(at) else StopSession(session.run, StopReason.STOP)
+        )
     return None
 
 
 def _crash_loop(at: Situation) -> Action | None:
-    recent = [age for age in at.crashes if age <= CRASH_WINDOW]
+    recent = [age for age in at.supervisor.crashes if age <= CRASH_WINDOW]
     if len(recent) >= MAX_CRASHES_IN_WINDOW:
         return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes")
     return None
@@ -302,14 +228,14 @@ def _continue_work(at: Situation, work: CurrentWork) -> Action:
     halted = _wait_for_signal(at)
     if halted:
         return halted
-    if at.rest_seconds > 0:
+    if at.supervisor.rest_seconds > 0:
         left = _lease_left(at, work)
         half = at.state.config.lease_duration / 2
         if left is not None and left < half:
             return RenewLease(work.run)
         return Wait(
             "resting before the next session",
-            at.rest_seconds if left is None else min(at.rest_seconds, left - half + 0.01),
+            at.supervisor.rest_seconds if left is None else min(at.supervisor.rest_seconds, left - half + 0.01),
         )
     if at.session is not None and at.session.run == work.run and not _is_given_back(at, work):
         return StartSession(work.run)
@@ -346,8 +272,8 @@ def _look_for_work(at: Situation) -> Action:
     merge = _merge(at)
     if merge is not None:
         return merge
-    if at.rest_seconds > 0:
-        return Wait("resting before the next session", at.rest_seconds)
+    if at.supervisor.rest_seconds > 0:
+        return Wait("resting before the next session", at.supervisor.rest_seconds)
     role = role_of(at.agent)
     if role == "planner":
         trigger = planning.next_trigger(at.state, at.evidence)
@@ -361,9 +287,9 @@ def _look_for_work(at: Situation) -> Action:
 def _merge(at: Situation) -> Merge | None:
     """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
     task = merge_rules.next_to_merge(at.state, at.now)
-    if task is not None and at.merge_lock_free:
+    if task is not None and at.merging.lock_free:
         return Merge(task.id)
-    return None if at.resumable_merge is None else Merge(at.resumable_merge)
+    return None if at.merging.resumable is None else Merge(at.merging.resumable)
 
 
 def _find_coding_work(at: Situation) -> Action:
@@ -372,8 +298,8 @@ def _find_coding_work(at: Situation) -> Action:
         return BlockTask(pick.task.id, pick.reason)
     if isinstance(pick, NoTask):
         return Wait(pick.why, _seconds_to_lapse(at))
-    if pick.task.status is S.CLAIMED and at.since_clock_gap is not None:
-        held_back = at.state.config.lease_duration - at.since_clock_gap
+    if pick.task.status is S.CLAIMED and at.supervisor.since_clock_gap is not None:
+        held_back = at.state.config.lease_duration - at.supervisor.since_clock_gap
         if held_back > 0:
             return Wait("the machine slept: no expired claim is taken over for one lease duration", held_back)
     return Claim(pick.task.id)

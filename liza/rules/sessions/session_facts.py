@@ -1,0 +1,147 @@
+"""The facts that a supervisor's decision depends on: `Situation`, and of the session `SessionFacts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from liza.rules.model import State
+from liza.rules.sessions.loop_detection import Stuck
+from liza.rules.sessions.message_rules import DeliveryStep
+from liza.rules.sessions.model_silence import ModelSilence
+from liza.rules.tasks.picking import Evidence
+
+_NO_EVIDENCE = Evidence()
+
+
+class SessionState(StrEnum):
+    """State of the session of a run."""
+
+    NEVER = "never started"
+    LIVING = "living"
+    OVER = "over"
+
+
+@dataclass(frozen=True)
+class StartFacts:
+    """How far the start of a session has come.
+
+    ``timeout``: seconds within which it has to be ready. ``never_ready``: why it will never be. ``needs_person``: nor
+    will the next session be, until a person acts.
+    """
+
+    is_ready: bool = False
+    timeout: float = 60.0
+    never_ready: str | None = None
+    needs_person: bool = False
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Why its model gives no answer, and the kind and text that the person was told."""
+
+    silence: ModelSilence | None = None
+    reported: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class IdleFacts:
+    """``seconds`` that the program has been idle at its terminal, since it became idle or was reminded."""
+
+    seconds: float = 0.0
+    reminders: int = 0
+
+
+@dataclass(frozen=True)
+class QuestionFacts:
+    """The question that its screen shows to a person, and the one that the person was told of."""
+
+    shown: str | None = None
+    reported: str | None = None
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """Why the session makes no progress, and whether it was told so."""
+
+    stuck: Stuck | None = None
+    warned: bool = False
+
+
+@dataclass(frozen=True)
+class SessionAges:
+    """Seconds of the monotonic clock since events of the session. ``closing_command``: None before it."""
+
+    start: float = 0.0
+    activity: float = 0.0
+    heartbeat: float = 0.0
+    closing_command: float | None = None
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """Observations of the agent's newest session that is not concluded.
+
+    ``is_turn_over``: its turn at a terminal ended after its closing command: it does no more work, but does not exit.
+    """
+
+    run: str
+    state: SessionState
+    start: StartFacts = StartFacts()
+    model: ModelFacts = ModelFacts()
+    idle: IdleFacts = IdleFacts()
+    question: QuestionFacts = QuestionFacts()
+    loop: LoopFacts = LoopFacts()
+    ages: SessionAges = SessionAges()
+    has_terminal: bool = False
+    is_turn_over: bool = False
+
+
+@dataclass(frozen=True)
+class SupervisorFacts:
+    """Facts of the supervisor itself.
+
+    ``crashes``: ages of its crashed sessions, in seconds. ``unusable_reason``: why no session of its program can work
+    until a person acts. ``since_clock_gap``: seconds since the machine slept.
+    """
+
+    leaving: bool = False
+    crashes: tuple[float, ...] = ()
+    rest_seconds: float = 0.0
+    unusable_reason: str | None = None
+    since_clock_gap: float | None = None
+
+
+@dataclass(frozen=True)
+class MergeFacts:
+    """Whether the merge lock is free, and a task whose tested candidate waited for a person's files, which no longer
+    block it."""
+
+    lock_free: bool = True
+    resumable: str | None = None
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """Why no more may be spent, or None; and in how many seconds the living session reaches a limit."""
+
+    over_budget: str | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All facts that a decision depends on. ``message_step``: the next delivery step of a message."""
+
+    agent: str
+    state: State
+    now: datetime
+    evidence: Evidence = _NO_EVIDENCE
+    signals: tuple[str, ...] = ()
+    session: SessionFacts | None = None
+    job: str | None = None
+    supervisor: SupervisorFacts = SupervisorFacts()
+    merging: MergeFacts = MergeFacts()
+    budget: BudgetState = BudgetState()
+    message_step: DeliveryStep | None = None
