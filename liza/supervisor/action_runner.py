@@ -17,20 +17,19 @@ from liza.rules.durations import format_duration
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwner, ProgramMissing, WriteFailed
 from liza.rules.redaction import redact
 from liza.rules.sessions import actions, model_silence
-from liza.rules.sessions.decide import backoff, find_current_work
+from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.model_silence import ModelSilence
-from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, RestKind, SessionOutcome
+from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue
-from liza.supervisor.memory import Memory
+from liza.supervisor.memory import Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier
 from liza.verbs import claim, claim_review
 
-MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
 REMINDER = (
     "You are still {run}. No person reads this terminal. Continue with your task and end it with one of the commands "
     "that your brief names. Run `{liza} ready` to read the brief again."
@@ -115,7 +114,7 @@ class ActionRunner:
             # at fault: the loop tries again after a delay.
             raise
         except ProgramMissing as error:
-            self.memory.unusable_reason = f"{error.message} (next: {error.hint})"
+            self.memory.unusable = UnusableProgram(f"{error.message} (next: {error.hint})")
             return
         except LizaError as error:
             # Without the integration branch no program or task is at fault: this raises and the loop tries again.
@@ -153,7 +152,7 @@ class ActionRunner:
 
     def _start_merger(self, task: str) -> None:
         """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait."""
-        self.memory.last_merge_try = (self.crew.board.read().revision, task)
+        self.memory.merges = self.memory.merges.started(self.crew.board.read().revision, task)
         spec = jobs.JobSpec(
             kind=jobs.JobKind.MERGE,
             subject=task,
@@ -178,81 +177,58 @@ class ActionRunner:
         """Record the end of a session, and set the rest before the next one by its kind."""
         directory = self.crew.run_dir(run)
         work = find_current_work(self.crew.board.read(), self.agent)
-        result = conclude_session(self.crew, directory, self.launcher.preset, self.memory.environ)
+        result = conclude_session(self.crew, directory, self.launcher.preset, self.launcher.environ)
         self.memory.forget_session()
         rule = OUTCOME_RULES[result.outcome]
         # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.
         has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == "planning"
         if rule.fault is Fault.CRASH or has_looped:
-            self.memory.count_crash(self.crew.clock.monotonic())
-        self._rest_after(run, result, rule.rest)
-        if rule.ends_failures:
-            self.memory.failed_sessions = self.memory.quota_sessions = self.memory.unanswered_sessions = 0
-        if rule.reported and find_current_work(self.crew.board.read(), self.agent) is None:
-            self.notify(f"{run} {result.outcome}: {result.reason}")
+            self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
+        self._rest_after(result)
+        self._report_end(run, result, rule)
         wake_up.wake_watchers(self.crew.paths, self.agent)
 
-    def _rest_after(self, run: str, result: SessionEnd, rest: RestKind) -> None:
-        """Set the rest after a session that ended with ``result``."""
-        match rest:
-            case RestKind.BACKOFF:
-                self._back_off()
+    def _rest_after(self, result: SessionEnd) -> None:
+        """Set the rest before the next session."""
+        clock, config = self.crew.clock, self.crew.board.read().config
+        limit = None if result.retry_at is None else (result.retry_at - clock.now()).total_seconds()
+        self.memory.streak = self.memory.streak.saw(result.outcome, clock.monotonic(), config, limit)
+
+    def _report_end(self, run: str, result: SessionEnd, rule: OutcomeRule) -> None:
+        """Tell the person why the agent rests or cannot work, and of an end that no task's history shows."""
+        match rule.rest:
             case RestKind.USAGE_LIMIT:
-                self._wait_for_quota(result)
+                self._note_rest(result.reason)
             case RestKind.NO_ANSWER:
-                self._wait_for_model(run, result)
+                self._report_no_answer(run, result.reason)
             case RestKind.UNTIL_PERSON_ACTS:
-                self.memory.unusable_reason, self.memory.needs_person = result.reason, result.needs_person
-            case RestKind.AFTER_HANDOFF:
-                pause = self.crew.board.read().config.restart_after_handoff
-                self.memory.rest_until = self.crew.clock.monotonic() + pause
-            case RestKind.NONE:
-                pass
+                self.memory.unusable = UnusableProgram(result.reason, result.needs_person)
+        if rule.reported and find_current_work(self.crew.board.read(), self.agent) is None:
+            self.notify(f"{run} {result.outcome}: {result.reason}")
 
-    def _back_off(self) -> None:
-        """Rest longer after each failed session in a row, whatever the cause."""
-        self.memory.failed_sessions += 1
-        first = self.crew.board.read().config.restart_after_crash
-        self.memory.rest_until = self.crew.clock.monotonic() + backoff(self.memory.failed_sessions, first)
-
-    def _wait_for_quota(self, result: SessionEnd) -> None:
-        """Rest until the usage limit ends, if that time is known. Otherwise use a backoff of up to one hour."""
-        self.memory.quota_sessions += 1
-        if result.retry_at is not None:
-            rest = max(0.0, (result.retry_at - self.crew.clock.now()).total_seconds()) + 1.0
-        else:
-            first = self.crew.board.read().config.restart_after_crash * model_silence.QUOTA_FACTOR
-            rest = backoff(self.memory.quota_sessions, first, model_silence.MAX_QUOTA_REST)
-        self._rest_and_note(max(rest, MIN_QUOTA_REST), result.reason)
-
-    def _wait_for_model(self, run: str, result: SessionEnd) -> None:
-        """Rest longer after each session in a row without an answer of the model.
-
-        The task stays claimed: the failure says nothing about it.
-        """
-        self.memory.unanswered_sessions += 1
-        count = self.memory.unanswered_sessions
-        rest = backoff(count, self.crew.board.read().config.restart_after_crash)
-        why = result.reason if count == 1 else f"{result.reason} ({count} sessions in a row)"
-        self._rest_and_note(rest, why)
+    def _report_no_answer(self, run: str, reason: str) -> None:
+        """Report a session without an answer of its model. The task stays claimed: the failure says nothing about
+        it."""
+        count = self.memory.streak.unanswered
+        why = reason if count == 1 else f"{reason} ({count} sessions in a row)"
+        self._note_rest(why)
         if count == model_silence.ALERT_AFTER_SESSIONS:
             self.crew.append_alert_log([f"model  {run}: {why}; Liza tries again. Next: liza status"])
             self.notify(f"! {why}; Liza tries again, with growing delays")
 
-    def _rest_and_note(self, rest: float, why: str) -> None:
-        """Rest for ``rest`` seconds, and write the reason and the end of the rest for `status`."""
-        now = self.crew.clock.now()
-        self.memory.rest_until = self.crew.clock.monotonic() + rest
-        wait = run_directory.UsageWait(reason=why, until=now + timedelta(seconds=rest))
-        run_directory.write_usage_wait(self.crew.paths, self.agent, wait)
+    def _note_rest(self, why: str) -> None:
+        """Write the reason and the end of the rest for `status`."""
+        clock = self.crew.clock
+        until = clock.now() + timedelta(seconds=self.memory.streak.rest_seconds(clock.monotonic()))
+        run_directory.write_usage_wait(self.crew.paths, self.agent, run_directory.UsageWait(reason=why, until=until))
 
     def _remind(self, run: str) -> None:
         """Queue a reminder of the closing commands for an idle session."""
         text = REMINDER.format(run=run, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
-        session = self.memory.session
-        if session is not None and session.run == run:
-            session.reminders, session.idle_since = session.reminders + 1, None
+        session = self.memory.session_of(run)
+        if session is not None:
+            session.idle = session.idle.reminded()
         self.notify(f"{run} is idle at its terminal: reminded it of its closing commands")
 
     def _warn(self, run: str, why: str) -> None:
@@ -260,8 +236,8 @@ class ActionRunner:
         reason = redact(why)
         text = WARNING.format(why=reason, liza=shlex.quote(str(liza_path())))
         inbox.queue_message(self.crew.paths, self.agent, text, "liza", self.crew.clock.now())
-        session = self.memory.session
-        if session is not None and session.run == run:
+        session = self.memory.session_of(run)
+        if session is not None:
             session.warned = True
         self.crew.append_alert_log([f"no_progress  {run} makes {reason}. Next: liza logs {self.agent}"])
         self.notify(f"! {run}: {reason}; it was warned, and is ended if this continues")
@@ -320,14 +296,14 @@ class ActionRunner:
 
     def _count_crash(self) -> None:
         """Count a crash of this supervisor's sessions and back off."""
-        self.memory.count_crash(self.crew.clock.monotonic())
-        self._back_off()
+        now, config = self.crew.clock.monotonic(), self.crew.board.read().config
+        self.memory.streak = self.memory.streak.crashed(now).saw(SessionOutcome.CRASHED, now, config)
 
     def _renew_lease(self, run: str) -> None:
         with self.crew.board.heartbeat(self.agent) as tx:
             tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now())
         if self.memory.session is not None:
-            self.memory.session.last_heartbeat = self.crew.clock.monotonic()
+            self.memory.session.times = self.memory.session.times.renewed(self.crew.clock.monotonic())
 
     def _give_back(self) -> None:
         """Give back the agent's claim if it has no session."""
@@ -370,16 +346,13 @@ class ActionRunner:
         work = find_current_work(self.crew.board.read(), self.agent)
         why = f"set-up {job.failure(status)}"
         self._record_failed_start(work.run if work else self.agent, why)
-        self._rest_and_note(max(0.0, self.memory.rest_until - self.crew.clock.monotonic()), why)
+        self._note_rest(why)
 
     def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
         """Back off after a merger that failed without a mark on its task; reset the count otherwise."""
-        task = self.crew.board.read().task(task_id)
-        if not failed or (task is not None and task.set_aside is not None):
-            self.memory.failed_merges = 0
-            return
-        self.memory.failed_merges += 1
-        self.memory.last_merge_try = None
-        first = self.crew.board.read().config.restart_after_crash
-        pause = backoff(self.memory.failed_merges, first)
-        self.memory.merge_rest_until = self.crew.clock.monotonic() + pause
+        state = self.crew.board.read()
+        task = state.task(task_id)
+        is_unmarked = failed and (task is None or task.set_aside is None)
+        self.memory.merges = self.memory.merges.saw(
+            failed=is_unmarked, now=self.crew.clock.monotonic(), first=state.config.restart_after_crash
+        )

@@ -8,6 +8,7 @@ import shlex
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from liza.board import events, wake_up
@@ -26,10 +27,12 @@ from liza.rules.reports.alarms import BY_HAND_HINT, restart_hint
 from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
+from liza.rules.sessions.rests import ClockWatch
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.alarm_log import log_new_alarms
 from liza.supervisor.launch import Launcher
-from liza.supervisor.memory import Memory
+from liza.supervisor.memory import LoopMemory, Memory
+from liza.supervisor.metering import MeterThread
 from liza.supervisor.repository_location import RepositoryLocation
 from liza.supervisor.situation import gather_situation
 
@@ -75,16 +78,13 @@ class Supervisor:
         self.preset = preset
         self.notify = notify
         self.events: queue.Queue[Any] = queue.Queue()
-        monotonic_time = crew.clock.monotonic()
-        self.memory = Memory(
-            wall_time=crew.clock.now(), monotonic_time=monotonic_time, environ=environ, post=self.events.put
-        )
+        self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
+        self.past = LoopMemory()
+        self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
         self.last_state = crew.board.read()
         self.location = RepositoryLocation(crew, agent)
-        self.watched_run: str | None = None
-        """The run whose output is watched, or None."""
         self.wake_up_path = wake_up.wake_directory(crew.paths).resolve()
         self.watched_directories = (self.wake_up_path, *reflogs.log_directories((crew.paths.root / ".git").resolve()))
         self.watch = events.watch(crew.paths, self.watched_directories)
@@ -108,7 +108,7 @@ class Supervisor:
 
     def manual_start_command(self) -> str:
         """Return the command with which a person starts the program once, or an empty string if that is not needed."""
-        if not self.memory.needs_person:
+        if self.memory.unusable is None or not self.memory.unusable.needs_person:
             return ""
         words = shlex.join((self.preset.command, *self.preset.args))
         return redact(f"cd {shlex.quote(str(self.crew.paths.root))} && {words}")
@@ -136,13 +136,13 @@ class Supervisor:
             else:
                 self.action_runner.carry_out(action)
             self._slow_repeated_action(action)
-            self.memory.failed_turns = 0
+            self.past.failed_passes = 0
         except (LizaError, OSError) as error:
-            self.memory.failed_turns += 1
+            self.past.failed_passes += 1
             self._notify_once(_describe_error(error))
-            if self.memory.leaving and self.memory.failed_turns > MAX_EXIT_TRIES:
+            if self.memory.leaving and self.past.failed_passes > MAX_EXIT_TRIES:
                 return actions.Exit(1, f"its last step failed: {error}")
-            self._wait_after_failure(min(FIRST_RETRY_DELAY * 2 ** (self.memory.failed_turns - 1), MAX_RETRY_DELAY))
+            self._wait_after_failure(min(FIRST_RETRY_DELAY * 2 ** (self.past.failed_passes - 1), MAX_RETRY_DELAY))
         return None
 
     def _wait_after_failure(self, seconds: float) -> None:
@@ -162,7 +162,14 @@ class Supervisor:
             self._notify_once(text)
         self._undo_stale_reservations(state)
         return decide(
-            gather_situation(self.crew, self.agent, self.memory, self.preset, self.action_runner.carrier.can_type)
+            gather_situation(
+                self.crew,
+                self.agent,
+                self.memory,
+                self.preset,
+                self.make_meter,
+                self.action_runner.carrier.can_type,
+            )
         )
 
     def _undo_stale_reservations(self, state: State) -> None:
@@ -198,9 +205,9 @@ class Supervisor:
         core.
         """
         current = (action, self.last_state.revision)
-        if not isinstance(action, actions.Wait) and current == self.memory.last_action:
+        if not isinstance(action, actions.Wait) and current == self.past.last_action:
             self._wait_for_event(FIRST_RETRY_DELAY)
-        self.memory.last_action = current
+        self.past.last_action = current
 
     def _do_idle_work(self, seconds: float | None) -> None:
         """Do the periodic work, then wait for an event, at most ``seconds``."""
@@ -223,9 +230,9 @@ class Supervisor:
         """
         if not self.crew.board.spool.revisions():
             return seconds
-        remaining = self.memory.recorded_at + RECORD_INTERVAL - self.crew.clock.monotonic()
+        remaining = self.past.recorded_at + RECORD_INTERVAL - self.crew.clock.monotonic()
         if remaining <= 0:
-            self.memory.recorded_at = self.crew.clock.monotonic()
+            self.past.recorded_at = self.crew.clock.monotonic()
             recorder.record_history(self.crew)
             return seconds
         return remaining if seconds is None else min(seconds, remaining)
@@ -237,11 +244,11 @@ class Supervisor:
         for alert in self.crew.log_board_alerts():
             self.notify(f"! {alert}")
         checked_for = (self.last_state.revision, drift.stamp_repository(self.crew, self.last_state))
-        if self.memory.alarms_checked_for == checked_for:
+        if self.past.alarms_checked_for == checked_for:
             return
         for text in draft_specs.release_drafts(self.crew):
             self.notify(f"{LIZA}  {text}")
-        self.memory.alarms_checked_for = checked_for
+        self.past.alarms_checked_for = checked_for
         for alarm in log_new_alarms(self.crew, self.last_state):
             if alarm.kind not in NARRATED_KINDS:
                 self.notify(f"! {alarm.message}")
@@ -249,9 +256,9 @@ class Supervisor:
     def _watch_session_end(self) -> None:
         """Post SessionOver when the living session ends, also if another supervisor started it."""
         session = self.memory.session
-        if session is None or session.is_end_watched:
+        if session is None or session.run == self.past.end_watched_run:
             return
-        session.is_end_watched = True
+        self.past.end_watched_run = session.run
         run, path = session.run, self.crew.run_dir(session.run).path
 
         def wait() -> None:
@@ -266,19 +273,21 @@ class Supervisor:
         if session is None or session.run == self.memory.own_run:
             return
         self.memory.own_run = session.run
-        session.is_ready_reported = self.crew.run_dir(session.run).is_ready()
+        if self.crew.run_dir(session.run).is_ready():
+            self.past.ready_run = session.run
         self._notify_once(f"{session.run} adopted: its session kept running without a supervisor")
 
     def _report_ready(self) -> None:
         """Report once that the session is ready. Runs before `_narrate`, so it precedes the session's own news."""
         session = self.memory.session
-        if session is None or session.is_ready_reported or session.run != self.memory.own_run:
+        if session is None or session.run == self.past.ready_run or session.run != self.memory.own_run:
             return
-        if session.closing_command_at is not None:
-            session.is_ready_reported = True
+        if session.times.closing_command_at is not None:
+            self.past.ready_run = session.run
         elif self.crew.run_dir(session.run).is_ready():
-            session.is_ready_reported = True
-            self._notify_once(f"{session.run} ready after {self.crew.clock.monotonic() - session.started:.1f} s")
+            self.past.ready_run = session.run
+            seconds = self.crew.clock.monotonic() - session.times.started
+            self._notify_once(f"{session.run} ready after {seconds:.1f} s")
 
     def _wait_for_event(self, seconds: float | None) -> None:
         """Wait for an event that may change the decision, at most ``seconds`` or config.poll_interval.
@@ -323,16 +332,16 @@ class Supervisor:
         """Watch the output directory of the living session, and no other."""
         session = self.memory.session
         run = session.run if session is not None else None
-        if run == self.watched_run:
+        if run == self.past.output_run:
             return
-        if self.watched_run is not None:
-            self.watch.remove_directory(self.crew.run_dir(self.watched_run).path)
+        if self.past.output_run is not None:
+            self.watch.remove_directory(self.crew.run_dir(self.past.output_run).path)
         if run is not None:
             directory = self.crew.run_dir(run)
             self.watch.add_directory(directory.path)
             # Read also what was written before the watch was added.
             self.events.put(events.FileChanged(directory.output_path))
-        self.watched_run = run
+        self.past.output_run = run
 
     def _drain_events(self) -> None:
         """Handle all queued events: the next pass reads everything anyway."""
@@ -347,8 +356,8 @@ class Supervisor:
             self.memory.leaving, self.memory.force = True, event.force or self.memory.force
 
     def _notify_once(self, text: str) -> None:
-        if text != self.memory.last_notice:
-            self.memory.last_notice = text
+        if text != self.past.last_notice:
+            self.past.last_notice = text
             self.notify(text)
 
 

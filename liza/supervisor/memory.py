@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from liza.programs.session.failure_watch import FailureWatch
-from liza.rules.sessions.decide import CRASH_WINDOW
+from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
+from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry
 from liza.supervisor.jobs import Job
 from liza.supervisor.metering import MeterThread
@@ -16,79 +14,51 @@ from liza.supervisor.metering import MeterThread
 
 @dataclass
 class SessionMemory:
-    """What was observed of one session. Times are seconds of the monotonic clock."""
+    """What was observed of one session."""
 
     run: str
-    started: float
-    last_activity: float
-    last_heartbeat: float
-    first_seen: float = 0.0
-    """When this supervisor observed it first."""
-    activity_fingerprint: tuple[object, ...] = ()
-    activity_checked_at: float = 0.0
-    closing_command_at: float | None = None
-    model_fingerprint: tuple[object, ...] = ()
-    model_answered_at: float | None = None
-    """When its model last answered; None before the first answer."""
+    times: SessionTimes
+    activity: ActivityWatch
+    answers: ModelAnswers = field(default_factory=ModelAnswers)
+    idle: IdleTime = field(default_factory=IdleTime)
+    question: QuestionTime = field(default_factory=QuestionTime)
     listener: FailureWatch | None = None
     """Reads the program's output as it grows."""
     meter_thread: MeterThread | None = None
     """Measures its tool calls and tokens."""
     warned: bool = False
     """Whether it was warned that it makes no progress, and still makes none."""
-    idle_since: float | None = None
-    """Since when its program waits at its terminal, or None."""
-    reminders: int = 0
-    question_since: float | None = None
-    """Since when its screen shows a question for a person, or None."""
-    question_seconds: float = 0.0
-    """Seconds of earlier questions. They do not count as running time: the program could not continue."""
     is_unlogged: bool = False
     """Whether its terminal is not being logged."""
-    is_ready_reported: bool = False
-    is_end_watched: bool = False
+
+
+@dataclass(frozen=True)
+class UnusableProgram:
+    """Why no session of the program can work until a person acts.
+
+    ``needs_person``: a person has to start the program once, to answer it or to log in.
+    """
+
+    reason: str
+    needs_person: bool = False
 
 
 @dataclass
 class Memory:
     """State of one supervisor. Nothing here is a fact about the crew."""
 
-    wall_time: datetime
-    monotonic_time: float
+    clock: ClockWatch
     leaving: bool = False
     force: bool = False
-    crashes: list[float] = field(default_factory=list)
-    failed_sessions: int = 0
-    """Sessions in a row that crashed or were held up."""
-    quota_sessions: int = 0
-    """Sessions in a row that a usage limit ended."""
-    unanswered_sessions: int = 0
-    """Sessions in a row whose model gave no usable answer."""
-    rest_until: float = 0.0
-    clock_gap_at: float | None = None
+    streak: FailureStreak = field(default_factory=FailureStreak)
+    merges: MergeTries = field(default_factory=MergeTries)
     session: SessionMemory | None = None
     own_run: str | None = None
     """The run whose session this supervisor started or adopted."""
     job: Job | None = None
-    last_notice: str = ""
-    failed_turns: int = 0
-    recorded_at: float = float("-inf")
-    alarms_checked_for: object = None
-    last_action: tuple[object, int] | None = None
-    unusable_reason: str | None = None
-    """Why no session of this program can work until a person acts, or None."""
-    needs_person: bool = False
-    """Whether a person has to start the program once, to answer it or to log in."""
+    unusable: UnusableProgram | None = None
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
     """The file's stamp and the entries of the last read of the ledger."""
-    last_merge_try: tuple[int, str] | None = None
-    failed_merges: int = 0
-    """Mergers in a row that failed without a mark on a task: the disk, the board or git failed."""
-    merge_rest_until: float = 0.0
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """The supervisor's own environment. It names the directories where programs store conversations."""
-    post: Callable[[object], None] = lambda event: None
-    """Receives the events of the session's measurement."""
 
     def forget_session(self) -> None:
         """Stop to follow the session: it has ended."""
@@ -96,14 +66,25 @@ class Memory:
             self.session.meter_thread.stop()
         self.session = None
 
-    def count_crash(self, monotonic_time: float) -> None:
-        """Count a crash, and drop those older than CRASH_WINDOW."""
-        self.crashes = [crash for crash in self.crashes if monotonic_time - crash <= CRASH_WINDOW] + [monotonic_time]
+    def session_of(self, run: str) -> SessionMemory | None:
+        """Return the memory of this run's session; None if it is not followed."""
+        return self.session if self.session is not None and self.session.run == run else None
 
-    def detect_clock_gap(self, wall_time: datetime, monotonic_time: float, lease: float) -> bool:
-        """Whether the machine slept since the last observation: only the wall clock advanced then."""
-        has_slept = (wall_time - self.wall_time).total_seconds() - (monotonic_time - self.monotonic_time) > lease / 2
-        self.wall_time, self.monotonic_time = wall_time, monotonic_time
-        if has_slept:
-            self.clock_gap_at = monotonic_time
-        return has_slept
+
+@dataclass
+class LoopMemory:
+    """What the loop of a supervisor remembers between two passes.
+
+    ``failed_passes``: passes in a row that failed. ``recorded_at``: when history was last written.
+    ``alarms_checked_for``: the state for which alarms were last reported. ``ready_run``, ``end_watched_run`` and
+    ``output_run``: the run that was reported as ready, whose end is awaited, and whose output is watched.
+    """
+
+    last_notice: str = ""
+    failed_passes: int = 0
+    recorded_at: float = float("-inf")
+    alarms_checked_for: object = None
+    last_action: tuple[object, int] | None = None
+    ready_run: str | None = None
+    end_watched_run: str | None = None
+    output_run: str | None = None

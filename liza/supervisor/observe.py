@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from liza.programs.session import session_process
 from liza.programs.session.failure_watch import FailureWatch
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
+from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.rules.errors import LizaError
 from liza.rules.model import State
@@ -35,12 +37,15 @@ from liza.rules.sessions.session_facts import (
     SessionState,
     StartFacts,
 )
+from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.system import processes
 
 CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 PERSON_NEEDED = (NotReadyReason.LOGIN, NotReadyReason.NEVER_STARTED)
+MeterMaker = Callable[[RunDir, RunRecord], MeterThread]
+"""Return a thread that measures the session of a run."""
 QUESTION_DELAY = 3.0  # seconds without a change of the screen before a question counts as one for a person
 
 
@@ -96,6 +101,7 @@ class SessionObserver:
     state: State
     preset: Preset
     memory: Memory
+    make_meter: MeterMaker
     monotonic_time: float
     now: datetime
 
@@ -125,50 +131,55 @@ class SessionObserver:
         self, directory: RunDir, process: session_process.RunningSession | session_process.ShimStarting
     ) -> SessionFacts:
         """Return facts of a living session, and update what this supervisor remembers of it."""
-        memory = self._session_memory(directory, process)
+        memory, now = self._session_memory(directory, process), self.monotonic_time
         stuck = self._check_progress(directory, memory)
         self._check_activity(directory, memory, process)
-        if memory.closing_command_at is None and (
-            directory.closing_code() is not None or has_closing_event(self.state, directory.run)
-        ):
-            memory.closing_command_at = self.monotonic_time
-        since_start = self.monotonic_time - memory.started - memory.question_seconds
+        memory.times = memory.times.saw(is_closed=self._is_closed(directory, memory), now=now)
         pane = tmux.find_pane(self.crew.paths.root, directory.run)
         self._read_output(directory, memory, process)
+        since_start = now - memory.times.started - memory.question.earlier_seconds
         facts = readiness.gather_facts(directory, self.preset, since_start, self.ready_timeout, pane)
         if not isinstance(facts.state, session_process.RunningSession | session_process.ShimStarting):
             # It ended between the two reads of its state: `conclude` classifies the end.
             return SessionFacts(run=directory.run, state=SessionState.OVER)
-        memory.is_unlogged = (
-            pane is not None and facts.screen is not None and facts.screen.is_alive and not pane.is_piped
-        )
+        memory.is_unlogged = _is_unlogged(pane, facts)
         ready = readiness.classify_readiness(dataclasses.replace(facts, has_asked=self._has_asked(memory, facts)))
         question = self._find_question(memory, facts, ready)
+        memory.question = memory.question.saw(is_shown=question is not None, now=now)
+        is_waiting = _is_waiting(directory, facts)
+        if question is None:
+            memory.idle = memory.idle.saw(is_waiting=is_waiting and _has_begun(memory, facts), now=now)
         # Time in which the program waits for a person does not count as running time.
-        since_start -= self._count_question_time(memory, question)
-        closed_at = memory.closing_command_at
+        ages = self._session_ages(memory)
+        silence = None if question is not None else self._find_model_silence(memory, ages.start)
         return SessionFacts(
             directory.run,
             SessionState.LIVING,
             start=self._start_facts(ready),
-            model=ModelFacts(
-                silence=None if question is not None else self._find_model_silence(memory, since_start),
-                reported=_reported_silence(directory),
-            ),
-            idle=IdleFacts(
-                seconds=0.0 if question is not None else self._idle_seconds(directory, memory, facts),
-                reminders=memory.reminders,
-            ),
+            model=ModelFacts(silence, _reported_silence(directory)),
+            idle=IdleFacts(0.0 if question is not None else memory.idle.seconds(now), memory.idle.reminders),
             question=QuestionFacts(shown=question, reported=directory.read_question()),
             loop=LoopFacts(stuck, memory.warned),
-            ages=SessionAges(
-                start=since_start,
-                activity=self.monotonic_time - memory.last_activity,
-                heartbeat=self.monotonic_time - memory.last_heartbeat,
-                closing_command=None if closed_at is None else self.monotonic_time - closed_at,
-            ),
+            ages=ages,
             has_terminal=pane is not None,
-            is_turn_over=pane is not None and closed_at is not None and _is_waiting(directory, facts),
+            is_turn_over=pane is not None and ages.closing_command is not None and is_waiting,
+        )
+
+    def _session_ages(self, memory: SessionMemory) -> SessionAges:
+        now = self.monotonic_time
+        return SessionAges(
+            start=now - memory.times.started - memory.question.seconds(now),
+            activity=now - memory.activity.changed_at,
+            heartbeat=now - memory.times.last_heartbeat,
+            closing_command=memory.times.since_closing_command(now),
+        )
+
+    def _is_closed(self, directory: RunDir, memory: SessionMemory) -> bool:
+        """Whether the session has run its closing command."""
+        return (
+            memory.times.closing_command_at is not None
+            or directory.closing_code() is not None
+            or has_closing_event(self.state, directory.run)
         )
 
     def _start_facts(self, ready: Ready | StillStarting | NotReady) -> StartFacts:
@@ -190,23 +201,10 @@ class SessionObserver:
             now = self.monotonic_time
             started = now - _session_age(process, self.now)
             self.memory.forget_session()
-            memory = SessionMemory(
-                directory.run, started=started, last_activity=now, last_heartbeat=now, first_seen=now
-            )
+            times = SessionTimes(started, first_seen=now, last_heartbeat=now)
+            memory = SessionMemory(directory.run, times, ActivityWatch(changed_at=now))
             self.memory.session = memory
         return memory
-
-    def _count_question_time(self, memory: SessionMemory, question: str | None) -> float:
-        """Return the seconds of the present or just answered question; add those of an answered one to the memory."""
-        if question is not None and memory.question_since is None:
-            memory.question_since = self.monotonic_time
-        if memory.question_since is None:
-            return 0.0
-        seconds = self.monotonic_time - memory.question_since
-        if question is None:
-            memory.question_seconds += seconds
-            memory.question_since = None
-        return seconds
 
     def _check_progress(self, directory: RunDir, session_memory: SessionMemory) -> Stuck | None:
         """Return the measured lack of progress, or None. The first call only starts the measurement."""
@@ -214,29 +212,13 @@ class SessionObserver:
             record = trusted_record(self.crew, self.state, directory)
             if record is None:
                 return None
-            memory = self.memory
-            session_memory.meter_thread = MeterThread(
-                self.crew, self.preset, directory, record, memory.environ, memory.post
-            )
+            session_memory.meter_thread = self.make_meter(directory, record)
         session_memory.meter_thread.configure(self.state.config)
         session_memory.meter_thread.board_changes = _board_changes(self.state, directory.run)
         session_memory.meter_thread.start()
         if session_memory.meter_thread.stuck is None:
             session_memory.warned = False
         return session_memory.meter_thread.stuck
-
-    def _idle_seconds(self, directory: RunDir, memory: SessionMemory, facts: ReadinessFacts) -> float:
-        """Return how long the program has waited at its terminal, in seconds.
-
-        Hooks decide if the program has them: many programs show an input prompt all the time, so a prompt alone is no
-        sign.
-        """
-        has_begun = facts.sentinel is not None and memory.closing_command_at is None
-        if not has_begun or not _is_waiting(directory, facts):
-            memory.idle_since = None
-        elif memory.idle_since is None:
-            memory.idle_since = self.monotonic_time
-        return 0.0 if memory.idle_since is None else self.monotonic_time - memory.idle_since
 
     def _find_question(
         self, memory: SessionMemory, facts: ReadinessFacts, ready: Ready | StillStarting | NotReady
@@ -246,7 +228,7 @@ class SessionObserver:
         This applies to every program and phase: a person can attach and answer, and the session continues.
         """
         screen = facts.screen
-        if screen is None or memory.closing_command_at is not None:
+        if screen is None or memory.times.closing_command_at is not None:
             return None
         is_dialog = isinstance(ready, NotReady) and ready.kind is NotReadyReason.DIALOG
         if not is_dialog and (facts.sentinel is None or (screen.seconds_since_change or 0.0) < QUESTION_DELAY):
@@ -269,20 +251,18 @@ class SessionObserver:
         """
         config = self.state.config
         interval = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
-        if memory.activity_fingerprint and self.monotonic_time - memory.activity_checked_at < interval:
+        if not memory.activity.is_due(self.monotonic_time, interval):
             return
         model_signs = self._model_activity(directory)
-        if model_signs != memory.model_fingerprint and (memory.model_fingerprint or any(directory.read_activity())):
-            memory.model_answered_at = self.monotonic_time
-        memory.model_fingerprint = model_signs
+        memory.answers = memory.answers.saw(
+            model_signs, self.monotonic_time, is_first_answer=any(directory.read_activity())
+        )
         fingerprint = (
             *model_signs,
             directory.last_output_time(),
             _cpu_ticks(process_state) if isinstance(process_state, session_process.RunningSession) else 0,
         )
-        memory.activity_checked_at = self.monotonic_time
-        if fingerprint != memory.activity_fingerprint:
-            memory.activity_fingerprint, memory.last_activity = fingerprint, self.monotonic_time
+        memory.activity = memory.activity.saw(fingerprint, self.monotonic_time)
 
     def _model_activity(self, directory: RunDir) -> tuple[object, ...]:
         """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
@@ -309,7 +289,7 @@ class SessionObserver:
             memory.listener = FailureWatch(self.preset, directory.output_path, os.environ, is_own)
         memory.listener.read_new(self.monotonic_time, self.now.astimezone())
         if memory.listener.has_answered:
-            memory.model_answered_at, memory.listener.has_answered = self.monotonic_time, False
+            memory.answers, memory.listener.has_answered = memory.answers.answered(self.monotonic_time), False
 
     def _has_asked(self, memory: SessionMemory, facts: ReadinessFacts) -> bool:
         """Whether the program has sent a request to its model.
@@ -335,10 +315,10 @@ class SessionObserver:
                 failure.retried,
                 failure.count,
             )
-        if memory.model_answered_at is not None:
+        if memory.answers.answered_at is not None:
             return None
         # Output from before this supervisor's first observation is unknown.
-        return ModelSilence(SilenceKind.SILENT, min(since_start, self.monotonic_time - memory.first_seen))
+        return ModelSilence(SilenceKind.SILENT, min(since_start, self.monotonic_time - memory.times.first_seen))
 
 
 def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
@@ -350,8 +330,21 @@ def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
     return None if note is None else (note.kind, note.words)
 
 
+def _is_unlogged(pane: Pane | None, facts: ReadinessFacts) -> bool:
+    """Whether the session has a living terminal that is not logged."""
+    return pane is not None and facts.screen is not None and facts.screen.is_alive and not pane.is_piped
+
+
+def _has_begun(memory: SessionMemory, facts: ReadinessFacts) -> bool:
+    """Whether the session has read its brief and has not run its closing command yet."""
+    return facts.sentinel is not None and memory.times.closing_command_at is None
+
+
 def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
-    """Whether the program waits at its terminal: by its hooks if it has them, else by its process state."""
+    """Whether the program waits at its terminal: by its hooks if it has them, else by its process state.
+
+    Many programs show an input prompt all the time, so a prompt alone is no sign.
+    """
     if facts.screen is None:
         return False
     turn = directory.read_turn()

@@ -28,25 +28,26 @@ from liza.rules.sessions.session_facts import (
     SupervisorFacts,
 )
 from liza.supervisor.memory import Memory
-from liza.supervisor.observe import SessionObserver
+from liza.supervisor.observe import MeterMaker, SessionObserver
 from liza.system.file_lock import Lock
 
 
 def gather_situation(
-    crew: Crew, agent: str, memory: Memory, preset: Preset, can_type: Callable[[str], bool]
+    crew: Crew, agent: str, memory: Memory, preset: Preset, make_meter: MeterMaker, can_type: Callable[[str], bool]
 ) -> Situation:
-    """Return the present situation. ``can_type`` tells whether a message can be typed into a run's session now.
+    """Return the present situation.
 
-    Raises LizaError if a file cannot be read.
+    ``make_meter`` starts the measurement of a session. ``can_type`` tells whether a message can be typed into a run's
+    session now. Raises LizaError if a file cannot be read.
     """
     state = crew.board.read()
     monotonic_time, now = crew.clock.monotonic(), crew.clock.now()
-    has_slept = memory.detect_clock_gap(now, monotonic_time, state.config.lease_duration)
-    observer = SessionObserver(crew, state, preset, memory, monotonic_time, now)
+    memory.clock = memory.clock.saw(now, monotonic_time, state.config.lease_duration)
+    observer = SessionObserver(crew, state, preset, memory, make_meter, monotonic_time, now)
     facts = observer.observe(agent)
-    if has_slept and memory.session is not None:
-        memory.session.last_heartbeat = float("-inf")
-        memory.session.last_activity = monotonic_time
+    if memory.clock.has_just_slept and memory.session is not None:
+        memory.session.times = memory.session.times.renewed(float("-inf"))
+        memory.session.activity = memory.session.activity.restarted(monotonic_time)
     budget_state = _budget_state_or_unknown(crew, state, agent, memory, monotonic_time)
     return Situation(
         agent=agent,
@@ -58,10 +59,10 @@ def gather_situation(
         job=f"{memory.job.name} runs" if memory.job else None,
         supervisor=SupervisorFacts(
             leaving=memory.leaving,
-            crashes=tuple(monotonic_time - crash for crash in memory.crashes),
-            rest_seconds=max(0.0, memory.rest_until - monotonic_time),
-            unusable_reason=memory.unusable_reason,
-            since_clock_gap=None if memory.clock_gap_at is None else monotonic_time - memory.clock_gap_at,
+            crashes=memory.streak.crash_ages(monotonic_time),
+            rest_seconds=memory.streak.rest_seconds(monotonic_time),
+            unusable_reason=memory.unusable.reason if memory.unusable else None,
+            since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),
         ),
         merging=MergeFacts(_may_start_merger(crew, state, memory), _find_resumable_merge(crew, state, memory)),
         budget=budget_state,
@@ -119,7 +120,7 @@ def _living_entry(state: State, memory: Memory, monotonic_time: float) -> spendi
         kind=record.kind,
         program=record.program,
         outcome="living",
-        seconds=monotonic_time - session.started,
+        seconds=monotonic_time - session.times.started,
         task=record.task,
         sprint=state.sprint.id,
         used=session.meter_thread.latest.used,
@@ -143,9 +144,9 @@ def next_message_step(
 def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
     """Whether to start a merger: the merge lock is free, and no merger was refused at this revision."""
     candidate = merge_rules.next_to_merge(state, crew.clock.now())
-    if crew.clock.monotonic() < memory.merge_rest_until:
+    if memory.merges.is_resting(crew.clock.monotonic()):
         return False
-    if candidate is None or memory.job is not None or memory.last_merge_try == (state.revision, candidate.id):
+    if candidate is None or memory.job is not None or memory.merges.was_tried(state.revision, candidate.id):
         return False
     lock = Lock(crew.paths.merge_lock)
     if not lock.try_acquire():
@@ -159,7 +160,7 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
     if memory.job is not None:
         return None
     for task in state.tasks:
-        if task.merging is None or not task.merging.waiting or memory.last_merge_try == (state.revision, task.id):
+        if task.merging is None or not task.merging.waiting or memory.merges.was_tried(state.revision, task.id):
             continue
         checkout = crew.find_integration_checkout()
         changed = () if checkout is None else list_changed_files(crew.git.at(checkout))

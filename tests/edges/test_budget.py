@@ -24,7 +24,9 @@ from liza.rules.errors import BoardUnreadable, Refused
 from liza.rules.model import Budget, Status
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
+from liza.rules.sessions.rests import ClockWatch
 from liza.rules.sessions.session_facts import BudgetState
+from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.memory import Memory, SessionMemory
@@ -164,10 +166,9 @@ def test_a_session_is_over_its_limit_as_soon_as_its_output_says_so(crew: Crew, c
     record = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1")
     directory.create(record)
     began = clock.monotonic()
-    memory = Memory(wall_time=clock.now(), monotonic_time=began)
-    memory.session = SessionMemory(
-        "coder-1.1", started=began, last_activity=began, last_heartbeat=began, activity_checked_at=began
-    )
+    memory = Memory(ClockWatch(clock.now(), began))
+    times = SessionTimes(started=began, first_seen=began, last_heartbeat=began)
+    memory.session = SessionMemory("coder-1.1", times, ActivityWatch(changed_at=began))
     told = Preset(name="x", usage=UsageFormat(input=("tokens",)))
     memory.session.meter_thread = MeterThread(crew, told, directory, record, {})
 
@@ -198,7 +199,7 @@ def test_status_says_why_a_signal_stands_and_shows_nothing_that_would_steer_a_te
         return [strip_controls(line) for line in text.splitlines() if line.startswith(("PAUSE", "CHECKPOINT", "ABORT"))]
 
     launcher: Any = SimpleNamespace(crew=crew, preset=None)
-    memory = Memory(wall_time=clock.now(), monotonic_time=clock.monotonic())
+    memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     steps = ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
     steps.carry_out(actions.PauseCrew("nine has used 60 of 8 seconds"))
     told = "nine has used 60 of 8 seconds: raise config.budget (liza edit), then: liza resume"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +21,12 @@ from liza.repo.runner import Git
 from liza.rules.errors import BoardUnreadable, GitFailed, LizaError, LockTimeout, Missing, ProgramMissing, WriteFailed
 from liza.rules.paths import Paths
 from liza.rules.sessions import actions
+from liza.rules.sessions.rests import ClockWatch, FailureStreak
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import SetUpDue
-from liza.supervisor.memory import Memory
+from liza.supervisor.memory import Memory, UnusableProgram
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock, git, until
 
@@ -36,26 +38,26 @@ def made(tmp_path: Path, clock: FakeClock) -> ActionRunner:
     """The steps of a supervisor whose sessions the test lets end as it likes."""
     crew = Crew(Paths(tmp_path), clock)
     crew.board.create(FIRST)
-    launcher: Any = SimpleNamespace(crew=crew, preset=None, start=None)
-    memory = Memory(wall_time=clock.now(), monotonic_time=clock.monotonic())
+    launcher: Any = SimpleNamespace(crew=crew, preset=None, environ={}, start=None)
+    memory = Memory(ClockWatch(clock.now(), clock.monotonic()))
     return ActionRunner("coder-1", launcher, memory, lambda event: None, lambda text: None)
 
 
 def rest_after(made: ActionRunner, kind: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds to rest after a session that ended so."""
-    made.memory.rest_until = 0.0
+    made.memory.streak = replace(made.memory.streak, rest_until=0.0)
     monkeypatch.setattr(action_runner, "conclude_session", lambda *_: SessionEnd(SessionOutcome(kind), "why"))
     made.carry_out(actions.ConcludeSession(RUN))
-    return max(0.0, made.memory.rest_until - made.crew.clock.monotonic())
+    return made.memory.streak.rest_seconds(made.crew.clock.monotonic())
 
 
 def test_sessions_that_are_held_up_rest_ever_longer_and_never_stop_the_supervisor_until_one_comes_to_something(
     made: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rest_after(made, "held up", monkeypatch) for _ in range(4)] == [5.0, 10.0, 20.0, 40.0]
-    assert made.memory.crashes == []
+    assert made.memory.streak.crashes == ()
     assert rest_after(made, "crashed", monkeypatch) == 80.0
-    assert len(made.memory.crashes) == 1
+    assert len(made.memory.streak.crashes) == 1
     assert rest_after(made, "finished", monkeypatch) == 0.0
     assert rest_after(made, "held up", monkeypatch) == 5.0
 
@@ -64,7 +66,7 @@ def test_a_session_that_was_ended_for_a_loop_is_no_crash_of_its_program_and_the_
     made: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [rest_after(made, "looped", monkeypatch) for _ in range(3)] == [5.0, 10.0, 20.0]
-    assert made.memory.crashes == []
+    assert made.memory.streak.crashes == ()
 
 
 @pytest.mark.parametrize("error", [BoardUnreadable("broken"), WriteFailed("full"), LockTimeout("held")])
@@ -77,7 +79,7 @@ def test_a_session_that_the_board_or_the_disk_keeps_from_its_start_is_no_crash_o
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     with pytest.raises(type(error)):
         made.carry_out(actions.StartSession(RUN))
-    assert (made.memory.crashes, made.memory.failed_sessions) == ([], 0)
+    assert made.memory.streak == FailureStreak()
 
 
 def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_its_program(
@@ -93,10 +95,10 @@ def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_it
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     with pytest.raises(Missing, match="the branch integration is gone"):
         made.carry_out(actions.StartSession(RUN))
-    assert made.memory.crashes == []
+    assert made.memory.streak.crashes == ()
     git(tmp_path, "branch", "integration")
     made.carry_out(actions.StartSession(RUN))
-    assert len(made.memory.crashes) == 1
+    assert len(made.memory.streak.crashes) == 1
 
 
 def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_again(made: ActionRunner) -> None:
@@ -105,8 +107,8 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
 
     made.launcher.start = start  # type: ignore[method-assign,assignment]
     made.carry_out(actions.StartSession(RUN))
-    assert made.memory.crashes == []
-    assert made.memory.unusable_reason == "claude is not installed (next: npm install -g claude)"
+    assert made.memory.streak.crashes == ()
+    assert made.memory.unusable == UnusableProgram("claude is not installed (next: npm install -g claude)")
 
 
 def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_task_and_is_not_tried_again_at_once(
@@ -116,8 +118,8 @@ def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_
     made.notify = said.append
     made.launcher.start = lambda run: StartFailed(reason="tmux is not installed")  # type: ignore[method-assign]
     made.carry_out(actions.StartSession(RUN))
-    assert len(made.memory.crashes) == 1
-    assert made.memory.rest_until > made.crew.clock.monotonic()
+    assert len(made.memory.streak.crashes) == 1
+    assert made.memory.streak.rest_until > made.crew.clock.monotonic()
     assert said == [f"{RUN} did not start: tmux is not installed"]
 
 

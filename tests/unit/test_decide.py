@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from liza.rules.model import Discovery, MergeInProgress, State, Status, Task
-from liza.rules.sessions import actions, decide
+from liza.rules.sessions import actions, decide, rests
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.session_ends import SessionOutcome, StopReason
 from liza.rules.sessions.session_facts import SessionFacts, SessionState
@@ -159,7 +159,7 @@ def test_three_crashes_within_five_minutes_stop_the_supervisor() -> None:
 def test_a_rest_after_a_crash_holds_back_the_next_session() -> None:
     state, _ = claimed(board(task()))
     assert at(state, rest_seconds=4.0) == actions.Wait("resting before the next session", 4.0)
-    assert [decide.backoff(count, 5.0) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
+    assert [rests.backoff(count, 5.0) for count in (1, 2, 3, 9, 9999)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_limit_blocks_instead_of_resuming_but_not_after_a_stop() -> None:

@@ -35,6 +35,7 @@ from liza.rules.sessions.actions import (
     Wait,
     Warn,
 )
+from liza.rules.sessions.rests import CRASH_WINDOW, MAX_CRASHES_IN_WINDOW
 from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
 from liza.rules.tasks import picking, planning
@@ -43,9 +44,6 @@ from liza.rules.tasks.picking import LimitReached, NoTask
 from liza.rules.transitions import has_done
 
 S = Status
-CRASH_WINDOW = 300.0  # seconds
-MAX_CRASHES_IN_WINDOW = 3  # crashed sessions of a supervisor within CRASH_WINDOW, before it exits
-MAX_BACKOFF = 300.0  # seconds
 # A question on a terminal causes no event, so the terminal is polled.
 START_POLL_SECONDS = 1.0  # until the program is ready
 RUNNING_POLL_SECONDS = 10.0  # afterwards
@@ -313,8 +311,3 @@ def _seconds_to_lapse(at: Situation) -> float | None:
         if task.status is S.CLAIMED and task.lease_expires and task.lease_expires + timedelta(seconds=1) > at.now
     ]
     return max(min(ends), 0.5) if ends else None
-
-
-def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) -> float:
-    """Return the seconds to rest after that many failed sessions in a row: doubled from ``first`` up to ``longest``."""
-    return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))

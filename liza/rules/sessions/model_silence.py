@@ -16,9 +16,6 @@ SILENCE_REPORTED = 60.0
 """Seconds without an answer after which ``status`` reports it; at most a fifth of ``config.answer_timeout``."""
 ALERT_AFTER_SESSIONS = 3
 """Sessions in a row that failed because of the model, after which a person is told."""
-MAX_QUOTA_REST = 3600.0  # seconds
-QUOTA_FACTOR = 12.0
-"""First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
 
 _SENTENCES = {
     SilenceKind.LOGIN: "the model refuses the program's login: {words}",

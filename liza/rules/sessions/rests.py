@@ -1,0 +1,131 @@
+"""How long a supervisor rests after sessions and mergers that came to nothing. Pure: the time is an argument.
+
+Times are seconds of the monotonic clock. Each class is a state with transitions that return the next state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from liza.rules.model import Config
+from liza.rules.sessions.session_ends import OUTCOME_RULES, RestKind, SessionOutcome
+
+CRASH_WINDOW = 300.0  # seconds
+MAX_CRASHES_IN_WINDOW = 3  # crashed sessions of a supervisor within CRASH_WINDOW, before it exits
+MAX_BACKOFF = 300.0  # seconds
+MAX_QUOTA_REST = 3600.0  # seconds
+MIN_QUOTA_REST = 5.0  # seconds: programs round the time at which a usage limit ends
+QUOTA_FACTOR = 12.0
+"""First pause after a usage limit whose end is unknown, in units of ``config.restart_after_crash``."""
+
+
+def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) -> float:
+    """Return the seconds to rest after that many failed sessions in a row: doubled from ``first`` up to ``longest``."""
+    return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))
+
+
+@dataclass(frozen=True)
+class FailureStreak:
+    """Failed sessions of one supervisor in a row, by cause, and the rest before the next session.
+
+    ``failed``: sessions that crashed, made no progress or were held up. ``limited``: sessions that a usage limit ended.
+    ``unanswered``: sessions whose model gave no usable answer. ``crashes``: times of the crashes in the last
+    CRASH_WINDOW.
+    """
+
+    failed: int = 0
+    limited: int = 0
+    unanswered: int = 0
+    crashes: tuple[float, ...] = ()
+    rest_until: float = 0.0
+
+    def saw(
+        self, outcome: SessionOutcome, now: float, config: Config, limit_seconds: float | None = None
+    ) -> FailureStreak:
+        """Return the state after the end of a session. ``limit_seconds``: until its usage limit ends, if known."""
+        rule, first = OUTCOME_RULES[outcome], config.restart_after_crash
+        match rule.rest:
+            case RestKind.BACKOFF:
+                count = self.failed + 1
+                streak = replace(self, failed=count, rest_until=now + backoff(count, first))
+            case RestKind.NO_ANSWER:
+                count = self.unanswered + 1
+                streak = replace(self, unanswered=count, rest_until=now + backoff(count, first))
+            case RestKind.USAGE_LIMIT:
+                count = self.limited + 1
+                rest = backoff(count, first * QUOTA_FACTOR, MAX_QUOTA_REST)
+                if limit_seconds is not None:
+                    rest = max(0.0, limit_seconds) + 1.0
+                streak = replace(self, limited=count, rest_until=now + max(rest, MIN_QUOTA_REST))
+            case RestKind.AFTER_HANDOFF:
+                streak = replace(self, rest_until=now + config.restart_after_handoff)
+            case _:
+                streak = self
+        return replace(streak, failed=0, limited=0, unanswered=0) if rule.ends_failures else streak
+
+    def crashed(self, now: float) -> FailureStreak:
+        """Return the state with one more crash, without those older than CRASH_WINDOW."""
+        return replace(self, crashes=(*(time for time in self.crashes if now - time <= CRASH_WINDOW), now))
+
+    def rest_seconds(self, now: float) -> float:
+        """Return the seconds until the next session may start."""
+        return max(0.0, self.rest_until - now)
+
+    def crash_ages(self, now: float) -> tuple[float, ...]:
+        """Return the seconds since each crash."""
+        return tuple(now - time for time in self.crashes)
+
+
+@dataclass(frozen=True)
+class MergeTries:
+    """Mergers of one supervisor. ``last``: the board's revision and the task of the last one.
+
+    ``failed``: mergers in a row that failed without a mark on a task: the disk, the board or git failed.
+    """
+
+    last: tuple[int, str] | None = None
+    failed: int = 0
+    rest_until: float = 0.0
+
+    def started(self, revision: int, task: str) -> MergeTries:
+        """Return the state after the start of a merger."""
+        return replace(self, last=(revision, task))
+
+    def saw(self, *, failed: bool, now: float, first: float) -> MergeTries:
+        """Return the state after the end of a merger. After a failure it may be started again on the same revision,
+        after a rest that begins with ``first`` seconds."""
+        if not failed:
+            return replace(self, failed=0)
+        return MergeTries(None, self.failed + 1, now + backoff(self.failed + 1, first))
+
+    def was_tried(self, revision: int, task: str) -> bool:
+        """Return whether a merger was started for this task on this revision of the board."""
+        return self.last == (revision, task)
+
+    def is_resting(self, now: float) -> bool:
+        """Return whether no merger may be started yet."""
+        return now < self.rest_until
+
+
+@dataclass(frozen=True)
+class ClockWatch:
+    """The times of the last observation, and when the machine was last found to have slept."""
+
+    wall_time: datetime
+    monotonic_time: float
+    slept_at: float | None = None
+
+    def saw(self, wall_time: datetime, monotonic_time: float, lease: float) -> ClockWatch:
+        """Return the state after an observation. Only the wall clock advances while the machine sleeps."""
+        gap = (wall_time - self.wall_time).total_seconds() - (monotonic_time - self.monotonic_time)
+        return ClockWatch(wall_time, monotonic_time, monotonic_time if gap > lease / 2 else self.slept_at)
+
+    @property
+    def has_just_slept(self) -> bool:
+        """Whether the machine slept before the last observation."""
+        return self.slept_at == self.monotonic_time
+
+    def seconds_since_sleep(self, now: float) -> float | None:
+        """Return the seconds since the machine slept; None if it did not."""
+        return None if self.slept_at is None else now - self.slept_at

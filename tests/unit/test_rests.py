@@ -1,0 +1,84 @@
+"""Tables of the rests of a supervisor: after sessions and mergers that came to nothing, and after a sleep."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from liza.rules.model import Config
+from liza.rules.sessions.rests import CRASH_WINDOW, ClockWatch, FailureStreak, MergeTries
+from liza.rules.sessions.session_ends import SessionOutcome
+from tests.unit.boards import NOW
+
+CONFIG = Config(restart_after_crash=5.0, restart_after_handoff=2.0)
+BEFORE = FailureStreak(1, 1, 1, (50.0,), 90.0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "limit_seconds", "after"),
+    [
+        (SessionOutcome.CRASHED, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
+        (SessionOutcome.LOOPED, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
+        (SessionOutcome.HELD_UP, None, FailureStreak(2, 1, 1, (50.0,), 110.0)),
+        (SessionOutcome.UNANSWERED, None, FailureStreak(1, 1, 2, (50.0,), 110.0)),
+        (SessionOutcome.QUOTA, None, FailureStreak(1, 2, 1, (50.0,), 220.0)),
+        (SessionOutcome.QUOTA, 600.0, FailureStreak(1, 2, 1, (50.0,), 701.0)),
+        (SessionOutcome.QUOTA, 1.0, FailureStreak(1, 2, 1, (50.0,), 105.0)),
+        (SessionOutcome.QUOTA, -3.0, FailureStreak(1, 2, 1, (50.0,), 105.0)),
+        (SessionOutcome.HANDED_OFF, None, FailureStreak(0, 0, 0, (50.0,), 102.0)),
+        (SessionOutcome.FINISHED, None, FailureStreak(0, 0, 0, (50.0,), 90.0)),
+        (SessionOutcome.STOPPED, None, BEFORE),
+        (SessionOutcome.UNUSABLE, None, BEFORE),
+    ],
+)
+def test_how_a_session_ended_decides_how_long_the_next_one_waits(
+    outcome: SessionOutcome, limit_seconds: float | None, after: FailureStreak
+) -> None:
+    assert BEFORE.saw(outcome, 100.0, CONFIG, limit_seconds) == after
+
+
+def test_a_usage_limit_of_unknown_end_is_waited_for_up_to_an_hour() -> None:
+    streak, rests = FailureStreak(), []
+    for _ in range(8):
+        streak = streak.saw(SessionOutcome.QUOTA, 0.0, CONFIG)
+        rests.append(streak.rest_seconds(0.0))
+    assert rests == [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0]
+
+
+def test_crashes_are_counted_within_their_window() -> None:
+    streak = FailureStreak().crashed(10.0).crashed(20.0)
+    assert streak.crash_ages(30.0) == (20.0, 10.0)
+    assert streak.crashed(15.0 + CRASH_WINDOW).crashes == (20.0, 15.0 + CRASH_WINDOW)
+
+
+def test_a_merger_that_fails_is_tried_again_on_the_same_revision_after_a_growing_rest() -> None:
+    tries = MergeTries().started(7, "task-1")
+    assert tries.was_tried(7, "task-1")
+    assert not tries.was_tried(8, "task-1")
+    assert not tries.was_tried(7, "task-2")
+    failed = tries.saw(failed=True, now=100.0, first=5.0)
+    assert failed == MergeTries(None, 1, 105.0)
+    assert failed.is_resting(104.9)
+    assert not failed.is_resting(105.0)
+    again = failed.started(7, "task-1").saw(failed=True, now=200.0, first=5.0)
+    assert again == MergeTries(None, 2, 210.0)
+    assert again.started(9, "task-1").saw(failed=False, now=300.0, first=5.0) == MergeTries((9, "task-1"), 0, 210.0)
+
+
+@pytest.mark.parametrize(
+    ("wall", "monotonic", "has_slept"),
+    [
+        (10.0, 10.0, False),
+        (160.0, 10.0, False),  # half a lease: the clock may have been set
+        (161.0, 10.0, True),
+        (-500.0, 10.0, False),  # it was set back
+    ],
+)
+def test_the_machine_slept_if_only_the_wall_clock_went_on(wall: float, monotonic: float, has_slept: bool) -> None:
+    watch = ClockWatch(NOW, 0.0).saw(NOW + timedelta(seconds=wall), monotonic, 300.0)
+    assert watch.has_just_slept is has_slept
+    assert watch.seconds_since_sleep(15.0) == (5.0 if has_slept else None)
+    later = watch.saw(watch.wall_time + timedelta(seconds=2), monotonic + 2, 300.0)
+    assert not later.has_just_slept
+    assert later.slept_at == watch.slept_at
