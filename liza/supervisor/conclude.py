@@ -23,7 +23,7 @@ from liza.rules.model import State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.tasks import claims, coding, planning, reviews
-from liza.supervisor.observe import trusted_record
+from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
 

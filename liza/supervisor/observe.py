@@ -7,22 +7,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
-from msgspec.structs import replace
-
-from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.programs.session.failure_watch import FailureWatch
-from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
+from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
-from liza.rules.errors import LizaError
 from liza.rules.model import State
-from liza.rules.paths import run_number
 from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
@@ -40,54 +34,22 @@ from liza.rules.sessions.session_facts import (
 from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
+from liza.supervisor.run_evidence import (
+    board_changes,
+    cpu_ticks,
+    find_unconcluded_run,
+    has_closing_event,
+    model_activity,
+    reported_silence,
+    session_age,
+    trusted_record,
+)
 from liza.system import processes
 
-CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 PERSON_NEEDED = (NotReadyReason.LOGIN, NotReadyReason.NEVER_STARTED)
 MeterMaker = Callable[[RunDir, RunRecord], MeterThread]
 """Return a thread that measures the session of a run."""
 QUESTION_DELAY = 3.0  # seconds without a change of the screen before a question counts as one for a person
-
-
-def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
-    """Return the agent's newest run that is not concluded, or None.
-
-    A living session always counts. A run directory above the agent's run counter is ignored: agents can write there.
-    """
-    agent_record = state.agents.get(agent)
-    for run in reversed(list_runs(crew.paths, agent)):
-        directory = crew.run_dir(run)
-        if run_state.is_session_living(directory):
-            return directory
-        if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
-            return None if directory.is_concluded() else directory
-    return None
-
-
-def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:
-    """Return what a run is for, or None if that is unknown.
-
-    The board overrides the run's own record while the run has a claim: an agent can write to the record.
-    """
-    try:
-        record = directory.read_record()
-    except LizaError:
-        record = None
-    work = find_current_work(state, directory.agent)
-    if work is None or work.run != directory.run:
-        return record
-    task = state.task(work.task) if work.task else None
-    slot = task.worktree if task is not None and work.kind == "work" else directory.agent
-    base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
-    worktree = str(crew.paths.slot(slot)) if slot else ""
-    return replace(base, kind=work.kind, task=work.task, worktree=worktree)
-
-
-def has_closing_event(state: State, run: str) -> bool:
-    """Whether the board has a closing event of this run. The board has it before the run's exit code file has."""
-    if any(note.event == run for note in state.goal.alignment_history):
-        return True
-    return any(event.run == run and event.event in CLOSING_EVENTS for task in state.tasks for event in task.history)
 
 
 @dataclass(frozen=True)
@@ -156,7 +118,7 @@ class SessionObserver:
             directory.run,
             SessionState.LIVING,
             start=self._start_facts(ready),
-            model=ModelFacts(silence, _reported_silence(directory)),
+            model=ModelFacts(silence, reported_silence(directory)),
             idle=IdleFacts(0.0 if question is not None else memory.idle.seconds(now), memory.idle.reminders),
             question=QuestionFacts(shown=question, reported=directory.read_question()),
             loop=LoopFacts(stuck, memory.warned),
@@ -199,7 +161,7 @@ class SessionObserver:
         memory = self.memory.session
         if memory is None or memory.run != directory.run:
             now = self.monotonic_time
-            started = now - _session_age(process, self.now)
+            started = now - session_age(process, self.now)
             self.memory.forget_session()
             times = SessionTimes(started, first_seen=now, last_heartbeat=now)
             memory = SessionMemory(directory.run, times, ActivityWatch(changed_at=now))
@@ -214,7 +176,7 @@ class SessionObserver:
                 return None
             session_memory.meter_thread = self.make_meter(directory, record)
         session_memory.meter_thread.configure(self.state.config)
-        session_memory.meter_thread.board_changes = _board_changes(self.state, directory.run)
+        session_memory.meter_thread.board_changes = board_changes(self.state, directory.run)
         session_memory.meter_thread.start()
         if session_memory.meter_thread.stuck is None:
             session_memory.warned = False
@@ -253,25 +215,16 @@ class SessionObserver:
         interval = min(config.heartbeat_interval, config.hung_after / 4, config.answer_timeout / 4)
         if not memory.activity.is_due(self.monotonic_time, interval):
             return
-        model_signs = self._model_activity(directory)
+        model_signs = model_activity(self.crew, self.state, directory)
         memory.answers = memory.answers.saw(
             model_signs, self.monotonic_time, is_first_answer=any(directory.read_activity())
         )
         fingerprint = (
             *model_signs,
             directory.last_output_time(),
-            _cpu_ticks(process_state) if isinstance(process_state, session_process.RunningSession) else 0,
+            cpu_ticks(process_state) if isinstance(process_state, session_process.RunningSession) else 0,
         )
         memory.activity = memory.activity.saw(fingerprint, self.monotonic_time)
-
-    def _model_activity(self, directory: RunDir) -> tuple[object, ...]:
-        """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
-        agent, record = self.state.agents.get(directory.agent), trusted_record(self.crew, self.state, directory)
-        return (
-            _newest_mtime(Path(record.worktree)) if record and record.worktree else None,
-            agent.context_percent if agent else None,
-            directory.read_activity(),
-        )
 
     def _read_output(
         self,
@@ -321,15 +274,6 @@ class SessionObserver:
         return ModelSilence(SilenceKind.SILENT, min(since_start, self.monotonic_time - memory.times.first_seen))
 
 
-def _reported_silence(directory: RunDir) -> tuple[str, str] | None:
-    """Return what was last reported about the model; None also if unreadable, so that it is reported again."""
-    try:
-        note = directory.read_model_note()
-    except LizaError:
-        return None
-    return None if note is None else (note.kind, note.words)
-
-
 def _is_unlogged(pane: Pane | None, facts: ReadinessFacts) -> bool:
     """Whether the session has a living terminal that is not logged."""
     return pane is not None and facts.screen is not None and facts.screen.is_alive and not pane.is_piped
@@ -349,37 +293,3 @@ def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
         return False
     turn = directory.read_turn()
     return turn.phase == "idle" if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
-
-
-def _board_changes(state: State, run: str) -> tuple[int, int]:
-    """Return a fingerprint of a run's board changes: a planner adds tasks and changes no worktree."""
-    return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
-
-
-def _session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
-    """Return the age of a running session in seconds, by the process if possible: the clock may have been set."""
-    if isinstance(process_state, session_process.ShimStarting):
-        return 0.0
-    age = processes.process_age(process_state.child)
-    return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
-
-
-def _cpu_ticks(session: session_process.RunningSession) -> int:
-    """Return the CPU time of the program and its descendants in clock ticks; 0 if the system does not tell."""
-    total = 0
-    for pid in processes.find_descendants(session.shim):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        total += int(fields[11]) + int(fields[12])
-    return total
-
-
-def _newest_mtime(worktree: Path) -> float | None:
-    try:
-        return max(
-            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
-        )
-    except (OSError, TypeError):
-        return None

@@ -9,7 +9,7 @@ import pytest
 
 from liza.crew import crew as verbs
 from liza.crew.crew import SystemClock
-from liza.supervisor.observe import trusted_record
+from liza.supervisor.run_evidence import trusted_record
 from tests.journeys.crews import Crew
 
 HIDES = {

@@ -18,6 +18,7 @@ PATH = (
     "supervisor/worktree_files.py",
     "programs/presets/command_line.py",
     "supervisor/observe.py",
+    "supervisor/run_evidence.py",
     "rules/sessions/decide.py",
 )
 

@@ -1,0 +1,115 @@
+"""What the files of a run, the board and the process table show of an agent's sessions. Nothing is remembered here."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from liza.crew import run_state
+from liza.crew.crew import Crew
+from liza.programs.session import session_process
+from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
+from liza.rules.errors import LizaError
+from liza.rules.model import State
+from liza.rules.paths import run_number
+from liza.rules.sessions.decide import find_current_work
+from liza.system import processes
+
+CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
+
+
+def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
+    """Return the agent's newest run that is not concluded, or None.
+
+    A living session always counts. A run directory above the agent's run counter is ignored: agents can write there.
+    """
+    agent_record = state.agents.get(agent)
+    for run in reversed(list_runs(crew.paths, agent)):
+        directory = crew.run_dir(run)
+        if run_state.is_session_living(directory):
+            return directory
+        if agent_record is None or (run_number(run, agent) or 0) <= agent_record.runs:
+            return None if directory.is_concluded() else directory
+    return None
+
+
+def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | None:
+    """Return what a run is for, or None if that is unknown.
+
+    The board overrides the run's own record while the run has a claim: an agent can write to the record.
+    """
+    try:
+        record = directory.read_record()
+    except LizaError:
+        record = None
+    work = find_current_work(state, directory.agent)
+    if work is None or work.run != directory.run:
+        return record
+    task = state.task(work.task) if work.task else None
+    slot = task.worktree if task is not None and work.kind == "work" else directory.agent
+    base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
+    worktree = str(crew.paths.slot(slot)) if slot else ""
+    return replace(base, kind=work.kind, task=work.task, worktree=worktree)
+
+
+def has_closing_event(state: State, run: str) -> bool:
+    """Whether the board has a closing event of this run. The board has it before the run's exit code file has."""
+    if any(note.event == run for note in state.goal.alignment_history):
+        return True
+    return any(event.run == run and event.event in CLOSING_EVENTS for task in state.tasks for event in task.history)
+
+
+def model_activity(crew: Crew, state: State, directory: RunDir) -> tuple[object, ...]:
+    """Return signs of a working model: worktree changes, context use, `liza ready`, tool calls."""
+    agent, record = state.agents.get(directory.agent), trusted_record(crew, state, directory)
+    return (
+        _newest_mtime(Path(record.worktree)) if record and record.worktree else None,
+        agent.context_percent if agent else None,
+        directory.read_activity(),
+    )
+
+
+def reported_silence(directory: RunDir) -> tuple[str, str] | None:
+    """Return what was last reported about the model; None also if unreadable, so that it is reported again."""
+    try:
+        note = directory.read_model_note()
+    except LizaError:
+        return None
+    return None if note is None else (note.kind, note.words)
+
+
+def board_changes(state: State, run: str) -> tuple[int, int]:
+    """Return a fingerprint of a run's board changes: a planner adds tasks and changes no worktree."""
+    return len(state.tasks), sum(event.run == run for task in state.tasks for event in task.history)
+
+
+def session_age(process_state: session_process.RunningSession | session_process.ShimStarting, now: datetime) -> float:
+    """Return the age of a running session in seconds, by the process if possible: the clock may have been set."""
+    if isinstance(process_state, session_process.ShimStarting):
+        return 0.0
+    age = processes.process_age(process_state.child)
+    return max(0.0, (now - process_state.time).total_seconds()) if age is None else age
+
+
+def cpu_ticks(session: session_process.RunningSession) -> int:
+    """Return the CPU time of the program and its descendants in clock ticks; 0 if the system does not tell."""
+    total = 0
+    for pid in processes.find_descendants(session.shim):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total
+
+
+def _newest_mtime(worktree: Path) -> float | None:
+    try:
+        return max(
+            worktree.stat().st_mtime, *(entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(worktree))
+        )
+    except (OSError, TypeError):
+        return None
