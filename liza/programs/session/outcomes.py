@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from liza.programs.session.failure_patterns import ModelFailure
-from liza.programs.session.run_directory import StopNote
+from liza.programs.session.run_records import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession, describe_end
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason

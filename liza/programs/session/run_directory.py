@@ -1,23 +1,31 @@
 """The directory of a run: what was asked, what the program was told, how far it came, how it ended.
 
-Each file in ``.liza/run/<agent>/<run>/`` is replaced atomically: a reader sees a complete record or none.
+Each file in ``.liza/run/<agent>/<run>/`` is replaced atomically: a reader sees a complete record or none. The records
+themselves are in `run_records`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from liza.programs.session.run_records import BriefLocation as BriefLocation
+from liza.programs.session.run_records import Gauge as Gauge
+from liza.programs.session.run_records import ModelNote as ModelNote
+from liza.programs.session.run_records import PostponedVerb as PostponedVerb
+from liza.programs.session.run_records import ReadyEvidence as ReadyEvidence
+from liza.programs.session.run_records import RunRecord as RunRecord
+from liza.programs.session.run_records import Sentinel as Sentinel
+from liza.programs.session.run_records import StopNote as StopNote
+from liza.programs.session.run_records import Turn as Turn
 from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
-from liza.rules.sessions.session_ends import STOP_RULES, SilenceKind, StopReason, stop_reason_of_text
-from liza.rules.sessions.spending import TokenUsage
+from liza.rules.sessions.session_ends import STOP_RULES, StopReason
 from liza.system import atomic
 
 CLOSING_CODES = ("0", "1", "42")
@@ -25,113 +33,6 @@ POSTPONED_LIMIT = timedelta(minutes=1)
 HOOK_CALLS_FILE = "calls.jsonl"
 """File in a run's directory with one line per tool call that a hook reported."""
 T = TypeVar("T")
-
-
-class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
-    ``spec`` is the program as it was requested, with its command."""
-
-    agent: str
-    run: str
-    kind: str
-    started: AwareDatetime
-    task: str | None = None
-    program: str = ""
-    spec: str | None = None
-    worktree: str = ""
-    commit: str | None = None
-
-
-class ReadyEvidence(StrEnum):
-    """Evidence that a run has read its brief, besides the events of hooks (``hook SessionStart``)."""
-
-    LIZA_READY = "liza ready"
-    """It ran this command."""
-    CLOSING_VERB = "verb"
-    """It ran another command, which ended the run."""
-
-
-class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``ready``: the run has read its brief, and the evidence for it: a ReadyEvidence, or ``hook EVENT``."""
-
-    time: AwareDatetime
-    evidence: str
-
-
-class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``stopped``: Liza ends the session. ``reason`` is a sentence for people.
-
-    Version 0.1.0 wrote no ``kind``, but ``unusable`` (its program waits for a person) and ``model`` (why its model gave
-    no answer). They are only read.
-    """
-
-    time: AwareDatetime
-    reason: str
-    kind: StopReason | None = None
-    unusable: bool = False
-    model: SilenceKind | None = None
-
-    @property
-    def stop_reason(self) -> StopReason:
-        """Why the session is ended."""
-        if self.kind is not None:
-            return self.kind
-        return stop_reason_of_text(self.reason, person_needed=self.unusable, silence=self.model)
-
-
-class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``held-up``: the board, its lock or the disk prevented ``verb`` of this run, and no later verb shows that the
-    program went on."""
-
-    time: AwareDatetime
-    verb: str
-    reason: str
-
-
-class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``model.json``: why the running session gets no answer from its model; ``words`` is the program's message.
-
-    ``ends`` is when the session is ended unless an answer arrives. ``retried``: until then the program retries by
-    itself.
-    """
-
-    kind: SilenceKind
-    since: AwareDatetime
-    ends: AwareDatetime
-    words: str = ""
-    retried: bool = False
-
-
-class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``turn.json``: the last report of the program's own hooks.
-
-    ``phase`` is started, busy, idle or stopped; ``tools`` counts the tool calls announced; ``session`` is the program's
-    own id of the conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn,
-    since a person or Liza last began a turn.
-    """
-
-    time: AwareDatetime
-    phase: str
-    tools: int = 0
-    session: str | None = None
-    pushes: int = 0
-
-
-class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``gauge.json``: the supervisor's last measurements of a running session. ``stuck``: why it makes no progress;
-    ``unmeasured``: why its calls and tokens cannot be measured."""
-
-    calls: int = 0
-    used: TokenUsage | None = None
-    stuck: str | None = None
-    unmeasured: str | None = None
-
-
-class BriefLocation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """``brief.json``: the file with the brief's block, relative to the worktree; ``created``: Liza created the file."""
-
-    file: str
-    created: bool = False
 
 
 class RunDir:

@@ -1,0 +1,116 @@
+"""The records in the directory of a run. `run_directory` writes and reads them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from liza.rules.model import AwareDatetime, FrozenStruct
+from liza.rules.sessions.session_ends import SilenceKind, StopReason, stop_reason_of_text
+from liza.rules.sessions.spending import TokenUsage
+
+
+class RunRecord(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``run.json``: what the run is for. ``kind`` is work, review or planning; ``task`` is None for planning;
+    ``spec`` is the program as it was requested, with its command."""
+
+    agent: str
+    run: str
+    kind: str
+    started: AwareDatetime
+    task: str | None = None
+    program: str = ""
+    spec: str | None = None
+    worktree: str = ""
+    commit: str | None = None
+
+
+class ReadyEvidence(StrEnum):
+    """Evidence that a run has read its brief, besides the events of hooks (``hook SessionStart``)."""
+
+    LIZA_READY = "liza ready"
+    """It ran this command."""
+    CLOSING_VERB = "verb"
+    """It ran another command, which ended the run."""
+
+
+class Sentinel(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``ready``: the run has read its brief, and the evidence for it: a ReadyEvidence, or ``hook EVENT``."""
+
+    time: AwareDatetime
+    evidence: str
+
+
+class StopNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``stopped``: Liza ends the session. ``reason`` is a sentence for people.
+
+    Version 0.1.0 wrote no ``kind``, but ``unusable`` (its program waits for a person) and ``model`` (why its model gave
+    no answer). They are only read.
+    """
+
+    time: AwareDatetime
+    reason: str
+    kind: StopReason | None = None
+    unusable: bool = False
+    model: SilenceKind | None = None
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the session is ended."""
+        if self.kind is not None:
+            return self.kind
+        return stop_reason_of_text(self.reason, person_needed=self.unusable, silence=self.model)
+
+
+class PostponedVerb(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``held-up``: the board, its lock or the disk prevented ``verb`` of this run, and no later verb shows that the
+    program went on."""
+
+    time: AwareDatetime
+    verb: str
+    reason: str
+
+
+class ModelNote(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``model.json``: why the running session gets no answer from its model; ``words`` is the program's message.
+
+    ``ends`` is when the session is ended unless an answer arrives. ``retried``: until then the program retries by
+    itself.
+    """
+
+    kind: SilenceKind
+    since: AwareDatetime
+    ends: AwareDatetime
+    words: str = ""
+    retried: bool = False
+
+
+class Turn(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``turn.json``: the last report of the program's own hooks.
+
+    ``phase`` is started, busy, idle or stopped; ``tools`` counts the tool calls announced; ``session`` is the program's
+    own id of the conversation; ``pushes`` counts how often the program was made to continue instead of ending its turn,
+    since a person or Liza last began a turn.
+    """
+
+    time: AwareDatetime
+    phase: str
+    tools: int = 0
+    session: str | None = None
+    pushes: int = 0
+
+
+class Gauge(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``gauge.json``: the supervisor's last measurements of a running session. ``stuck``: why it makes no progress;
+    ``unmeasured``: why its calls and tokens cannot be measured."""
+
+    calls: int = 0
+    used: TokenUsage | None = None
+    stuck: str | None = None
+    unmeasured: str | None = None
+
+
+class BriefLocation(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """``brief.json``: the file with the brief's block, relative to the worktree; ``created``: Liza created the file."""
+
+    file: str
+    created: bool = False
