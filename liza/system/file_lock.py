@@ -1,15 +1,14 @@
-"""File locks with flock(2) and a timeout.
+"""The lock of the board and of supervisors: a file lock whose file names its holder.
 
 filelock polls, which is unfair under load; ``Lock`` has its interface but waits in the queue of the kernel. The lock
-file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. ``flock.lock_path`` locks a file or
-a directory without writing to it.
+file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. ``flock.py`` has the wait itself,
+and ``lock_path``, which locks any file or directory without writing to it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
 from liza.rules.errors import LockTimeout, Refused
 from liza.system import files
+from liza.system.flock import take_flock
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock by default."""
@@ -69,12 +69,8 @@ class Lock(BaseFileLock):
     def _acquire(self) -> None:
         with files.convert_os_errors():
             descriptor = files.open_no_follow(Path(self.lock_file), os.O_RDWR | os.O_CREAT)
-        if not _try_flock(descriptor):
-            if self._wait_limit == 0:
-                os.close(descriptor)
-                return
-            if not _FlockThread(descriptor).wait_acquired(self._wait_limit):
-                return
+        if not take_flock(descriptor, self._wait_limit):
+            return
         # The holder line is only for messages; on a full disk the lock is held without it.
         with suppress(OSError):
             os.ftruncate(descriptor, os.pwrite(descriptor, _own_holder_line(), 0))
@@ -86,50 +82,6 @@ class Lock(BaseFileLock):
         if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
-
-
-def _try_flock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-class _FlockThread:
-    """A thread that waits in flock(2). If the caller has given up, it closes the descriptor as soon as it has the lock.
-
-    A blocked flock(2) has no timeout; without a thread only a signal could end it, and the program needs its signals.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._guard = threading.Lock()
-        self._finished = threading.Event()
-        self._acquired = self._given_up = False
-        threading.Thread(target=self._wait_in_queue, daemon=True, name="waits for a lock").start()
-
-    def _wait_in_queue(self) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            acquired = True
-        except OSError:
-            acquired = False
-        with self._guard:
-            self._acquired = acquired
-            if self._given_up or not acquired:
-                os.close(self._descriptor)
-        self._finished.set()
-
-    def wait_acquired(self, limit: float) -> bool:
-        """Return whether the lock was taken within ``limit`` seconds. If not, the thread closes it later."""
-        try:
-            self._finished.wait(None if limit < 0 else limit)
-        finally:
-            # Closed race: under the guard either the thread has reported the lock, or it sees that the caller gave up.
-            with self._guard:
-                self._given_up = not self._acquired
-        return self._acquired
 
 
 _HOLDER_LINES: dict[int, bytes] = {}

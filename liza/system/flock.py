@@ -1,4 +1,9 @@
-"""Lock a file or a directory with flock(2)."""
+"""Take flock(2) with a timeout. All of Liza's file locks wait here.
+
+``lock_path`` locks a file or a directory. ``file_lock.Lock`` is the lock of the board and of supervisors: it writes a
+line about its holder, and a LockTimeout names that process. This module loads no library, because hooks take the lock
+of an inbox; filelock, the base of ``Lock``, takes 37 ms to import.
+"""
 
 from __future__ import annotations
 
@@ -13,42 +18,100 @@ from liza.rules.errors import LockTimeout
 
 
 @contextmanager
-def lock_path(path: Path, timeout: float = 300) -> Iterator[int]:
-    """Hold flock(2) on ``path``: an existing directory, or a file, which is created if missing.
+def lock_path(path: Path, timeout: float = 300, mode: int = 0o644) -> Iterator[int]:
+    """Hold flock(2) on ``path``: an existing directory, or a file, which is created with ``mode`` if missing.
 
     Yields the descriptor; a child that inherits it keeps the lock. Raises LockTimeout after ``timeout`` seconds,
     OSError.
     """
-    if not path.is_dir():
+    is_directory = path.is_dir()
+    if not is_directory:
         path.parent.mkdir(parents=True, exist_ok=True)
-    kind = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
-    handle = os.open(path, kind | os.O_CLOEXEC, 0o644)
+    kind = os.O_RDONLY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, kind | os.O_CLOEXEC, mode)
+    if not take_flock(descriptor, timeout):
+        raise LockTimeout(f"{path} was not free within {timeout:g} s: another process holds it", "liza doctor")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _wait_for_lock(handle, path, timeout)
-    try:
-        yield handle
+        yield descriptor
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
-def _wait_for_lock(handle: int, path: Path, timeout: float) -> None:
-    """Wait in a thread, because flock(2) has no timeout. After the timeout the thread closes ``handle``."""
-    mutex, given_up = threading.Lock(), False
-    done = threading.Event()
+def try_flock(descriptor: int) -> bool:
+    """Take the lock if it is free now; return whether it was taken. Raises OSError."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
-    def wait() -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with mutex:
-            if given_up:
-                os.close(handle)
-        done.set()
 
-    threading.Thread(target=wait, daemon=True, name=f"flock {path.name}").start()
-    if done.wait(timeout):
-        return
-    with mutex:
-        if not done.is_set():
-            given_up = True
-            raise LockTimeout(f"{path} was not free within {timeout:g} s: another process holds it", "liza doctor")
+def take_flock(descriptor: int, limit: float) -> bool:
+    """Take the lock. Wait at most ``limit`` seconds, for ever if negative; return whether it was taken.
+
+    If it was not, or if an exception such as KeyboardInterrupt ends the wait, the descriptor is closed, at the latest
+    when the lock becomes free.
+    """
+    try:
+        if try_flock(descriptor):
+            return True
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if limit == 0:
+        os.close(descriptor)
+        return False
+    return _FlockThread(descriptor).wait_acquired(limit)
+
+
+class _FlockThread:
+    """A thread that waits in flock(2). If the caller has given up, it closes the descriptor as soon as it has the lock.
+
+    A blocked flock(2) has no timeout; without a thread only a signal could end it, and the program needs its signals.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._guard = threading.Lock()
+        self._finished = threading.Event()
+        self._acquired = self._given_up = False
+
+    def wait_acquired(self, limit: float) -> bool:
+        """Return whether the lock was taken within ``limit`` seconds. If not, the thread closes it later."""
+        try:
+            self._start()
+            self._finished.wait(None if limit < 0 else limit)
+        except BaseException:
+            self._give_up(close=True)
+            raise
+        return not self._give_up(close=False)
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._wait_in_queue, daemon=True, name="waits for a lock").start()
+        except RuntimeError:  # no thread was started that could close it
+            os.close(self._descriptor)
+            raise
+
+    def _wait_in_queue(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            acquired = True
+        except OSError:
+            acquired = False
+        with self._guard:
+            self._acquired = acquired
+            if self._given_up or not acquired:
+                os.close(self._descriptor)
+        self._finished.set()
+
+    def _give_up(self, close: bool) -> bool:
+        """Stop waiting. Return whether the lock was not taken; ``close`` gives up also a lock that was taken.
+
+        Closed race: under the guard either the thread has reported the lock, or it sees that the caller gave up.
+        """
+        with self._guard:
+            self._given_up = not self._acquired
+            if self._acquired and close:
+                os.close(self._descriptor)
+            return self._given_up

@@ -6,9 +6,7 @@ was withdrawn after a delivery attempt.
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,6 +21,7 @@ from liza.rules.errors import LizaError, UsageError
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import PRIORITIES, Message, MessageStage, left_to_hook, sort_unacknowledged
 from liza.system import atomic, crash_points
+from liza.system.flock import lock_path
 
 MAX_MESSAGE_BYTES = 8000  # maximum size of one message
 WITHDRAWN = "taken back"
@@ -198,12 +197,8 @@ def _read(file: Path) -> Message | LizaError | None:
 @contextmanager
 def _lock_inbox(paths: Paths, agent: str) -> Iterator[Path]:
     inbox = _make_inbox(paths, agent)
-    handle = os.open(inbox / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with lock_path(inbox / ".lock", mode=0o600):
         yield inbox
-    finally:
-        os.close(handle)
 
 
 def _make_inbox(paths: Paths, agent: str) -> Path:

@@ -6,7 +6,6 @@ All state is in the run directory, so a new supervisor can adopt the session of 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -24,6 +23,7 @@ from liza.rules.errors import Refused
 from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
 from liza.system import atomic, crash_points, file_growth, processes
 from liza.system.ancestors import SHIM_PREFIX
+from liza.system.flock import try_flock
 
 SHIM_SCRIPT = Path(__file__).with_name("_shim.py").resolve()
 START_LIMIT = 30.0  # seconds for the shim to answer; it takes 50 ms on a quiet machine
@@ -154,17 +154,9 @@ def _lock_session(run_dir: Path) -> Iterator[IO[bytes]]:
     """Acquire the run's session lock. The shim inherits it and holds it until the shim exits. Raises Refused."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     with os.fdopen(os.open(run_dir / "session.lock", flags, 0o600), "ab") as lock:
-        if not _try_lock(lock) or (run_dir / "session.json").exists() or (run_dir / "exit.json").exists():
+        if not try_flock(lock.fileno()) or (run_dir / "session.json").exists() or (run_dir / "exit.json").exists():
             raise Refused(f"run {run_dir.name} has a session already; each start takes the next run", "liza agents")
         yield lock
-
-
-def _try_lock(lock: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def read_state(run_dir: Path) -> ProcessState:
@@ -193,7 +185,7 @@ def is_locked(run_dir: Path) -> bool:
     """Return whether a shim holds the lock of this run: its session is running."""
     try:
         with (run_dir / "session.lock").open("rb") as lock:
-            return not _try_lock(lock)
+            return not try_flock(lock.fileno())
     except (FileNotFoundError, NotADirectoryError):
         return False
 
