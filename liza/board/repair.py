@@ -19,10 +19,10 @@ from liza.board.text import changes, document
 from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision, format_time
 from liza.board.write_intent import WriteIntent, sha
-from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError
+from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
 from liza.rules.model import Clock, State
 from liza.rules.paths import Paths
-from liza.system import files
+from liza.system import files, untrusted_files
 
 STABLE_SECONDS: Final = 0.5
 """Seconds for which size, time and sha256 of an edited board must stay the same before it is accepted."""
@@ -64,9 +64,11 @@ class BoardRepairer:
     def read_bytes(self) -> bytes:
         """Return the bytes of the board. Raises BoardUnreadable if the file is missing or cannot be read."""
         try:
-            return files.read_limited(self._board_paths.state, files.MAX_BOARD_SIZE)
+            return untrusted_files.read(self._board_paths.state, files.MAX_BOARD_SIZE, follow_links=True)
         except FileNotFoundError:
             raise BoardUnreadable(f"{document.BOARD_NAME} is gone", RESTORE_COMMAND) from None
+        except NotRegularFile as error:
+            raise BoardUnreadable(error.message, RESTORE_COMMAND) from None
         except OSError as error:
             raise BoardUnreadable(f"{document.BOARD_NAME}: {error.strerror}", RESTORE_COMMAND) from None
 

@@ -16,7 +16,7 @@ import msgspec
 
 from liza.board.text.values import Revision
 from liza.rules.model import State
-from liza.system import crash_points, files
+from liza.system import crash_points, files, untrusted_files
 
 _BLOCK_SIZE: Final = 8192  # bytes of the first read from the end
 
@@ -67,7 +67,7 @@ def append_record(path: Path, record: RevisionRecord) -> None:
 def _open_journal(path: Path, flags: int) -> int | None:
     """Open the journal; None if there is none. Raises WriteFailed if it is not a regular file."""
     try:
-        return files.open_no_follow(path, flags)
+        return untrusted_files.open_regular(path, flags)
     except FileNotFoundError:
         return None
 

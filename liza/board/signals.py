@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from liza.rules.errors import UsageError
+from liza.rules.errors import NotRegularFile, UsageError
 from liza.rules.paths import Paths
-from liza.system import files
+from liza.system import files, untrusted_files
 
 SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""
@@ -53,8 +53,8 @@ def read_reason(paths: Paths, name: str) -> str:
     Empty if there is no such file, no reason, or the file cannot be read. Raises UsageError for an unknown name.
     """
     try:
-        text = files.read_limited(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
-    except OSError:
+        text = untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
+    except (OSError, NotRegularFile):
         return ""
     return " ".join(_HEADER.sub("", text).split())
 

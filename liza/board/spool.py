@@ -10,8 +10,8 @@ import msgspec
 
 from liza.board.text import document
 from liza.board.write_intent import sha
-from liza.rules.errors import BoardInconsistent
-from liza.system import crash_points, files
+from liza.rules.errors import BoardInconsistent, NotRegularFile
+from liza.system import crash_points, files, untrusted_files
 
 FULL_TEXT_INTERVAL: Final = 64
 """Every so many revisions the whole text is kept, so that a missing item affects at most this many revisions."""
@@ -69,9 +69,9 @@ class Spool:
         for revision in self.revisions():
             try:
                 yield msgspec.json.decode(
-                    files.read_limited(self._directory / str(revision), _MAX_FILE_SIZE), type=SpoolItem
+                    untrusted_files.read(self._directory / str(revision), _MAX_FILE_SIZE), type=SpoolItem
                 )
-            except (OSError, ValueError, RecursionError):
+            except (OSError, NotRegularFile, ValueError, RecursionError):
                 continue
 
     def is_complete_after(self, revision: int) -> bool:
@@ -111,16 +111,16 @@ class Spool:
     def read_base(self) -> tuple[int, str] | None:
         """Return the newest dropped revision and its text; None if there is none or it is unreadable."""
         try:
-            revision, text = msgspec.json.decode(files.read_limited(self._base, _MAX_FILE_SIZE), type=tuple[int, str])
-        except (OSError, ValueError, RecursionError):
+            revision, text = msgspec.json.decode(untrusted_files.read(self._base, _MAX_FILE_SIZE), type=tuple[int, str])
+        except (OSError, NotRegularFile, ValueError, RecursionError):
             return None
         return revision, text
 
     def read_previous(self) -> str | None:
         """Return the board before the last write, heartbeats included; None if it is not kept or not UTF-8."""
         try:
-            return files.read_limited(self._previous, files.MAX_BOARD_SIZE).decode()
-        except (OSError, ValueError):
+            return untrusted_files.read(self._previous, files.MAX_BOARD_SIZE).decode()
+        except (OSError, NotRegularFile, ValueError):
             return None
 
     @files.convert_os_errors()

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from liza.board.text.values import Revision
-from liza.system import files
+from liza.rules.errors import NotRegularFile
+from liza.system import files, untrusted_files
 
 _MAX_SIZE: Final = 1 << 20  # bytes of the file
 
@@ -55,8 +56,8 @@ def sha(data: bytes) -> str:
 def read_intent(path: Path) -> WriteIntent | None:
     """Read the intent from a file; None if it is missing or invalid."""
     try:
-        return msgspec.json.decode(files.read_limited(path, _MAX_SIZE), type=WriteIntent)
-    except (OSError, ValueError, RecursionError):
+        return msgspec.json.decode(untrusted_files.read(path, _MAX_SIZE), type=WriteIntent)
+    except (OSError, NotRegularFile, ValueError, RecursionError):
         return None
 
 

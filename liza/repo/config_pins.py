@@ -20,7 +20,7 @@ from typing import Any
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.settings import are_valid
-from liza.system import small_file
+from liza.system import atomic, untrusted_files
 
 # git's default for text: merges with an added driver use this instead.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
@@ -131,11 +131,9 @@ class Pins:
 
     @classmethod
     def load(cls, path: Path) -> Pins:
-        """Return the saved pins. Raises Missing if the file is missing or invalid, GitFailed if it is not a regular
-        file.
-        """
+        """Return the saved pins. Raises Missing if the file is missing or invalid, NotRegularFile."""
         try:
-            fields = json.loads(small_file.read_small_file(path))
+            fields = json.loads(untrusted_files.read_record(path))
             config = {key: tuple(map(str, values)) for key, values in fields["config"].items()}
             substitutes, settings = dict(fields.get("substitutes", {})), fields.get("settings")
             reviewed = {ref: int(until) for ref, until in fields.get("reviewed", {}).items()}
@@ -149,13 +147,11 @@ class Pins:
 
     def save(self, path: Path) -> None:
         """Write the pins atomically. Raises OSError."""
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
         config = {key: list(values) for key, values in sorted(self.config.items())}
         fields: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         fields |= {} if self.settings is None else {"settings": dict(self.settings)}
         fields |= {"reviewed": dict(self.reviewed)} if self.reviewed else {}
-        temporary.write_text(json.dumps(fields, indent=1) + "\n")
-        temporary.replace(path)
+        atomic.write(path, f"{json.dumps(fields, indent=1)}\n".encode())
 
     def with_key(self, git: Git, key: str) -> Pins:
         """Return pins with the current values of one configuration key. Raises GitFailed."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from liza.rules.reports.ref_moves import HEAD, ReflogEntry, parse_reflog
+from liza.system import untrusted_files
 
 MAX_TAIL = 1 << 16
 """Maximum number of bytes that are read from the end of a log: some 400 moves."""
 _LIZA_REFS = ("refs/heads/task", "refs/liza")
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def log_directories(common: Path) -> tuple[Path, ...]:
@@ -62,6 +62,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _read_tail(path: Path) -> str:
-    with os.fdopen(os.open(path, _FLAGS), "rb") as log:
+    with untrusted_files.open_to_read(path) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - MAX_TAIL))
         return log.read(MAX_TAIL).decode(errors="replace")

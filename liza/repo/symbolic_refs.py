@@ -11,12 +11,12 @@ from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
-from liza.rules.errors import Refused
+from liza.rules.errors import NotRegularFile, Refused
+from liza.system import untrusted_files
 
 LIZA_REFS = ("refs/heads/task/", "refs/liza/")
 """Prefixes of the refs that only Liza, and agents on their task branches, write."""
 _SYMBOLIC_PREFIX = b"ref:"
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def symbolic_target(git: Git, ref: str) -> str | None:
@@ -83,7 +83,7 @@ def _is_symbolic(path: Path) -> bool:
     if path.is_symlink():
         return True
     try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as ref:
+        with untrusted_files.open_to_read(path) as ref:
             return ref.read(len(_SYMBOLIC_PREFIX)) == _SYMBOLIC_PREFIX
-    except OSError:
+    except (OSError, NotRegularFile):
         return False

@@ -1,32 +1,52 @@
-"""Atomic writes: write a temporary file, fsync, rename. And safe reads: regular files of limited size only."""
+"""Replace files atomically: write a temporary file in the same directory, fsync, rename.
+
+Use this module for every file that another process may read meanwhile. A reader sees the old content or the new one,
+also after a crash, and a link or a pipe at the path is replaced, never written to. The files of the board are the
+exception: `files.py` writes them, since the order of their fsyncs and renames belongs to the commit of a change.
+To read a file, use `untrusted_files.py`.
+
+The temporary name ends with the pid of the writer: after a crash `repo/slots/leftovers.py` removes the file.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import shlex
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from liza.rules.errors import NotRegularFile
-from liza.system import crash_points
+from liza.system import crash_points, untrusted_files
 
-MAX_RECORD_SIZE = 64 << 20
-"""Maximum size of a record file, in bytes."""
+open_regular = untrusted_files.open_to_read
+_MAX_PREFIX = 50  # characters of the file's name in the temporary name; a character has up to 4 of the 255 bytes
 
 
-def write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace ``path`` with ``data`` in one step; a reader sees the old bytes or the new ones. Raises OSError."""
-    temporary = _write_temporary(path.parent, data, mode)
-    crash_points.point("synced", path.name)
+def write(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True, label: str = "") -> None:
+    """Replace ``path`` with ``data`` in one step. The parameters are those of ``replacing``. Raises OSError."""
+    with replacing(path, mode, sync=sync, label=label) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o600, *, sync: bool = True, label: str = "") -> Iterator[BinaryIO]:
+    """Yield a temporary file that replaces ``path`` at the end of the block. After an exception it is removed.
+
+    ``sync``: fsync the file before the rename, so that a power cut leaves no empty file. ``label`` is the name in crash
+    points, if not that of the file. Raises OSError.
+    """
+    temporary, file = _open_temporary(path)
+    name = label or path.name
     try:
+        with file:
+            yield file
+            _finish(file, mode, sync)
+        crash_points.point("synced" if sync else "written", name)
         temporary.replace(path)
-        crash_points.point("renamed", path.name)
-    except OSError:
+        crash_points.point("renamed", name)
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
@@ -36,8 +56,11 @@ def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
 
     Raises OSError.
     """
-    temporary = _write_temporary(path.parent, data, mode)
+    temporary, file = _open_temporary(path)
     try:
+        with file:
+            file.write(data)
+            _finish(file, mode, sync=True)
         os.link(temporary, path)
     except FileExistsError:
         return False
@@ -46,14 +69,28 @@ def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
     return True
 
 
-def _write_temporary(directory: Path, data: bytes, mode: int) -> Path:
-    handle, name = tempfile.mkstemp(prefix=".aside-", dir=directory)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
+def write_link(path: Path, target: str, label: str) -> None:
+    """Replace ``path`` by a symbolic link to ``target``. ``label`` is the name in crash points. Raises OSError."""
+    temporary = path.with_name(f".{path.name[:_MAX_PREFIX]}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    crash_points.point("written", label)
+    temporary.replace(path)
+    crash_points.point("renamed", label)
+
+
+def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """Create a file of a new name beside ``path``."""
+    prefix = f".{path.name[:_MAX_PREFIX]}."
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=f".{os.getpid()}", dir=path.parent)
+    return Path(name), os.fdopen(handle, "wb")
+
+
+def _finish(file: BinaryIO, mode: int, sync: bool) -> None:
+    file.flush()
+    os.fchmod(file.fileno(), mode)
+    if sync:
         os.fsync(file.fileno())
-    return Path(name)
 
 
 def make_directory(root: Path, directory: Path) -> None:
@@ -64,44 +101,3 @@ def make_directory(root: Path, directory: Path) -> None:
     if not root.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root))
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-@contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading.
-
-    Agents can put anything in its place: opening a pipe, or reading a device, could block for ever.
-    Raises NotRegularFile if the path is not a regular file, OSError.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        raise _not_regular(path) from error  # ENXIO: a socket, or a device without a driver
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _not_regular(path)
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            yield file
-    finally:
-        os.close(handle)
-
-
-def _not_regular(path: Path) -> NotRegularFile:
-    return NotRegularFile(f"{path} is not a regular file", f"ls -lL {shlex.quote(str(path))}")
-
-
-def read_if_exists(path: Path, largest: int = MAX_RECORD_SIZE) -> bytes | None:
-    """Return the bytes of a file; None if it does not exist.
-
-    Raises NotRegularFile if it is not a regular file or has more than ``largest`` bytes, OSError.
-    """
-    try:
-        with open_regular(path) as file:
-            data = file.read(largest + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if len(data) > largest:
-        raise NotRegularFile(f"{path} has more than {largest >> 20} MB", f"ls -lL {shlex.quote(str(path))}")
-    return data

@@ -16,7 +16,7 @@ from typing import Final
 from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
 from liza.rules.errors import LockTimeout, Refused
-from liza.system import files
+from liza.system import files, untrusted_files
 from liza.system.flock import take_flock
 
 DEFAULT_TIMEOUT: Final = 10.0
@@ -68,7 +68,7 @@ class Lock(BaseFileLock):
 
     def _acquire(self) -> None:
         with files.convert_os_errors():
-            descriptor = files.open_no_follow(Path(self.lock_file), os.O_RDWR | os.O_CREAT)
+            descriptor = untrusted_files.open_regular(Path(self.lock_file), os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
         if not take_flock(descriptor, self._wait_limit):
             return
         # The holder line is only for messages; on a full disk the lock is held without it.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from liza.rules.errors import NotRegularFile
-from liza.system import atomic
+from liza.system import untrusted_files
 
 BLOCK = 1 << 20
 """Bytes of one read."""
@@ -43,7 +43,7 @@ class Tail:
     def _end(self) -> int:
         """Return the current size of the file, and set ``self.size`` to the offset of the next read."""
         try:
-            with atomic.open_regular(self.path) as file:
+            with untrusted_files.open_to_read(self.path) as file:
                 end = file.seek(0, 2)
         except (FileNotFoundError, NotRegularFile):
             return 0
@@ -57,7 +57,7 @@ class Tail:
 
     def _block(self, end: int) -> bytes:
         try:
-            with atomic.open_regular(self.path) as file:
+            with untrusted_files.open_to_read(self.path) as file:
                 file.seek(self.size)
                 block = file.read(min(BLOCK, end - self.size))
         except (FileNotFoundError, NotRegularFile):

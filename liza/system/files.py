@@ -1,7 +1,8 @@
-"""Write files so that a crash does not tear them, and read only regular files.
+"""Write the files of the board. Every other module writes a file with `atomic.py`.
 
-Files in the repository may be replaced by agents with links, pipes or devices. Files are opened here or in `atomic.py`,
-with O_NONBLOCK and a check of the type; files that Liza writes also with O_NOFOLLOW.
+The steps are separate here, because the commit of a change puts them in its own order: append to the journal, write the
+next board, rename, fsync the directory (`board/commit_steps.py`). Errors become WriteFailed, after which a command of
+an agent is postponed, not lost. To read a file, use `untrusted_files.py`.
 """
 
 from __future__ import annotations
@@ -12,23 +13,21 @@ import fcntl
 import os
 import shlex
 import signal
-import stat
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Final
 
-from liza.rules.errors import BoardInconsistent, WriteFailed
-from liza.system import crash_points
+from liza.rules.errors import BoardInconsistent, NotRegularFile, WriteFailed
+from liza.system import crash_points, untrusted_files
 
 MAX_BOARD_SIZE: Final = 16 << 20
 """Maximum size of a board, in bytes. Reading and checking a larger one takes longer than the timeout of the lock; a
 board of 5,000 tasks has a third of this size."""
 
-_BASE_FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
-"""Opening a pipe must not block."""
-_NO_FOLLOW_FLAGS: Final = _BASE_FLAGS | os.O_NOFOLLOW
-"""A write must not follow a link and overwrite another file."""
+BOARD_MODE: Final = 0o666
+"""Mode of a new file, before the umask: people share a board as they share the repository."""
+_MESSAGE: Final = "writing to disk failed: {}; changes that were confirmed before are kept"
 _HINTS: Final = {
     errno.ENOSPC: "df -h .",
     errno.EDQUOT: "df -h .",
@@ -45,9 +44,11 @@ _WRONG_TYPE_ERRORS: Final = {
 
 @contextlib.contextmanager
 def convert_os_errors() -> Iterator[None]:
-    """Raise WriteFailed for an OSError in the block."""
+    """Raise WriteFailed for an OSError or a NotRegularFile in the block."""
     try:
         yield
+    except NotRegularFile as error:
+        raise WriteFailed(_MESSAGE.format(error.message), error.hint) from error
     except OSError as error:
         raise _build_write_failed(error) from error
 
@@ -60,42 +61,12 @@ def _build_write_failed(error: OSError) -> WriteFailed:
         quoted = shlex.quote(str(path))
         blocked = error.errno in _WRONG_TYPE_ERRORS
         hint = "liza doctor" if not path else f"mv {quoted} {quoted}.odd" if blocked else f"ls -ld {quoted}"
-    return WriteFailed(f"writing to disk failed: {reason}; changes that were confirmed before are kept", hint)
+    return WriteFailed(_MESSAGE.format(reason), hint)
 
 
 def to_write_failed(error: OSError) -> WriteFailed | None:
     """Return a WriteFailed for a full or read-only disk, a quota or a size limit; None for other errors."""
     return _build_write_failed(error) if error.errno in _HINTS else None
-
-
-def require_regular(descriptor: int, path: Path) -> os.stat_result:
-    """Return the status of an open file. Raises OSError if it is not a regular file, as a directory, pipe or device."""
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "this is not a regular file", str(path))
-    return status
-
-
-def open_no_follow(path: Path, flags: int) -> int:
-    """Open a file of Liza's own without following a link. Raises OSError, also if it is not a regular file."""
-    descriptor = os.open(path, flags | _NO_FOLLOW_FLAGS, 0o666)
-    try:
-        require_regular(descriptor, path)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def read_limited(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. Raises OSError, also if it is not a regular file or has more than ``most`` bytes."""
-    descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        size = require_regular(descriptor, path).st_size
-        data = file.readall() if size <= most else b""
-    if size > most or len(data) > most:
-        raise OSError(errno.EFBIG, f"more than {most >> 20} MB ({size} bytes)", str(path))
-    return data
 
 
 def encode_board(text: str) -> bytes:
@@ -138,8 +109,8 @@ def is_being_written(path: Path) -> bool:
     False if a lease is refused for another reason, as another owner or a file system without leases.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS)
-    except OSError:
+        descriptor = untrusted_files.open_regular(path, follow_links=True)
+    except (OSError, NotRegularFile):
         return False
     try:
         # If another process opens the file now, the kernel sends a signal. The default, SIGIO, would end this process;
@@ -159,7 +130,7 @@ def is_being_written(path: Path) -> bool:
 @convert_os_errors()
 def append_synced(path: Path, data: bytes) -> None:
     """Append with fdatasync. Raises WriteFailed."""
-    descriptor = open_no_follow(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         _write_all(descriptor, data)
         crash_points.point("written", path.name)
@@ -172,7 +143,7 @@ def append_synced(path: Path, data: bytes) -> None:
 @convert_os_errors()
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file that is not in use yet, with fsync. Raises WriteFailed."""
-    descriptor = open_no_follow(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         _write_all(descriptor, data)
         crash_points.point("written", path.name)
@@ -192,7 +163,7 @@ def replace_unsynced_via(directory: Path, path: Path, data: bytes) -> None:
     """Replace a file atomically, without fsync. The temporary file is in ``directory``, on the same file system."""
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"{path.name}.new"
-    descriptor = open_no_follow(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = _open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if data:
             _preallocate(descriptor, len(data))
@@ -203,6 +174,10 @@ def replace_unsynced_via(directory: Path, path: Path, data: bytes) -> None:
     crash_points.point("written", name)
     temporary.rename(path)
     crash_points.point("renamed", name)
+
+
+def _open(path: Path, flags: int) -> int:
+    return untrusted_files.open_regular(path, flags, BOARD_MODE)
 
 
 def _preallocate(descriptor: int, size: int) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from liza.rules.errors import LockTimeout
+from liza.system import untrusted_files
 
 
 @contextmanager
@@ -22,13 +23,13 @@ def lock_path(path: Path, timeout: float = 300, mode: int = 0o644) -> Iterator[i
     """Hold flock(2) on ``path``: an existing directory, or a file, which is created with ``mode`` if missing.
 
     Yields the descriptor; a child that inherits it keeps the lock. Raises LockTimeout after ``timeout`` seconds,
-    OSError.
+    NotRegularFile, also for a link, OSError.
     """
-    is_directory = path.is_dir()
-    if not is_directory:
+    if path.is_dir():
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
-    kind = os.O_RDONLY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    descriptor = os.open(path, kind | os.O_CLOEXEC, mode)
+        descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, mode)
     if not take_flock(descriptor, timeout):
         raise LockTimeout(f"{path} was not free within {timeout:g} s: another process holds it", "liza doctor")
     try:

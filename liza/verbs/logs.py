@@ -16,7 +16,7 @@ from liza.rules.errors import Refused, UnknownId
 from liza.rules.paths import agent_of, parse_agent_id
 from liza.rules.redaction import redact, redactable_length
 from liza.rules.suggestions import did_you_mean
-from liza.system import atomic
+from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
 _CHUNK_BYTES = 1 << 16
@@ -118,7 +118,7 @@ def read_from(path: Path, offset: int) -> tuple[bytes, int]:
     No bytes if the file was archived or removed meanwhile. Raises NotRegularFile.
     """
     try:
-        with atomic.open_regular(path) as file:
+        with untrusted_files.open_to_read(path) as file:
             if file.seek(0, 2) < offset:
                 # The file was truncated because it was too large: read it from its start.
                 offset = 0
@@ -141,7 +141,7 @@ def wait_for_event(events_queue: queue.Queue[Any]) -> None:
 
 def read_tail(path: Path, lines: int) -> tuple[bytes, int]:
     """Return the last lines of a file, read from its end, and its size in bytes."""
-    with atomic.open_regular(path) as file:
+    with untrusted_files.open_to_read(path) as file:
         size = file.seek(0, 2)
         start, data = size, b""
         while start > 0 and len(data) < _MAX_BYTES and data.count(b"\n") <= lines:

@@ -15,7 +15,7 @@ from liza.crew.crew import find_crew
 from liza.rules import invariants, settings
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, Missing, UsageError
 from liza.rules.model import State
-from liza.system import files
+from liza.system import files, untrusted_files
 
 
 def validate(path: Path | None) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _read(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file", "liza validate path/to/state.yaml")
     try:
-        return files.read_limited(path, files.MAX_BOARD_SIZE).decode("utf-8")
+        return untrusted_files.read(path, files.MAX_BOARD_SIZE, follow_links=True).decode("utf-8")
     except FileNotFoundError:
         raise Missing(f"there is no file {path}", "liza validate path/to/state.yaml") from None
     except UnicodeDecodeError as error:

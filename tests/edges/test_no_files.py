@@ -20,7 +20,7 @@ from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
 from liza.supervisor.conclude import conclude_session
-from liza.system import atomic
+from liza.system import untrusted_files
 from tests.edges.test_slots_place import begun, drafted
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -66,7 +66,7 @@ def test_a_table_of_programs_that_is_no_file_is_named_and_neither_waited_for_nor
     lay(paths.root / name)
     with pytest.raises(NotRegularFile, match=f"{name} is not a regular file") as caught:
         preset_table.load_presets(paths, paths.root)
-    assert caught.value.hint == f"ls -lL {paths.root / name}"
+    assert caught.value.hint == f"mv {paths.root / name} {paths.root / name}.odd"
 
 
 def test_a_table_of_programs_that_is_too_large_or_nested_too_deeply_is_named(paths: Paths) -> None:
@@ -131,10 +131,10 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
 
 def test_a_file_is_read_up_to_its_limit_and_one_that_is_not_there_is_none(paths: Paths) -> None:
     place = paths.root / "fact"
-    assert atomic.read_if_exists(place) is None
-    assert atomic.read_if_exists(place / "below") is None
+    assert untrusted_files.read_if_exists(place) is None
+    assert untrusted_files.read_if_exists(place / "below") is None
     place.write_bytes(b"x" * 10)
-    assert atomic.read_if_exists(place, 10) == b"x" * 10
-    assert atomic.read_if_exists(place / "below") is None
+    assert untrusted_files.read_if_exists(place, 10) == b"x" * 10
+    assert untrusted_files.read_if_exists(place / "below") is None
     with pytest.raises(NotRegularFile):
-        atomic.read_if_exists(place, 9)
+        untrusted_files.read_if_exists(place, 9)

@@ -64,7 +64,7 @@ def test_a_pipe_in_the_place_of_a_runs_output_is_named_and_holds_up_neither_logs
     crew.agent("coder-1", program)
     crew.wait(lambda _: (crew.paths.run("coder-1.1") / "aside").exists())
     told = crew.liza("logs", "coder-1", code=5)
-    assert "output.log is not a regular file\n  next: ls -lL " in told
+    assert "output.log is not a regular file\n  next: mv " in told
     crew.open_gate("on")
     crew.wait_status("t1", "BLOCKED")
     crew.wait(lambda state: state.agents["coder-1"].status == "IDLE", "the supervisor at rest")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
 from liza.rules.paths import Paths
 from liza.rules.settings import UnconfirmedSetting
-from liza.system import small_file
+from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 
 SETTINGS_KEY, REVIEWED_KEY = "settings", "reviewed"
@@ -83,9 +82,7 @@ def _add_to_pins(paths: Paths, key: str, given: Mapping[str, Any], standing: Con
             given = {**settings.confirmable_values(standing), **given}
         section = pins.get(key)
         pins[key] = {**(section if isinstance(section, dict) else {}), **given}
-        temporary = paths.pins.with_name(f"{paths.pins.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(pins, indent=1) + "\n")
-        temporary.replace(paths.pins)
+        atomic.write(paths.pins, f"{json.dumps(pins, indent=1)}\n".encode())
 
 
 def confirm_all_settings(paths: Paths, written: State) -> None:
@@ -129,7 +126,7 @@ def _read_confirmed(paths: Paths) -> dict[str, Any] | None:
 
 def _read_pins(paths: Paths) -> dict[str, Any] | None:
     try:
-        pins = json.loads(small_file.read_small_file(paths.pins))
+        pins = json.loads(untrusted_files.read_record(paths.pins))
     except (OSError, ValueError, LizaError, RecursionError):
         return None
     return pins if isinstance(pins, dict) else None

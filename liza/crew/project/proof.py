@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -13,6 +12,7 @@ from liza.repo.slots import slot_setup, stuck_slots
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
 from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
+from liza.system import atomic
 
 _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 
@@ -162,10 +162,7 @@ def _replace_file(slot: Path, name: str, text: str) -> None:
     if not path.is_file() or path.parent.resolve() != slot.resolve() / PurePosixPath(name).parent:
         return
     mode = path.lstat().st_mode & 0o777 if not path.is_symlink() else 0o644
-    path.unlink()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    atomic.write(path, text.encode(), mode, sync=False)
 
 
 def _find_root_mentions(git: Git, root: Path, plan: ProofPlan) -> tuple[str, ...]:

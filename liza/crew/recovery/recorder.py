@@ -12,7 +12,7 @@ from liza.crew.drift import confirmed_settings
 from liza.repo import board_history
 from liza.repo.board_history import NewRevision
 from liza.rules.errors import BoardInconsistent, LizaError
-from liza.system import atomic
+from liza.system import untrusted_files
 from liza.system.file_lock import Lock
 
 MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
@@ -79,7 +79,7 @@ def _record_batch(crew: Crew) -> int:
 def _read_goal(crew: Crew) -> bytes | None:
     """Return goal.md, or None if it is not a regular file of at most MAX_GOAL bytes."""
     try:
-        return atomic.read_if_exists(crew.paths.specs / "goal.md", MAX_GOAL)
+        return untrusted_files.read_if_exists(crew.paths.specs / "goal.md", MAX_GOAL)
     except (LizaError, OSError):
         return None
 

@@ -18,14 +18,13 @@ from liza.crew.crew import Crew
 from liza.crew.layout import default_goal_text
 from liza.repo.runner import Git
 from liza.rules.errors import NotRegularFile, Refused
-from liza.system import atomic
+from liza.system import untrusted_files
 
 SPECS_REF = "refs/liza/specs"
 PROGRAMS_REF = "refs/liza/programs"
 MAX_FILE_SIZE = 100 * 1000 * 1000
 """Maximum size of a saved file, in bytes: the limit of common git hosts."""
 
-_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_OPEN_FILES = 64  # files that one git reads; their descriptors are open meanwhile
 
 
@@ -54,7 +53,7 @@ def save_programs(crew: Crew) -> SaveResult:
     path = crew.paths.liza / "programs.toml"
     try:
         is_link = path.is_symlink()
-        data = os.fsencode(path.readlink()) if is_link else atomic.read_if_exists(path, MAX_FILE_SIZE)
+        data = os.fsencode(path.readlink()) if is_link else untrusted_files.read_if_exists(path, MAX_FILE_SIZE)
     except (NotRegularFile, OSError) as error:
         if isinstance(error, NotRegularFile) and not path.is_file():
             return SaveResult(False, (".liza/programs.toml",))
@@ -117,9 +116,11 @@ class _SpecsWalk:
                 text = os.fsencode(os.readlink(last, dir_fd=directory))
                 self._add_row("120000", self.git.out("hash-object", "-w", "--stdin", stdin=text), name)
             elif stat.S_ISREG(mode):
-                self._add_file(name, os.open(last, _OPEN_FLAGS, dir_fd=directory))
+                self._add_file(name, untrusted_files.open_regular(Path(last), dir_fd=directory))
             elif not stat.S_ISDIR(mode):
                 self.skipped.append(f".liza/specs/{name}")
+        except NotRegularFile:
+            self._refuse(name, "it is not a regular file any more")
         except OSError as error:
             self._refuse(name, error.strerror or str(error))
 
@@ -127,8 +128,6 @@ class _SpecsWalk:
         status = os.fstat(file)
         mode = "100755" if status.st_mode & stat.S_IXUSR else "100644"
         self._open_files.append((file, mode, name))
-        if not stat.S_ISREG(status.st_mode):
-            self._refuse(name, "it is not a regular file any more")
         if status.st_size > MAX_FILE_SIZE:
             self._refuse(name, f"it has {status.st_size} bytes; the maximum is {MAX_FILE_SIZE}")
         if self._is_unchanged(name, file, status.st_size):

@@ -21,7 +21,7 @@ from liza.programs.presets import preset, preset_values
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import Missing, UsageError
 from liza.rules.paths import ROLES
-from liza.system import atomic
+from liza.system import atomic, untrusted_files
 
 BUILT_IN = Path(__file__).with_name("presets.toml")
 TRUST_COMMAND = "liza programs trust"
@@ -73,7 +73,7 @@ def read_layer(file: Path, source: str) -> Layer:
     NotRegularFile if it is no regular file or larger than 1 MiB.
     """
     try:
-        document = tomllib.loads((atomic.read_if_exists(file, _LARGEST) or b"").decode())
+        document = tomllib.loads((untrusted_files.read_if_exists(file, _LARGEST, follow_links=True) or b"").decode())
     except (OSError, ValueError) as error:
         raise _file_error(file, str(error)) from error
     except RecursionError as error:
@@ -224,7 +224,8 @@ def is_trusted(file: Path, home: Path) -> bool:
 
 
 def _trust_line(file: Path) -> str:
-    return f"{hashlib.sha256(atomic.read_if_exists(file, _LARGEST) or b'').hexdigest()} {file.resolve()}"
+    data = untrusted_files.read_if_exists(file, _LARGEST, follow_links=True) or b""
+    return f"{hashlib.sha256(data).hexdigest()} {file.resolve()}"
 
 
 def _trust_file(home: Path) -> Path:

@@ -4,7 +4,8 @@ Run in a session of its own as ``python -I -S /abs/_shim.py RUNDIR LOCKFD`` with
 cwd, env, and the path of the program's input. In the pane of a terminal, run as ``_shim.py RUNDIR SOCKET``: then launch
 and lock are received from that socket, and the program uses the terminal.
 
-It imports the standard library only, and nothing of Liza: it may outlive the installation that started it.
+It imports the standard library only, and nothing of Liza: it may outlive the installation that started it. Therefore
+the rules of ``system/untrusted_files.py`` and ``system/atomic.py`` (O_NOFOLLOW; write, rename) are repeated here.
 
 - ``session.json``  host, boot, pid and start time of shim and child; written before the program's first instruction
 - ``exit.json``     code or signal, or the start error; written after everything that it started is gone

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from typing import IO
 
 from liza.programs.session._shim import cap
-from liza.rules.errors import Refused
-from liza.system import atomic
+from liza.system import untrusted_files
 
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 __all__ = ["cap", "open_empty", "open_for_append", "read_tail"]
 
 
 def open_for_append(path: Path) -> IO[str]:
-    """Open a text file for appending. Raises OSError, Refused if the path is a symbolic link."""
-    return os.fdopen(_open_no_follow(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
+    """Open a text file for appending. Raises OSError, NotRegularFile, also for a link."""
+    return os.fdopen(untrusted_files.open_regular(path, _FLAGS), "a", encoding="utf-8", errors="backslashreplace")
 
 
 def open_empty(path: Path) -> IO[bytes]:
     """Open a file empty, with O_APPEND, so that it can be truncated while another process writes.
 
-    Raises OSError, Refused if the path is a symbolic link.
+    Raises OSError, NotRegularFile, also for a link.
     """
-    return os.fdopen(_open_no_follow(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
-
-
-def _open_no_follow(path: Path, flags: int) -> int:
-    try:
-        return os.open(path, flags, 0o600)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise Refused(f"{path} is a link; logs are not written through links", f"rm {path}") from error
+    return os.fdopen(untrusted_files.open_regular(path, _FLAGS | os.O_TRUNC), "ab", buffering=0)
 
 
 def read_tail(path: Path, size: int = 1 << 16) -> str:
     """Return the last ``size`` bytes of a file of any size. Raises OSError, NotRegularFile."""
-    with atomic.open_regular(path) as file:
+    with untrusted_files.open_to_read(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size).decode(errors="replace")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from liza.rules.errors import LizaError
-from liza.system import atomic
+from liza.system import untrusted_files
 
 MAX_NOTES_SIZE = 1 << 22  # maximum size of the notes, in bytes
 TIMES_FILE = "output.times"
@@ -37,7 +37,7 @@ class OutputTimes:
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        data = atomic.read_if_exists(path, MAX_NOTES_SIZE)
+        data = untrusted_files.read_if_exists(path, MAX_NOTES_SIZE)
     except (LizaError, OSError):
         return []
     return [] if data is None else data.decode("ascii", "replace").splitlines()

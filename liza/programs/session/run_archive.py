@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
-import tempfile
 from pathlib import Path
 
 from liza.programs.session.run_directory import RunDir
 from liza.rules.paths import Paths, agent_of
-from liza.system import atomic, crash_points
+from liza.system import atomic
 
 ARCHIVE_DIRECTORY = "archive"
 
@@ -35,16 +33,8 @@ def archive_run(directory: RunDir) -> None:
 
 
 def _write_archive(directory: RunDir, target: Path) -> None:
-    handle, name = tempfile.mkstemp(prefix=".aside-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with tarfile.open(fileobj=file, mode="w:gz", dereference=False) as tar:
-                tar.add(directory.path, arcname=directory.run)
-            file.flush()
-            os.fsync(file.fileno())
-        crash_points.point("synced", "archive")
-        Path(name).replace(target)
-        crash_points.point("renamed", "archive")
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with (
+        atomic.replacing(target, label="archive") as file,
+        tarfile.open(fileobj=file, mode="w:gz", dereference=False) as tar,
+    ):
+        tar.add(directory.path, arcname=directory.run)

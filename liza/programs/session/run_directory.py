@@ -26,7 +26,7 @@ from liza.rules.errors import LizaError, NotRegularFile, Refused, UsageError
 from liza.rules.model import AwareDatetime, FrozenStruct, SupervisorExit
 from liza.rules.paths import Paths, agent_of, run_number
 from liza.rules.sessions.session_ends import STOP_RULES, StopReason
-from liza.system import atomic
+from liza.system import atomic, untrusted_files
 
 CLOSING_CODES = ("0", "1", "42")
 POSTPONED_LIMIT = timedelta(minutes=1)
@@ -87,7 +87,7 @@ class RunDir:
 
     def closing_code(self) -> str | None:
         """Return the closing code: 0, 1, 42, or None. Raises LizaError for any other content."""
-        data = atomic.read_if_exists(self.path / "word")
+        data = untrusted_files.read_if_exists(self.path / "word")
         if data is None:
             return None
         code = data.decode(errors="replace").strip()
@@ -150,7 +150,7 @@ class RunDir:
 
     def read_question(self) -> str | None:
         """Return what the program asks a person, if a person was told of it."""
-        data = atomic.read_if_exists(self.path / "asks")
+        data = untrusted_files.read_if_exists(self.path / "asks")
         return None if data is None else data.decode(errors="replace")
 
     def write_postponed(self, now: AwareDatetime, verb: str, reason: str) -> None:
@@ -189,12 +189,12 @@ class RunDir:
 
     def read_block(self) -> str | None:
         """Return the brief as the instructions file was to hold it."""
-        data = atomic.read_if_exists(self.path / "block.md")
+        data = untrusted_files.read_if_exists(self.path / "block.md")
         return None if data is None else data.decode()
 
     def read_prompt(self) -> str | None:
         """Return the short prompt that names the path of the full assignment."""
-        data = atomic.read_if_exists(self.path / "prompt")
+        data = untrusted_files.read_if_exists(self.path / "prompt")
         return None if data is None else data.decode()
 
     def write_brief_location(self, location: BriefLocation) -> None:
@@ -229,7 +229,7 @@ class RunDir:
         """Return the end of the screen, or of the output if there is no screen, at most ``size``; empty if neither
         can be read."""
         try:
-            screen = atomic.read_if_exists(self.screen_path)
+            screen = untrusted_files.read_if_exists(self.screen_path)
         except (NotRegularFile, OSError):
             screen = None
         return self.output_tail(size) if screen is None else screen.decode(errors="replace")[-size:]
@@ -237,7 +237,7 @@ class RunDir:
     def output_tail(self, size: int = 4096) -> str:
         """Return the last ``size`` bytes of output; empty if there is none or it cannot be read: see ``unreadable``."""
         try:
-            with atomic.open_regular(self.output_path) as file:
+            with untrusted_files.open_to_read(self.output_path) as file:
                 file.seek(max(0, file.seek(0, 2) - size))
                 return file.read(size).decode(errors="replace")
         except (OSError, NotRegularFile):
@@ -246,7 +246,7 @@ class RunDir:
     def unreadable(self) -> str | None:
         """Return why the output cannot be read; None if it can be read or does not exist."""
         try:
-            with atomic.open_regular(self.output_path) as file:
+            with untrusted_files.open_to_read(self.output_path) as file:
                 file.seek(0, 2)
                 file.read(1)
         except FileNotFoundError:
@@ -274,7 +274,7 @@ class RunDir:
 
 def read_struct(path: Path, kind: type[T]) -> T | None:
     """Decode the record in ``path``; None if it does not exist. Raises LizaError if it cannot be read or decoded."""
-    data = atomic.read_if_exists(path)
+    data = untrusted_files.read_if_exists(path)
     if data is None:
         return None
     try:

@@ -21,7 +21,7 @@ from typing import IO, Any
 from liza.programs.session import run_directory
 from liza.rules.errors import Refused
 from liza.rules.model import AwareDatetime, FrozenStruct, ProcessIdentity
-from liza.system import atomic, crash_points, file_growth, processes
+from liza.system import atomic, crash_points, file_growth, processes, untrusted_files
 from liza.system.ancestors import SHIM_PREFIX
 from liza.system.flock import try_flock
 
@@ -151,9 +151,12 @@ def shim_env(env: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _lock_session(run_dir: Path) -> Iterator[IO[bytes]]:
-    """Acquire the run's session lock. The shim inherits it and holds it until the shim exits. Raises Refused."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-    with os.fdopen(os.open(run_dir / "session.lock", flags, 0o600), "ab") as lock:
+    """Acquire the run's session lock. The shim inherits it and holds it until the shim exits.
+
+    Raises Refused, NotRegularFile.
+    """
+    descriptor = untrusted_files.open_regular(run_dir / "session.lock", os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    with os.fdopen(descriptor, "ab") as lock:
         if not try_flock(lock.fileno()) or (run_dir / "session.json").exists() or (run_dir / "exit.json").exists():
             raise Refused(f"run {run_dir.name} has a session already; each start takes the next run", "liza agents")
         yield lock
@@ -184,7 +187,7 @@ def read_end(run_dir: Path) -> EndedSession | None:
 def is_locked(run_dir: Path) -> bool:
     """Return whether a shim holds the lock of this run: its session is running."""
     try:
-        with (run_dir / "session.lock").open("rb") as lock:
+        with untrusted_files.open_to_read(run_dir / "session.lock") as lock:
             return not try_flock(lock.fileno())
     except (FileNotFoundError, NotADirectoryError):
         return False

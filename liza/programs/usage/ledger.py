@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import stat
 from typing import IO
 
 import msgspec
 
-from liza.rules.errors import LizaError, NotRegularFile
+from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import LedgerEntry
-from liza.system import atomic
+from liza.system import untrusted_files
+from liza.system.flock import lock_path
 
 _BLOCK_SIZE = 1 << 16  # bytes that are read at a time, from the end
 
@@ -25,7 +24,7 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
     Raises LizaError if a line cannot be read, NotRegularFile if the path is not a regular file.
     """
     path = paths.usage
-    data = atomic.read_if_exists(path) or b""
+    data = untrusted_files.read_if_exists(path) or b""
     entries: dict[str, LedgerEntry] = {}
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
@@ -37,14 +36,12 @@ def read_entries(paths: Paths) -> tuple[LedgerEntry, ...]:
 
 
 def append_entry(paths: Paths, spent: LedgerEntry) -> None:
-    """Append the usage of a session, durably. A repeated entry counts once. Raises OSError, NotRegularFile."""
+    """Append the usage of a session, durably. A repeated entry counts once.
+
+    Raises OSError, NotRegularFile, LockTimeout.
+    """
     line = msgspec.json.encode(spent) + b"\n"
-    handle = os.open(paths.usage, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise NotRegularFile(f"{paths.usage} is not a regular file", f"ls -l {paths.usage}")
-    with os.fdopen(handle, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with lock_path(paths.usage, mode=0o600) as handle, os.fdopen(handle, "r+b", closefd=False) as file:
         _drop_torn_line(file)
         file.write(line)
         file.flush()

@@ -11,7 +11,7 @@ from typing import Any
 from liza.programs.presets.preset import UsageFormat
 from liza.rules.errors import NotRegularFile
 from liza.rules.sessions.spending import TokenUsage
-from liza.system import atomic
+from liza.system import untrusted_files
 
 _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,127}", re.ASCII)
 _LARGEST = 1 << 62
@@ -63,7 +63,7 @@ def is_id(value: str) -> bool:
 
 def _read_output(output: Path) -> str | None:
     try:
-        with atomic.open_regular(output) as file:
+        with untrusted_files.open_to_read(output) as file:
             return file.read(_MAX_BYTES).decode(errors="replace")
     except (OSError, NotRegularFile):
         # An agent may have replaced its output by something else. That must not prevent the end of a session from being

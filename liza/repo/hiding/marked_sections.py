@@ -6,15 +6,10 @@ that needs it: concurrent runs need no counter, and a killed run leaves its name
 
 from __future__ import annotations
 
-import os
-import shlex
-import stat
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from liza.rules.errors import GitFailed
-from liza.system import crash_points
+from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 
 BEGIN, END = "# liza:begin ", "# liza:end "
@@ -72,27 +67,14 @@ def _remove_from_text(text: str, name: str) -> str:
 def _read_text(path: Path) -> str:
     """Return the text of a file, or an empty string without one.
 
-    Raises GitFailed if it is not a regular file or too large: agents can put a device or a huge file there.
+    A link is followed: some people keep these files elsewhere. Raises NotRegularFile, OSError.
     """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_SIZE:
-            raise GitFailed(
-                f"{path} is not a regular file of at most {MAX_FILE_SIZE} bytes", shlex.join(["ls", "-lL", str(path)])
-            )
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+    data = untrusted_files.read_if_exists(path, MAX_FILE_SIZE, follow_links=True)
+    return (data or b"").decode("utf-8", "surrogateescape")
 
 
 def _write_atomic(path: Path, text: str) -> None:
     """Write a file atomically. A symbolic link to a person's own file is followed, not replaced."""
     target = path.resolve()
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(text.encode("utf-8", "surrogateescape"))
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-    Path(temporary).chmod(mode)
-    crash_points.point("written", target.name)
-    Path(temporary).replace(target)
-    crash_points.point("renamed", target.name)
+    atomic.write(target, text.encode("utf-8", "surrogateescape"), mode, sync=False)

@@ -14,8 +14,8 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git
-from liza.rules.errors import GitFailed
-from liza.system import small_file
+from liza.rules.errors import NotRegularFile
+from liza.system import atomic, untrusted_files
 
 LAST_COMMIT_FILE = "liza-left"
 """File in the git directory of an absent checkout: the commit at which it was left."""
@@ -38,9 +38,7 @@ def record_absent(git: Git, branch: str, commit: str) -> None:
             and _read_head(git_dir) == f"ref: refs/heads/{branch}"
             and _read_last_commit(git_dir) is None
         ):
-            temporary = git_dir / f"{LAST_COMMIT_FILE}.{os.getpid()}"
-            temporary.write_text(f"{commit}\n")
-            temporary.replace(git_dir / LAST_COMMIT_FILE)
+            atomic.write(git_dir / LAST_COMMIT_FILE, f"{commit}\n".encode(), 0o644)
 
 
 def find_lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
@@ -70,9 +68,9 @@ def _linked_worktrees(git: Git) -> dict[Path, Path]:
     for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
         try:
             gitfile = (
-                small_file.read_small_file(git_dir / "gitdir").decode("utf-8", "surrogateescape").removesuffix("\n")
+                untrusted_files.read_record(git_dir / "gitdir").decode("utf-8", "surrogateescape").removesuffix("\n")
             )
-        except (OSError, GitFailed):
+        except (OSError, NotRegularFile):
             continue
         if gitfile:
             checkouts[git_dir] = Path(os.path.normpath(git_dir / gitfile)).parent
@@ -81,14 +79,14 @@ def _linked_worktrees(git: Git) -> dict[Path, Path]:
 
 def _read_head(git_dir: Path) -> str:
     try:
-        return small_file.read_small_file(git_dir / "HEAD").decode(errors="replace").strip()
-    except (OSError, GitFailed):
+        return untrusted_files.read_record(git_dir / "HEAD").decode(errors="replace").strip()
+    except (OSError, NotRegularFile):
         return ""
 
 
 def _read_last_commit(git_dir: Path) -> str | None:
     try:
-        commit = small_file.read_small_file(git_dir / LAST_COMMIT_FILE).decode(errors="replace").strip()
-    except (OSError, GitFailed):
+        commit = untrusted_files.read_record(git_dir / LAST_COMMIT_FILE).decode(errors="replace").strip()
+    except (OSError, NotRegularFile):
         return None
     return commit if COMMIT.fullmatch(commit) else None

@@ -22,7 +22,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, lock_removal_command, summarize_error
 from liza.rules.errors import GitFailed, Refused
-from liza.system import crash_points, small_file
+from liza.system import crash_points, untrusted_files
 
 _INTENT_FILE, _INDEX_COPY, _INDEX_LOCK = "liza-move", "liza-move.index", "index.lock"
 _TIME_LIMIT = 1800.0
@@ -210,7 +210,7 @@ def _relock(git_dir: Path) -> None:
 def _read_intent(git_dir: Path) -> BranchMove | None:
     """Return the recorded move, or None without an intent file. Raises GitFailed if it is invalid."""
     try:
-        move = BranchMove(**json.loads(small_file.read_small_file(git_dir / _INTENT_FILE)))
+        move = BranchMove(**json.loads(untrusted_files.read_record(git_dir / _INTENT_FILE)))
         if not COMMIT.fullmatch(move.expected) or not COMMIT.fullmatch(move.candidate):
             raise ValueError("it does not name commits")
     except FileNotFoundError:

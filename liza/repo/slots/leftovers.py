@@ -66,7 +66,7 @@ def remove_temporary_files(paths: Paths, git: Git) -> tuple[str, ...]:
     slots_dir, common = _slots_and_common_dir(paths, git)
     candidates = [link for link in _list_entries(paths.worktrees) if link.is_symlink() and link.name.startswith(".")]
     candidates += [
-        path for git_dir in slot_records.git_dirs_below(slots_dir, common).values() for path in git_dir.glob("liza.*")
+        path for git_dir in slot_records.git_dirs_below(slots_dir, common).values() for path in git_dir.glob(".*")
     ]
     candidates += [*paths.slots.glob(f".{MARK_FILE}.*"), *paths.liza.glob(f".{paths.slots_record.name}.*")]
     orphaned = [path for path in candidates if _is_writer_dead(path)]

@@ -16,7 +16,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.rules.errors import GitFailed
 from liza.rules.paths import Paths
-from liza.system import crash_points
+from liza.system import atomic
 
 # The last two parts of a slots directory inside the repository.
 _INSIDE_REPOSITORY = (".worktrees", ".slots")
@@ -65,10 +65,7 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
     old_directories = set(olds)
     changed = []
     for git_dir, slot in find_misplaced(common, old_directories, paths.slots).items():
-        temporary = git_dir / f"gitdir.{os.getpid()}"
-        temporary.write_bytes(os.fsencode(f"{paths.slot(slot.name)}/.git\n"))
-        temporary.replace(git_dir / "gitdir")
-        crash_points.point("renamed", "gitdir")
+        atomic.write(git_dir / "gitdir", os.fsencode(f"{paths.slot(slot.name)}/.git\n"), 0o644, sync=False)
         changed.append(slot.name)
     for slot_name, git_dir in slot_records.git_dirs_below(paths.slots, common).items():
         path = paths.slot(slot_name)

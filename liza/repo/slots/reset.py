@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.repo.survey import find_operation
+from liza.system import atomic
 
 MAX_BRIEF_FILE = 1 << 23
 """Maximum size of an instructions file, in bytes. A larger file is not read."""
@@ -76,8 +76,5 @@ def _strip_brief(git: Git, name: str) -> bool:
     if not stripped and not brief_filter.is_tracked(git, name):
         path.unlink()
         return True
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(stripped)
-    temporary.chmod(path.stat().st_mode & 0o777)
-    temporary.replace(path)
+    atomic.write(path, stripped, path.stat().st_mode & 0o777, sync=False)
     return True

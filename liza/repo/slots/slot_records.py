@@ -17,9 +17,9 @@ from pathlib import Path
 
 from liza.repo import stale_locks
 from liza.repo.runner import Git
-from liza.rules.errors import GitFailed, SharedPathBlocked
+from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.rules.paths import Paths
-from liza.system import crash_points, small_file
+from liza.system import atomic, crash_points, untrusted_files
 
 _OWNER_FILE = "liza"
 _MAX_GITFILE = 8192  # bytes in a file `.git`: a path
@@ -81,8 +81,8 @@ def _refuse_link(path: Path) -> None:
 def is_half_made(git_dir: Path) -> bool:
     """Return whether ``git worktree add`` was killed: git keeps this lock file until it has finished."""
     try:
-        return small_file.read_small_file(git_dir / "locked").strip() == b"initializing"
-    except (FileNotFoundError, GitFailed):
+        return untrusted_files.read_record(git_dir / "locked").strip() == b"initializing"
+    except (FileNotFoundError, NotRegularFile):
         return False
 
 
@@ -95,9 +95,7 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
     line = f"gitdir: {git_dir}\n"
     if path.is_symlink() or not path.is_dir():
         if path.is_symlink() or not path.is_file() or _read_gitfile(path) != git_dir:
-            temporary = slot / f".git.{os.getpid()}"
-            temporary.write_bytes(os.fsencode(line))
-            temporary.replace(path)
+            atomic.write(path, os.fsencode(line), 0o644, sync=False)
         return
     raise GitFailed(
         f"{path} is a directory: the slot was turned into a repository",
@@ -125,9 +123,7 @@ def repair_commondir(git_dir: Path) -> None:
             raise GitFailed(
                 f"{path} is a directory, expected a regular file", shlex.join(["mv", str(path), f"{path}.saved"])
             )
-        temporary = git_dir / f"commondir.{os.getpid()}"
-        temporary.write_bytes(_COMMON_DIR + b"\n")
-        temporary.replace(path)
+        atomic.write(path, _COMMON_DIR + b"\n", 0o644, sync=False)
 
 
 def remove_slot_locks(git_dir: Path) -> None:
@@ -172,12 +168,7 @@ def link_task(paths: Paths, task: str, slot: str) -> None:
     if path.exists() and not path.is_symlink():
         raise GitFailed(f"{path} is in the way of a link to the slot", shlex.join(["mv", str(path), f"{path}.saved"]))
     paths.worktrees.mkdir(exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    crash_points.point("written", "link")
-    temporary.replace(path)
-    crash_points.point("renamed", "link")
+    atomic.write_link(path, target, "link")
 
 
 def unlink_task(paths: Paths, task: str, slot: str) -> None:
@@ -224,10 +215,10 @@ def _iter_links(paths: Paths) -> Iterator[tuple[Path, str]]:
 def read_owner(git_dir: Path) -> SlotOwner | None:
     """Return the owner of a slot, or None. Raises GitFailed if the owner file cannot be parsed."""
     try:
-        return _owner_from_json(json.loads(small_file.read_small_file(git_dir / _OWNER_FILE)))
+        return _owner_from_json(json.loads(untrusted_files.read_record(git_dir / _OWNER_FILE)))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, RecursionError, GitFailed) as error:
+    except (OSError, ValueError, TypeError, RecursionError, NotRegularFile) as error:
         raise GitFailed(f"{git_dir / _OWNER_FILE} cannot be read: {error}", "liza doctor --fix") from error
 
 
@@ -245,7 +236,7 @@ def find_owner(git_dir: Path) -> SlotOwner | None:
         owner = read_owner(git_dir)
     except GitFailed:
         owner = None
-    head = small_file.read_small_file(git_dir / "HEAD").decode(errors="replace").strip()
+    head = untrusted_files.read_record(git_dir / "HEAD").decode(errors="replace").strip()
     if owner is not None or not head.startswith(_TASK_HEAD):
         return owner
     return SlotOwner(head.removeprefix(_TASK_HEAD), "unknown", done=True)
@@ -285,15 +276,7 @@ def write_owner(git_dir: Path, owner: SlotOwner | None) -> None:
         path.unlink(missing_ok=True)
         crash_points.point("unlinked", "owner")
         return
-    temporary = git_dir / f"{_OWNER_FILE}.{os.getpid()}"
-    with temporary.open("w") as stream:
-        json.dump(_owner_to_json(owner), stream, indent=1)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    crash_points.point("synced", "owner")
-    temporary.replace(path)
-    crash_points.point("renamed", "owner")
+    atomic.write(path, f"{json.dumps(_owner_to_json(owner), indent=1)}\n".encode(), label="owner")
 
 
 def _owner_to_json(owner: SlotOwner) -> dict[str, object]:
@@ -323,8 +306,8 @@ def recorded_path(git_dir: Path) -> Path | None:
     """Return the path of the ``.git`` file that a worktree record names, existing or not; None if it names none."""
     try:
         # People's worktrees have records here, too: a path is arbitrary bytes, and a record may be incomplete.
-        text = os.fsdecode(small_file.read_small_file(git_dir / "gitdir")).removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError, GitFailed):
+        text = os.fsdecode(untrusted_files.read_record(git_dir / "gitdir")).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError, NotRegularFile):
         return None
     return Path(os.path.normpath(git_dir / text)) if text else None
 

@@ -14,6 +14,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import submodules
 from liza.rules.errors import Refused, UsageError
 from liza.rules.model import Config
+from liza.system import atomic
 
 _NEVER_COPIED = {".git", ".liza", ".worktrees"}
 # Files in the git directory of a slot: digest of the last set-up; tests that have started and not passed.
@@ -36,9 +37,9 @@ def copy_files(root: Path, git: Git, patterns: Sequence[str]) -> tuple[str, ...]
         if name in tracked or _has_equal_content(source, target):
             continue
         _make_parents(slot, target)
-        temporary = target.with_name(f".{target.name[:200]}.{os.getpid()}")
-        shutil.copy2(source, temporary)
-        temporary.replace(target)
+        with source.open("rb") as file, atomic.replacing(target, source.stat().st_mode & 0o777, sync=False) as copy:
+            shutil.copyfileobj(file, copy)
+        shutil.copystat(source, target)
         copied.append(name)
     return tuple(copied)
 
@@ -68,10 +69,7 @@ def is_setup_due(git: Git, command: str | None, files: Sequence[str]) -> bool:
 
 def mark_setup_done(git: Git, command: str, files: Sequence[str]) -> None:
     """Record that the set-up has run for the current files. Raises GitFailed, OSError."""
-    path = _setup_mark_path(git)
-    temporary = path.with_name(f"{_SETUP_MARK}.{os.getpid()}")
-    temporary.write_text(_setup_digest(git, command, files))
-    temporary.replace(path)
+    atomic.write(_setup_mark_path(git), _setup_digest(git, command, files).encode(), sync=False)
 
 
 def clear_setup_mark(git: Git) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from liza.repo.slots import slot_records
-from liza.rules.errors import GitFailed, Refused
+from liza.rules.errors import NotRegularFile, Refused
 from liza.rules.paths import Paths
 from liza.rules.project import slots_location
 from liza.rules.project.slots_location import MARK_FILE, DirectoryFacts, SlotsMark, SlotsRecord
-from liza.system import crash_points, small_file
+from liza.system import atomic, crash_points, untrusted_files
 
 _UNFINISHED = f".{MARK_FILE}.*"
 """Pattern of temporary names of a mark file. A killed process may have left one."""
@@ -246,20 +246,11 @@ def _is_trusted_owner(path: Path) -> bool:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        fields = json.loads(small_file.read_small_file(path))
-    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, RecursionError, GitFailed):
+        fields = json.loads(untrusted_files.read_record(path))
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError, RecursionError, NotRegularFile):
         return {}
     return fields if isinstance(fields, dict) else {}
 
 
 def _write_json(path: Path, fields: Mapping[str, object]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
-        json.dump(fields, stream, indent=1)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    crash_points.point("synced", path.name)
-    temporary.replace(path)
-    crash_points.point("renamed", path.name)
+    atomic.write(path, f"{json.dumps(fields, indent=1)}\n".encode("utf-8", "surrogateescape"))
