@@ -12,6 +12,7 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.rules.errors import SharedPathBlocked
+from liza.system import proc_stat
 
 _MIN_AGE = 1.0  # seconds; a git at work holds such a lock for milliseconds
 _STALE_AFTER = 600.0  # seconds; an older lock is stale even if running processes cannot be inspected
@@ -77,7 +78,8 @@ def _git_directories() -> Iterator[Path | None]:
         with suppress(FileNotFoundError, ProcessLookupError):
             if not entry.name.isdigit() or not (entry / "comm").read_text().startswith("git"):
                 continue
-            if (entry / "stat").read_text().rpartition(") ")[2][:1] in ("Z", "X"):
+            fields = proc_stat.read_stat(entry.name)
+            if fields is not None and proc_stat.is_ended(fields):
                 continue
             try:
                 yield (entry / "cwd").readlink()

@@ -16,7 +16,7 @@ from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import run_number
 from liza.rules.sessions.decide import find_current_work
-from liza.system import processes
+from liza.system import proc_stat, processes
 
 CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 
@@ -98,11 +98,9 @@ def cpu_ticks(session: session_process.RunningSession) -> int:
     """Return the CPU time of the program and its descendants in clock ticks; 0 if the system does not tell."""
     total = 0
     for pid in processes.find_descendants(session.shim):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        total += int(fields[11]) + int(fields[12])
+        fields = proc_stat.read_stat(pid)
+        if fields is not None:
+            total += int(fields[proc_stat.USER_TICKS]) + int(fields[proc_stat.SYSTEM_TICKS])
     return total
 
 

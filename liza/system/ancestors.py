@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PROC = Path("/proc")
+from liza.system import proc_stat
+from liza.system.proc_stat import PROC
+
 SHIM_PREFIX = "LIZA_SHIM_"
 """A shim has its run in variables with this prefix: processes with the usual names are killed when the run ends."""
 PROJECT_COMMAND_RUN = "merge"
@@ -64,11 +66,9 @@ def is_holder_visible(lock: Path) -> bool:
 
 def _parent_pid(pid: int | str) -> int | None:
     """Return the parent's pid in the mounted /proc; 0 if the parent is in a namespace above, None if there is no
-    such process.
-
-    The command name in the second field may contain spaces and brackets, so split after its last bracket.
-    """
+    such process."""
     try:
-        return int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
+        fields = proc_stat.read_stat(pid)
+    except OSError:
         return None
+    return None if fields is None else int(fields[proc_stat.PARENT])

@@ -16,7 +16,7 @@ from typing import Final
 from filelock import AcquireReturnProxy, BaseFileLock, Timeout
 
 from liza.rules.errors import LockTimeout, Refused
-from liza.system import files, untrusted_files
+from liza.system import files, proc_stat, untrusted_files
 from liza.system.flock import take_flock
 
 DEFAULT_TIMEOUT: Final = 10.0
@@ -99,9 +99,10 @@ def _own_holder_line() -> bytes:
 def _start_ticks(pid: int) -> str:
     """Return the start time of a process in clock ticks since boot; ``?`` if unknown."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "?"
+        fields = proc_stat.read_stat(pid)
+    except OSError:
+        fields = None
+    return "?" if fields is None else fields[proc_stat.START_TIME].decode()
 
 
 def _command_line(pid: int) -> str:

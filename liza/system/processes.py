@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.rules.model import ProcessIdentity
+from liza.system.proc_stat import PARENT, PROC, START_TIME, is_ended, read_stat
 
-PROC = Path("/proc")
 _BOOT_ID_FILE = PROC / "sys" / "kernel" / "random" / "boot_id"
 _KTHREAD = 0x00200000  # PF_KTHREAD of the kernel's linux/sched.h, in the flags of /proc/<pid>/stat
 _EXEC_LIMIT = 0.5  # seconds that an execve(2) may take before the environment of the process is taken as empty
@@ -87,26 +87,15 @@ def _start_time(pid: int) -> str | None:
         row = _command_output("ps", "-o", "stat=,lstart=", "-p", str(pid))
         state, _, start = row.partition(" ")
         return None if not row or state.startswith("Z") else start.strip()
-    fields = _stat_fields(pid)
-    return None if fields is None or fields[0] in (b"Z", b"X") else fields[19].decode()
-
-
-def _stat_fields(pid: int) -> list[bytes] | None:
-    """Return the fields of ``/proc/<pid>/stat`` from the third on, the state; None if it cannot be read.
-
-    They are split after the command name, which may contain blanks and brackets.
-    """
-    try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
+    fields = read_stat(pid)
+    return None if fields is None or is_ended(fields) else fields[START_TIME].decode()
 
 
 def _is_hidden(pid: int) -> bool:
     """Return whether a pid without a readable entry is that of a live process (mount option hidepid)."""
-    fields = _stat_fields(pid)
+    fields = read_stat(pid)
     if fields is not None:
-        return fields[0] not in (b"Z", b"X")
+        return not is_ended(fields)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -170,8 +159,8 @@ def _read_environment(pid: int) -> bytes:
 
 def _is_in_exec(pid: int) -> bool:
     """Return whether the process is inside execve(2): its environment has no address yet."""
-    fields = _stat_fields(pid)
-    if fields is None or fields[0] in (b"Z", b"X") or int(fields[6]) & _KTHREAD:
+    fields = read_stat(pid)
+    if fields is None or is_ended(fields) or int(fields[6]) & _KTHREAD:
         return False
     return fields[48] == b"0"  # field 51, env_end
 
@@ -199,9 +188,9 @@ def find_descendants(process: ProcessIdentity) -> tuple[int, ...]:
         return ()
     children: dict[int, list[int]] = {}
     for pid in _pids():
-        fields = _stat_fields(pid)
-        if fields is not None and fields[0] not in (b"Z", b"X"):
-            children.setdefault(int(fields[1]), []).append(pid)
+        fields = read_stat(pid)
+        if fields is not None and not is_ended(fields):
+            children.setdefault(int(fields[PARENT]), []).append(pid)
     return tuple(_walk_children(children, process.pid))
 
 

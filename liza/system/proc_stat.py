@@ -1,0 +1,27 @@
+"""Fields of ``/proc/<pid>/stat``. Hooks load this module, so it imports nothing that is slow to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROC = Path("/proc")
+PARENT, USER_TICKS, SYSTEM_TICKS, START_TIME = 1, 11, 12, 19
+"""Indices of fields of ``read_stat``: pid of the parent, CPU time in clock ticks, ticks from boot to start."""
+
+
+def read_stat(pid: int | str) -> list[bytes] | None:
+    """Return the fields of ``/proc/<pid>/stat`` from the third on, the state; None if there is no such process, or
+    ``/proc`` hides it.
+
+    They are split after the command name, which may contain blanks and brackets. ``pid`` may be ``self``. Raises
+    OSError.
+    """
+    try:
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def is_ended(fields: list[bytes]) -> bool:
+    """Return whether these fields of ``read_stat`` are those of a zombie, or of a process that has just ended."""
+    return fields[0] in (b"Z", b"X")
