@@ -23,6 +23,7 @@ from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, O
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
+from liza.rules.times import format_time
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -276,9 +277,7 @@ class ActionRunner:
     def _pause_crew(self, why: str) -> None:
         """Raise PAUSE for the whole crew because the budget is used up, and write an alert for the person."""
         text = f"{why}: raise config.budget (liza edit), then: liza resume"
-        signals.raise_signal(
-            self.crew.paths, "PAUSE", f"{self.crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {self.agent}\n{text}\n"
-        )
+        signals.raise_signal(self.crew.paths, "PAUSE", f"{format_time(self.crew.clock.now())} {self.agent}\n{text}\n")
         self.crew.append_alert_log([f"budget  {text}"])
         self.notify(f"! {text}")
 

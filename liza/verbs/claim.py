@@ -16,6 +16,7 @@ from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.picking import Evidence, Pick
+from liza.rules.times import format_time
 from liza.system import crash_points, processes
 from liza.system.file_lock import Lock
 
@@ -144,4 +145,4 @@ def _undo(crew: Crew, agent: str, reserved: TaskClaim, *, give_back: bool) -> No
 
 
 def _format_time(when: datetime | None) -> str | None:
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ") if when else None
+    return format_time(when) if when else None

@@ -17,6 +17,7 @@ from liza.rules.errors import LizaError
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims
+from liza.rules.times import format_time
 from liza.verbs.change_stream import watch_changes
 
 
@@ -75,7 +76,7 @@ def _recorded_row(crew: Crew, entry: recorded.Revision, patch: bool) -> dict[str
     patch_text = crew.git.out("show", "--no-color", "--no-ext-diff", "--format=", entry.commit) if patch else None
     return {
         "revision": entry.revision,
-        "time": f"{entry.time:%Y-%m-%dT%H:%M:%SZ}",
+        "time": format_time(entry.time),
         "subject": entry.subject,
         "by": entry.author,
         "commit": entry.commit,

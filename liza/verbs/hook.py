@@ -22,6 +22,7 @@ from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.paths import Paths
+from liza.rules.times import format_time
 
 MAX_PAYLOAD = 32 << 20  # bytes of one event
 MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20
@@ -145,7 +146,7 @@ class Hook:
             return
         log_file.cap(self.run_dir.path / "hooks.log")
         with suppress(OSError, LizaError), log_file.open_for_append(self.run_dir.path / "hooks.log") as log:
-            log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}  {self.provider} {self.event}  {error!r}\n")
+            log.write(f"{format_time(datetime.now(UTC))}  {self.provider} {self.event}  {error!r}\n")
 
 
 def _log_call(run_dir: RunDir, event: ReceivedEvent) -> None:

@@ -33,6 +33,7 @@ from liza.rules.errors import LockTimeout, Missing, Refused, UsageError
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
+from liza.rules.times import format_time
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
@@ -271,7 +272,7 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         '  id: "goal"',
         f"  description: {json.dumps(goal, ensure_ascii=False)}",
         f"  spec_ref: {json.dumps(spec, ensure_ascii=False)}",
-        f'  created: "{now:%Y-%m-%dT%H:%M:%SZ}"',
+        f'  created: "{format_time(now)}"',
         "  status: IN_PROGRESS",
         "tasks: []",
         "agents: {}",
@@ -284,7 +285,7 @@ def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline,
         '  id: "sprint-1"',
         '  goal_ref: "goal"',
         "  timeline:",
-        f'    started: "{now:%Y-%m-%dT%H:%M:%SZ}"',
+        f'    started: "{format_time(now)}"',
         "  status: IN_PROGRESS",
         "circuit_breaker:",
         "  status: OK",

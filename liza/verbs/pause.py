@@ -6,6 +6,7 @@ from liza.board import signals
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
+from liza.rules.times import format_time
 
 
 def pause(crew: Crew, why: str = "") -> Result:
@@ -24,7 +25,7 @@ def _raise(crew: Crew, name: str, why: str) -> Result:
     current = signals.read_signal_text(crew.paths, name)
     if current is not None and (not why or f"\n{why}\n" in current):
         return _signal_result(crew, "unchanged", name)
-    signals.raise_signal(crew.paths, name, f"{crew.clock.now():%Y-%m-%dT%H:%M:%SZ} {by}\n{why}\n")
+    signals.raise_signal(crew.paths, name, f"{format_time(crew.clock.now())} {by}\n{why}\n")
     return _signal_result(crew, "changed", name)
 
 

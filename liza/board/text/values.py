@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -13,11 +13,11 @@ import msgspec
 
 from liza.rules import model, settings
 from liza.rules.errors import BoardUnreadable
+from liza.rules.times import format_time
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""
 
-_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ZONELESS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
 _OLD_REVIEWER_ID: Final = re.compile(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
 _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "assigned_to", "reviewing_by")) | {
@@ -40,11 +40,6 @@ def check_revision(revision: int) -> None:
         raise BoardUnreadable(
             f".liza/state.yaml: revision: {shown} is not a valid revision", "liza edit, or: liza restore --last-good"
         )
-
-
-def format_time(moment: datetime) -> str:
-    """Return a time in the format of the board: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime(_TIME_FORMAT)
 
 
 @cache

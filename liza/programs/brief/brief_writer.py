@@ -10,6 +10,7 @@ from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quot
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
 from liza.rules.statuses import WakeTrigger
+from liza.rules.times import format_time
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5
@@ -206,7 +207,7 @@ def _first_line(context: BriefContext, what: str) -> str:
 
 
 def _build_brief(context: BriefContext, topic: str, first: str, lines: list[str]) -> Brief:
-    time = f"{context.now:%Y-%m-%dT%H:%M:%SZ}"
+    time = format_time(context.now)
     beacon = f"[liza] {context.agent} <- supervisor • {time} • {topic} • run:{context.run}"
     block = [BLOCK_BEGIN.format(run=context.run), beacon, first, _READY_HELP, *lines]
     block += [
