@@ -21,12 +21,13 @@ from liza.programs.session.run_directory import RunDir
 from liza.repo.slots import slots_directory
 from liza.rules import settings
 from liza.rules.derived import update_derived_fields
-from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.project import slots_location
 from liza.rules.redaction import redact, redact_changes
 from liza.rules.tasks.picking import Evidence
+from liza.rules.times import format_time
 from liza.system import program_path
 from liza.system.file_lock import Lock
 
@@ -80,6 +81,8 @@ class Crew:
             git = Git(
                 self.paths.root, Pins.load(self.paths.pins) if needs_pins else None, inherited_fds=self.lock_descriptors
             )
+        except NotRegularFile:
+            raise
         except Missing as error:
             from liza.crew.layout import mending
 
@@ -124,7 +127,7 @@ class Crew:
 
     def append_alert_log(self, lines: Iterable[str]) -> None:
         """Append lines to `.liza/alerts.log`, each with the current time. Secrets are redacted."""
-        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        stamp = format_time(self.clock.now())
         with log_file.open_for_append(self.paths.alerts) as log:
             log.writelines(f"{stamp}  {redact(line)}\n" for line in lines)
 

@@ -17,7 +17,7 @@ from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
 from liza.rules import settings
-from liza.rules.errors import BoardInconsistent, LizaError, Missing, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, Missing, NotRegularFile, Refused
 from liza.rules.model import Config, ProcessIdentity, State
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports import drift_alarms
@@ -97,7 +97,7 @@ def damage(crew: Crew, state: State, asked: Iterable[str] = ()) -> str | None:
     Also None if only the pins are gone and no process of the crew runs: `doctor --fix` repairs that.
 
     ``asked``: agents whose lock may exist before the board names their program. Open files of processes are searched
-    only if something is missing. Raises GitFailed if the pins are not a regular file.
+    only if something is missing. Raises NotRegularFile for the pins.
     """
     missing_pins = None if crew.paths.pins.exists() else _lacking(crew)
     if missing_pins is not None and not _has_history(crew):
@@ -131,13 +131,15 @@ def mending(crew: Crew) -> str:
 
 
 def has_pins(crew: Crew) -> bool:
-    """Whether the pinned configuration exists and can be read. Raises GitFailed if it is not a regular file."""
+    """Whether the pinned configuration exists and can be read. Raises NotRegularFile."""
     return _lacking(crew) is None
 
 
 def _lacking(crew: Crew) -> str | None:
     try:
         Pins.load(crew.paths.pins)
+    except NotRegularFile:
+        raise  # new pins cannot replace it without a loss: a person moves it away first
     except Missing as error:
         return error.message
     return None
