@@ -127,8 +127,7 @@ def list_revisions(git: Git, task: str | None, limit: int) -> tuple[Revision, ..
 
 def _newest_commit(git: Git) -> tuple[str, int] | None:
     """Return the newest commit of the history and its revision, or None."""
-    done = git.run("rev-parse", "-q", "--verify", f"{HISTORY_REF}^{{commit}}", codes=(0, 1))
-    commit = done.stdout.decode().strip()
+    commit = git.find_commit(HISTORY_REF)
     if not commit:
         return None
     message = git.out("log", "--max-count=1", "--format=%B", commit)

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import signal
-import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from liza.repo import git_start
+from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
 from liza.system import crash_points, program_path
 
@@ -66,13 +66,9 @@ _FIXED_ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
-# Files of the shared git directory that git reads completely.
-_READ_WHOLE = ("config", "info/attributes", "info/exclude", "packed-refs", "shallow")
-_REF = re.compile(r"refs/[^\0^~:]+")
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
 _LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
-_MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 
@@ -165,6 +161,11 @@ class Git:
         """Return True for exit status 0 and False for 1. Raises GitFailed for any other, Missing."""
         return self.run(*args, stdin=stdin, env=env, codes=(0, 1)).code == 0
 
+    def find_commit(self, revision: str) -> str | None:
+        """Return the commit that a ref or another revision names, or None if it names none. Raises GitFailed."""
+        done = self.run("rev-parse", "-q", "--verify", f"{revision}^{{commit}}", codes=(0, 1))
+        return done.stdout.decode().strip() or None
+
     def lines(self, *args: str) -> tuple[str, ...]:
         """Return git's output lines. Only a newline ends one: a ref name may contain U+2028. Raises GitFailed."""
         text = self.out(*args)
@@ -238,42 +239,8 @@ class Git:
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _refuse_endless_files(self, args: Sequence[str]) -> None:
-        """Raise GitFailed if git would read an endless file or another repository.
-
-        git reads some files completely: a device would fill the memory, a pipe would block. A ``commondir`` file in the
-        shared git directory makes git read the refs of another repository, whatever the environment says.
-        """
-        verb = args[0]
-        if (
-            self.common_dir is not None
-            and self.common_dir == self.git_dir
-            and os.path.lexists(self.common_dir / "commondir")
-        ):
-            path = self.common_dir / "commondir"
-            raise GitFailed(
-                f"git {verb} was not run: {path} leads into another repository", shlex.join(["rm", str(path)])
-            )
-        common = self.common_dir or _find_common_dir(self.directory)
-        for path in () if common is None else (common / name for name in _READ_WHOLE):
-            try:
-                status = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                raise GitFailed(f"git {verb} was not run: {error}", shlex.join(["ls", "-l", str(path)])) from error
-            if not stat.S_ISREG(status.st_mode):
-                raise GitFailed(
-                    f"git {verb} was not run: {path} is not a regular file any more",
-                    shlex.join(["ls", "-lL", str(path)]),
-                )
-        for path in _state_files(args, self.git_dir or _find_git_dir(self.directory), common):
-            if _is_endless(path):
-                hint = shlex.join(["rm", str(path)])
-                raise GitFailed(f"git {verb} was not run: {path} is a pipe, device or socket, not a regular file", hint)
-
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
-        self._refuse_endless_files(args)
+        check_git_dir(args, self.directory, self.git_dir, self.common_dir)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")
         if self.git_dir is not None and (self.git_dir.is_symlink() or not self.git_dir.is_dir()):
@@ -298,42 +265,6 @@ class Git:
             _kill_group(process)
             raise
         return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
-
-
-def _find_common_dir(directory: Path) -> Path | None:
-    """Return the git directory that all worktrees share, without running git; None if it is unknown."""
-    dot_git = directory / ".git"
-    git_dir = _find_git_dir(directory)
-    return git_dir if git_dir is None or git_dir == dot_git else git_dir.parent.parent
-
-
-def _find_git_dir(directory: Path) -> Path | None:
-    """Return the git directory of a worktree, without running git; None if it is unknown."""
-    dot_git = directory / ".git"
-    if dot_git.is_dir():
-        return dot_git
-    if not dot_git.is_file() or dot_git.stat().st_size > _MAX_GITFILE:
-        return None
-    git_dir = dot_git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    return directory / git_dir
-
-
-def _state_files(args: Sequence[str], git_dir: Path | None, common: Path | None) -> set[Path]:
-    """Return the paths of the worktree's state files, and of the loose refs that these arguments name."""
-    paths = set() if git_dir is None else {git_dir / "HEAD", git_dir / "index"}
-    if common is not None:
-        refs = (_REF.match(arg) for arg in args)
-        paths |= {common / "HEAD", *(common / ref.group() for ref in refs if ref)}
-    return paths
-
-
-def _is_endless(path: Path) -> bool:
-    """Return whether the path is a pipe, a device or a socket. git itself reports all other defects."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

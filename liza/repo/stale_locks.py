@@ -11,6 +11,7 @@ from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
+from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import SharedPathBlocked
 from liza.system import proc_stat
 
@@ -89,8 +90,5 @@ def _git_directories() -> Iterator[Path | None]:
 
 def _is_in_repository(path: Path, common: Path) -> bool:
     """Return whether a current directory is inside the repository or one of its worktrees."""
-    tops = [common, common.parent]
-    for record in common.glob("worktrees/*/gitdir"):
-        with suppress(OSError):
-            tops.append(Path(os.path.normpath(record.parent / record.read_text().strip())).parent)
+    tops = [common, common.parent, *(gitfile.parent for gitfile in list_worktrees(common).values())]
     return any(path.is_relative_to(top) for top in tops)

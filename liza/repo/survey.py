@@ -71,7 +71,7 @@ def survey(directory: Path, pins: ConfigOverrides | None = None) -> Survey:
     return Survey(
         root=root,
         branch=_current_branch(pinned_git),
-        head=_head_commit(pinned_git),
+        head=pinned_git.find_commit("HEAD"),
         bare=bare,
         in_progress=find_operation(git_dir),
         dirty_count=len(list_changed_files(pinned_git)) if has_checkout else 0,
@@ -155,8 +155,3 @@ def list_changed_files(git: Git) -> tuple[str, ...]:
 def _current_branch(git: Git) -> str | None:
     done = git.run("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1))
     return done.stdout.decode("utf-8", "surrogateescape").strip() or None
-
-
-def _head_commit(git: Git) -> str | None:
-    done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
-    return done.stdout.decode().strip() or None

@@ -198,6 +198,18 @@ def test_git_is_not_run_where_it_would_wait_for_ever_at_a_pipe_and_taking_that_a
         assert Git(directory).out("rev-parse", "refs/heads/main^{commit}") == Git(directory).out("rev-parse", "HEAD")
 
 
+@pytest.mark.parametrize("name", ["HEAD", "commondir", "gitdir", "locked"])
+def test_a_pipe_in_the_record_of_another_worktree_is_named_at_once(repo: Path, tmp_path: Path, name: str) -> None:
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    record = repo / ".git" / "worktrees" / "linked" / name
+    record.unlink(missing_ok=True)
+    os.mkfifo(record)
+    for command in (("worktree", "list"), ("for-each-ref", "--format=%(worktreepath)"), ("switch", "--detach", "main")):
+        with pytest.raises(GitFailed, match=r"was not run: .* is a pipe") as caught:
+            Git(repo).out(*command, timeout=60)
+        assert caught.value.hint == f"rm {record}"
+
+
 @pytest.mark.parametrize("verb", ["diff-tree", "diff", "log", "show"])
 def test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file(repo: Path, tmp_path: Path, verb: str) -> None:
     precious = tmp_path / "precious"

@@ -292,8 +292,7 @@ def _read_last_tip(crew: Crew) -> str | None:
     """Return the commit at which Liza left integration, or None if that is unknown."""
     if symbolic_refs.symbolic_target(crew.git, LAST_INTEGRATION_REF) is not None:
         return None
-    done = crew.git.run("rev-parse", "-q", "--verify", f"{LAST_INTEGRATION_REF}^{{commit}}", codes=(0, 1))
-    return done.stdout.decode().strip() or None
+    return crew.git.find_commit(LAST_INTEGRATION_REF)
 
 
 def _format_count(number: int, noun: str) -> str:

@@ -177,8 +177,7 @@ class _SpecsWalk:
 
 
 def _commit_tree(git: Git, tree: str, ref: str, message: str) -> None:
-    refs = git.out("for-each-ref", "--format=%(refname)", ref).split()
-    old = git.out("rev-parse", "--verify", f"{ref}^{{commit}}") if ref in refs else None
+    old = git.find_commit(ref)
     if old is not None and git.out("rev-parse", f"{old}^{{tree}}") == tree:
         return
     parent = () if old is None else ("-p", old)

@@ -7,10 +7,10 @@ again updates it. Until then it is reported.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.repo import worktree_records
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git
@@ -32,9 +32,9 @@ class AbsentCheckoutRecord:
 
 def record_absent(git: Git, branch: str, commit: str) -> None:
     """Record the last commit of the absent checkouts of a branch, before the branch moves. Raises GitFailed."""
-    for git_dir, checkout in _linked_worktrees(git).items():
+    for git_dir, gitfile in worktree_records.list_worktrees(git_dirs(git)[1]).items():
         if (
-            not checkout.is_dir()
+            not gitfile.parent.is_dir()
             and _read_head(git_dir) == f"ref: refs/heads/{branch}"
             and _read_last_commit(git_dir) is None
         ):
@@ -44,10 +44,10 @@ def record_absent(git: Git, branch: str, commit: str) -> None:
 def find_lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
     """Return the checkouts of a branch that were absent when it moved. Raises GitFailed."""
     records = []
-    for git_dir, checkout in _linked_worktrees(git).items():
+    for git_dir, gitfile in worktree_records.list_worktrees(git_dirs(git)[1]).items():
         last_commit = _read_last_commit(git_dir)
         if last_commit is not None and _read_head(git_dir) == f"ref: refs/heads/{branch}":
-            records.append(AbsentCheckoutRecord(checkout, git_dir, last_commit))
+            records.append(AbsentCheckoutRecord(gitfile.parent, git_dir, last_commit))
     return tuple(records)
 
 
@@ -59,22 +59,6 @@ def remove_record(git: Git, record: AbsentCheckoutRecord) -> None:
 def is_lagging(git: Git, record: AbsentCheckoutRecord, tip: str) -> bool:
     """Return whether the index of an existing checkout still has entries of its last commit. Raises GitFailed."""
     return checkout_files.is_behind(git.at(record.directory), record.last_commit, tip)
-
-
-def _linked_worktrees(git: Git) -> dict[Path, Path]:
-    """Return the git directories of linked worktrees, existing or not, each with its checkout directory."""
-    records = git_dirs(git)[1] / "worktrees"
-    checkouts = {}
-    for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
-        try:
-            gitfile = (
-                untrusted_files.read_record(git_dir / "gitdir").decode("utf-8", "surrogateescape").removesuffix("\n")
-            )
-        except (OSError, NotRegularFile):
-            continue
-        if gitfile:
-            checkouts[git_dir] = Path(os.path.normpath(git_dir / gitfile)).parent
-    return checkouts
 
 
 def _read_head(git_dir: Path) -> str:

@@ -149,7 +149,7 @@ def _has_arrived(checkout_git: Git, move: BranchMove) -> bool:
     deleted has neither; then its files are those of ``expected``.
     """
     ref = f"refs/heads/{move.branch}"
-    tip = checkout_git.run("rev-parse", "-q", "--verify", ref, codes=(0, 1)).stdout.decode().strip()
+    tip = checkout_git.find_commit(ref)
     if not tip or tip == move.expected:
         return False
     if tip == move.candidate:
@@ -225,11 +225,7 @@ def _read_intent(git_dir: Path) -> BranchMove | None:
 def _is_branch_at(checkout_git: Git, move: BranchMove, commit: str) -> bool:
     """Return whether the branch is still checked out in this worktree, and at ``commit``."""
     head = checkout_git.run("symbolic-ref", "-q", "HEAD", codes=(0, 1)).stdout.decode().strip()
-    tip = (
-        checkout_git.run("rev-parse", "-q", "--verify", f"refs/heads/{move.branch}", codes=(0, 1))
-        .stdout.decode()
-        .strip()
-    )
+    tip = checkout_git.find_commit(f"refs/heads/{move.branch}")
     return head == f"refs/heads/{move.branch}" and tip == commit
 
 
@@ -258,7 +254,7 @@ def _update_ref(checkout_git: Git, branch: str, old: str, new: str) -> bool:
     """Move the branch from ``old`` to ``new``. Return False if it is at another commit. Raises GitFailed."""
     result = checkout_git.run("update-ref", "-m", f"liza: {new[:10]}", f"refs/heads/{branch}", new, old)
     crash_points.point("move", "branch")
-    tip = checkout_git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}", codes=(0, 1)).stdout.decode().strip()
+    tip = checkout_git.find_commit(f"refs/heads/{branch}")
     if result.code != 0 and tip == old:
         raise GitFailed(
             f"{branch} could not be moved to {new[:10]}: {summarize_error(result)}", lock_removal_command(result.stderr)

@@ -95,8 +95,7 @@ def contains(git: Git, branch: str, commit: str) -> bool:
 
 def branch_tip(git: Git, branch: str) -> str | None:
     """Return the commit at the tip of a branch, or None if the branch does not exist. Raises GitFailed."""
-    done = git.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}^{{commit}}", codes=(0, 1))
-    return done.stdout.decode().strip() or None
+    return git.find_commit(f"refs/heads/{branch}")
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def recover_merges(git: Git, branch: str) -> None:
     tip = branch_tip(git, branch)
     if tip is not None and tip in candidates.values():
         # Agents can write candidate refs: a root commit has no parent and is not a candidate.
-        expected = git.run("rev-parse", "-q", "--verify", f"{tip}^1", codes=(0, 1)).stdout.decode().strip()
+        expected = git.find_commit(f"{tip}^1")
         if expected:
             sync_checkout(git, branch, tip, expected)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
+from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed
 from liza.rules.paths import Paths
 from liza.system import atomic
@@ -32,15 +33,11 @@ def recorded_slots(common: Path) -> dict[Path, Path]:
     """Return git directory and directory of each worktree that has an owner file or is in one of Liza's directories
     inside the repository.
     """
-    slots: dict[Path, Path] = {}
-    records = common / "worktrees"
-    for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
-        gitfile = slot_records.recorded_path(git_dir)
-        if gitfile is not None and (
-            slot_records.has_owner(git_dir) or gitfile.parent.parent.parts[-2:] == _INSIDE_REPOSITORY
-        ):
-            slots[git_dir] = gitfile.parent
-    return slots
+    return {
+        git_dir: gitfile.parent
+        for git_dir, gitfile in list_worktrees(common).items()
+        if slot_records.has_owner(git_dir) or gitfile.parent.parent.parts[-2:] == _INSIDE_REPOSITORY
+    }
 
 
 def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[Path, Path]:
@@ -48,13 +45,13 @@ def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[
     one of ``olds``.
     """
     old_directories = set(olds)
-    slots = {git_dir: slot for git_dir, slot in recorded_slots(common).items() if slot.parent != directory}
-    records = common / "worktrees"
-    for git_dir in sorted(records.iterdir()) if records.is_dir() else ():
-        gitfile = slot_records.recorded_path(git_dir)
-        if gitfile is not None and gitfile.parent.parent in old_directories - {directory}:
-            slots[git_dir] = gitfile.parent
-    return slots
+    own = recorded_slots(common)
+    worktrees = {git_dir: gitfile.parent for git_dir, gitfile in list_worktrees(common).items()}
+    return {
+        git_dir: worktree
+        for git_dir, worktree in worktrees.items()
+        if worktree.parent != directory and (git_dir in own or worktree.parent in old_directories)
+    }
 
 
 def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def create_salvage(git: Git, task: str, run: str) -> str:
 
 def salvage_head(git: Git, task: str, run: str, kept_in: Sequence[str]) -> None:
     """Save HEAD as a salvage if none of the refs or commits ``kept_in`` contains it. Raises GitFailed."""
-    head = head_commit(git)
+    head = git.find_commit("HEAD")
     if head is not None and not any(_is_contained(git, head, ref) for ref in kept_in):
         _create_ref(git, salvage_ref(task, run), head)
 
@@ -94,7 +94,7 @@ def clear_hiding_flags(git: Git) -> None:
 
 def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
     """Create a salvage. ``depth`` is the number of levels of nested repositories that may follow."""
-    head = head_commit(git)
+    head = git.find_commit("HEAD")
     with _index_copy(git) as git_copy:
         # The order matters: each step adds to the same copy of the index.
         staged = _staged_tree(git_copy)
@@ -267,12 +267,6 @@ def _message(task: str, run: str, extras: _Extras) -> str:
     if len(extras.omitted) > 50:
         lines.append(f"… and {len(extras.omitted) - 50} more ignored names")
     return "\n".join([*lines, "", f"Liza-Task: {task}", f"Liza-Run: {run}", ""])
-
-
-def head_commit(git: Git) -> str | None:
-    """Return the commit at HEAD, or None before the first commit. Raises GitFailed."""
-    done = git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", codes=(0, 1))
-    return done.stdout.decode().strip() or None
 
 
 def _is_contained(git: Git, head: str, ref: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
 from liza.repo.runner import Git
-from liza.repo.slots.salvage import create_commit, head_commit, join_nul
+from liza.repo.slots.salvage import create_commit, join_nul
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def restore_salvage(git: Git, ref: str) -> RestoredFiles:
     Raises GitFailed.
     """
     base, work = _split_salvage(git, ref)
-    head = head_commit(git)
+    head = git.find_commit("HEAD")
     if head is None or base is None:
         return RestoredFiles()
     files = git.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, work)

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from liza.repo import stale_locks
+from liza.repo import git_dir_check, stale_locks
 from liza.repo.runner import Git
+from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.rules.paths import Paths
 from liza.system import atomic, crash_points, untrusted_files
 
 _OWNER_FILE = "liza"
-_MAX_GITFILE = 8192  # bytes in a file `.git`: a path
 _COMMON_DIR = b"../.."
 """Path of the shared git directory, relative to the git directory of a worktree."""
 _TASK_HEAD = "ref: refs/heads/task/"
@@ -51,10 +51,10 @@ def find_git_dir(slot: Path, common: Path) -> Path | None:
     """Return the git directory of the worktree at ``slot``, as recorded in the shared git directory, or None."""
     # git records the resolved path of the parent directory; the last component is not resolved.
     gitfile = slot.parent.resolve() / slot.name / ".git"
-    records = common / "worktrees"
-    own_record = records / slot.name
-    others = sorted(records.iterdir()) if records.is_dir() else []
-    return next((record for record in (own_record, *others) if recorded_path(record) == gitfile), None)
+    own_record = records_directory(common) / slot.name
+    if recorded_path(own_record) == gitfile:
+        return own_record
+    return next((record for record, path in list_worktrees(common).items() if path == gitfile), None)
 
 
 def refuse_links(slot: Path) -> None:
@@ -94,7 +94,7 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
     path = slot / ".git"
     line = f"gitdir: {git_dir}\n"
     if path.is_symlink() or not path.is_dir():
-        if path.is_symlink() or not path.is_file() or _read_gitfile(path) != git_dir:
+        if not _points_to(path, git_dir):
             atomic.write(path, os.fsencode(line), 0o644, sync=False)
         return
     raise GitFailed(
@@ -103,13 +103,15 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
     )
 
 
+def _points_to(gitfile: Path, git_dir: Path) -> bool:
+    path = git_dir_check.read_gitfile(gitfile)
+    return path is not None and Path(os.path.normpath(path)) == git_dir
+
+
 def is_worktree_of(slot: Path, common: Path) -> bool:
     """Return whether the ``.git`` file in ``slot`` is that of a worktree of the repository ``common``."""
-    path = slot / ".git"
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_GITFILE:
-        return False
-    git_dir = _read_gitfile(path)
-    return git_dir is not None and git_dir.parent == common / "worktrees"
+    git_dir = git_dir_check.read_gitfile(slot / ".git")
+    return git_dir is not None and Path(os.path.normpath(git_dir)).parent == records_directory(common)
 
 
 def repair_commondir(git_dir: Path) -> None:
@@ -118,7 +120,11 @@ def repair_commondir(git_dir: Path) -> None:
     Raises GitFailed if a directory is in the way.
     """
     path = git_dir / "commondir"
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > 100 or path.read_bytes().strip() != _COMMON_DIR:
+    try:
+        is_own = untrusted_files.read(path, 100).strip() == _COMMON_DIR
+    except (FileNotFoundError, NotRegularFile):
+        is_own = False
+    if not is_own:
         if path.is_dir() and not path.is_symlink():
             raise GitFailed(
                 f"{path} is a directory, expected a regular file", shlex.join(["mv", str(path), f"{path}.saved"])
@@ -139,11 +145,8 @@ def remove_slot_locks(git_dir: Path) -> None:
 def git_dirs_below(directory: Path, common: Path) -> dict[str, Path]:
     """Return the git directories of all worktrees directly below ``directory``, existing or not, by slot name."""
     real = directory.resolve()
-    records_dir = common / "worktrees"
-    records = (
-        (recorded_path(git_dir), git_dir) for git_dir in (sorted(records_dir.iterdir()) if records_dir.is_dir() else ())
-    )
-    return {path.parent.name: git_dir for path, git_dir in records if path is not None and path.parent.parent == real}
+    records = list_worktrees(common).items()
+    return {path.parent.name: git_dir for git_dir, path in records if path.parent.parent == real}
 
 
 def find_slot_name(path: Path, directory: Path) -> str | None:
@@ -252,7 +255,7 @@ def recreate_record(slot: Path, common: Path, commit: str) -> Path:
     gitfile = slot.parent.resolve() / slot.name / ".git"
     for name, text in (("HEAD", commit), ("commondir", "../.."), ("gitdir", gitfile)):
         (temporary / name).write_bytes(os.fsencode(f"{text}\n"))
-    path = common / "worktrees" / slot.name
+    path = records_directory(common) / slot.name
     number = 1
     while os.path.lexists(path):
         # A person has a worktree of the same name.
@@ -300,18 +303,3 @@ def _owner_from_json(fields: object) -> SlotOwner:
         fields.get("done") is True,
         None if before is None else _owner_from_json(before),
     )
-
-
-def recorded_path(git_dir: Path) -> Path | None:
-    """Return the path of the ``.git`` file that a worktree record names, existing or not; None if it names none."""
-    try:
-        # People's worktrees have records here, too: a path is arbitrary bytes, and a record may be incomplete.
-        text = os.fsdecode(untrusted_files.read_record(git_dir / "gitdir")).removesuffix("\n")
-    except (FileNotFoundError, NotADirectoryError, NotRegularFile):
-        return None
-    return Path(os.path.normpath(git_dir / text)) if text else None
-
-
-def _read_gitfile(gitfile: Path) -> Path | None:
-    text = os.fsdecode(gitfile.read_bytes()).removesuffix("\n")
-    return Path(os.path.normpath(gitfile.parent / text[8:])) if text.startswith("gitdir: ") else None

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
+from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import COMMIT, Git
 
 _SUBMODULE_MODE = "160000"
-_MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
 
 def empty(git: Git, options: Sequence[str] = ("-ffd",)) -> bool:
@@ -63,10 +63,10 @@ def _repository(path: Path, own: Path) -> Path | None:
         return None
     if entry.is_dir():
         return entry.resolve()
-    if not entry.is_file() or entry.stat().st_size > _MAX_GITFILE:
+    git_dir = read_gitfile(entry)
+    if git_dir is None:
         return None
-    gitdir = entry.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    repository = (path / gitdir).resolve()
+    repository = git_dir.resolve()
     return repository if repository.is_relative_to(own / "modules") and repository.is_dir() else None
 
 

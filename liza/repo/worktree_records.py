@@ -1,0 +1,34 @@
+"""git's records of linked worktrees: the directories below ``.git/worktrees``. People's worktrees have records, too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from liza.rules.errors import NotRegularFile
+from liza.system import untrusted_files
+
+
+def records_directory(common: Path) -> Path:
+    """Return the directory of the records in the git directory that all worktrees share."""
+    return common / "worktrees"
+
+
+def list_worktrees(common: Path) -> dict[Path, Path]:
+    """Return the git directory of each linked worktree with the path of its ``.git`` file, existing or not, sorted.
+
+    Records that name no such file are left out. Raises OSError.
+    """
+    directory = records_directory(common)
+    records = sorted(directory.iterdir()) if directory.is_dir() else ()
+    return {record: gitfile for record in records if (gitfile := recorded_path(record)) is not None}
+
+
+def recorded_path(git_dir: Path) -> Path | None:
+    """Return the path of the ``.git`` file that a worktree record names, existing or not; None if it names none."""
+    try:
+        # A path is arbitrary bytes, and a record may be incomplete.
+        text = os.fsdecode(untrusted_files.read_record(git_dir / "gitdir")).removesuffix("\n")
+    except (FileNotFoundError, NotADirectoryError, NotRegularFile):
+        return None
+    return Path(os.path.normpath(git_dir / text)) if text else None
