@@ -21,8 +21,10 @@ settings.register_profile(
 )
 settings.load_profile("liza")
 
-# A shell starts a job in the background with SIGINT ignored, and every child inherits that: no Ctrl+C would arrive.
+# A shell starts a job in the background with SIGINT ignored, and nohup ignores SIGHUP. Every child inherits that: the
+# signals that tests send would not arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 REAL_HOME = Path.home()
 LONG = 30.0
