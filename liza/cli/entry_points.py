@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 from liza.cli import postponed_commands
 from liza.crew.liza_path import qualify_command
@@ -24,9 +26,15 @@ def liza() -> None:
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
         from liza.cli.commands import hook_command
 
-        sys.exit(hook_command.run_hook(words[1:]))
+        _exit(hook_command.run_hook(words[1:]))
     code = run_reporting_errors(dispatch_liza, sys.argv[1:], "liza")
     _record_history()
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """Exit without a search for cyclic garbage in all modules: it takes 15 to 20 ms of CPU time."""
+    gc.freeze()
     sys.exit(code)
 
 
