@@ -84,7 +84,7 @@ def load_presets(paths: Paths, home: Path | None = None) -> Presets:
 
 
 def _load_layers(paths: Paths, home: Path, *, trusted: bool) -> Presets:
-    built_in = preset_files.read_layer(preset_files.BUILT_IN, "built in")
+    built_in = preset_files.read_built_in()
     user = preset_files.read_layer(home / ".config" / "liza" / "programs.toml", "~/.config/liza/programs.toml")
     project = preset_files.read_layer(paths.root / "liza.toml", "liza.toml")
     own = preset_files.read_layer(paths.liza / "programs.toml", ".liza/programs.toml")
