@@ -8,11 +8,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused
-from liza.rules.model import FINAL_STATUSES, State, Status
+from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of
 from liza.rules.statuses import GoalStatus, SprintStatus, WakeTrigger
 from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import Evidence, occupation
+from liza.rules.transitions import TRANSITIONS
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
@@ -25,21 +26,27 @@ WAKE_REASONS: dict[str, str] = {
     WakeTrigger.SPRINT_COMPLETE: "every task is settled",
 }
 """Trigger name → text for people."""
+_BLOCKING_EVENTS = frozenset(row.verb for row in TRANSITIONS if row.target is S.BLOCKED)
 MAX_FAILED_CODERS = 2  # coders that failed at a task, before it needs another plan
 _NO_EVIDENCE = Evidence()
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """A reason to plan. Triggers with equal name, ids and facts have the same fingerprint."""
+    """A reason to plan.
+
+    ``facts`` is text for the brief. ``version``: data that changes when the same reason occurs again. Triggers with
+    equal name, ids and version have the same fingerprint.
+    """
 
     name: WakeTrigger
     ids: tuple[str, ...]
     facts: str
+    version: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        return "|".join((self.name, *self.ids, self.facts))
+        return "|".join((self.name, *self.ids, *self.version))
 
 
 def find_triggers(state: State) -> tuple[Trigger, ...]:
@@ -47,7 +54,7 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
     if state.goal.status != GoalStatus.IN_PROGRESS:
         return ()
     if not state.tasks:
-        return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description),)
+        return (Trigger(WakeTrigger.INITIAL_PLANNING, (), state.goal.description, (state.goal.description,)),)
     triggers: list[Trigger] = []
     urgent = [
         discovery
@@ -61,13 +68,21 @@ def find_triggers(state: State) -> tuple[Trigger, ...]:
             Trigger(WakeTrigger.IMMEDIATE_DISCOVERY, tuple(discovery.id for discovery in urgent), urgent[0].description)
         )
     if exhausted:
-        facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in exhausted)
-        triggers.append(Trigger(WakeTrigger.HYPOTHESIS_EXHAUSTION, tuple(task.id for task in exhausted), facts))
+        triggers.append(_blocked_trigger(WakeTrigger.HYPOTHESIS_EXHAUSTION, exhausted))
     if blocked:
-        facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in blocked)
-        triggers.append(Trigger(WakeTrigger.BLOCKED_TASKS, tuple(task.id for task in blocked), facts))
+        triggers.append(_blocked_trigger(WakeTrigger.BLOCKED_TASKS, blocked))
     triggers += _unmergeable(state) + _sprint_complete(state)
     return tuple(triggers)
+
+
+def _blocked_trigger(name: WakeTrigger, tasks: list[Task]) -> Trigger:
+    facts = "; ".join(f"{task.id}: {task.blocked_reason}" for task in tasks)
+    return Trigger(name, tuple(task.id for task in tasks), facts, tuple(str(_count_blocks(task)) for task in tasks))
+
+
+def _count_blocks(task: Task) -> int:
+    """Return how often the task became BLOCKED."""
+    return sum(event.event in _BLOCKING_EVENTS for event in task.history)
 
 
 def _unmergeable(state: State) -> list[Trigger]:
@@ -86,7 +101,14 @@ def _sprint_complete(state: State) -> list[Trigger]:
     ):
         return []
     merged = sum(task.status is S.MERGED for task in state.tasks)
-    return [Trigger(WakeTrigger.SPRINT_COMPLETE, (), f"{merged} of {len(state.tasks)} merged")]
+    return [
+        Trigger(
+            WakeTrigger.SPRINT_COMPLETE,
+            (),
+            f"{merged} of {len(state.tasks)} merged",
+            (str(merged), str(len(state.tasks))),
+        )
+    ]
 
 
 def next_trigger(state: State, evidence: Evidence = _NO_EVIDENCE) -> Trigger | str:
