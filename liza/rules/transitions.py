@@ -92,10 +92,10 @@ _TARGETS: dict[str, set[Status]] = {
 
 @dataclass(frozen=True)
 class Invocation:
-    """Caller, time and details of a verb, as the task's history records them."""
+    """Caller, time and details of a verb, as the task's history records them. ``by`` is None if no agent did it."""
 
     now: datetime
-    by: str
+    by: str | None
     run: str | None = None
     commit: str | None = None
     detail: str | None = None

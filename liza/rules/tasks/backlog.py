@@ -198,7 +198,7 @@ def unblock(state: State, task_id: str, answers: Sequence[str], invocation: Invo
         Answer(
             question=questions[min(number, len(questions) - 1)],
             answer=answer,
-            by=invocation.by,
+            by=invocation.by or "",
             timestamp=invocation.now,
         )
         for number, answer in enumerate(answers)

@@ -157,10 +157,15 @@ def block_by_supervisor(state: State, task_id: str, reason: str, now: datetime) 
         return state
     if task.status not in (S.CLAIMED, S.REJECTED, S.INTEGRATION_FAILED):
         raise Refused(f"{task_id} is {task.status}: it cannot be blocked", f"liza task show {task_id}")
-    coder = task.assigned_to or "nobody"
-    failed = task.failed_by if coder in task.failed_by else (*task.failed_by, coder)
-    invocation = Invocation(now=now, by=coder, run=task.run, detail=reason)
-    return state.with_task(replace(_blocked(task, reason, (SUPERVISORS_QUESTION,), invocation), failed_by=failed))
+    invocation = Invocation(now=now, by=task.assigned_to, run=task.run, detail=reason)
+    blocked = _blocked(task, reason, (SUPERVISORS_QUESTION,), invocation)
+    return state.with_task(replace(blocked, failed_by=add_failure(task)))
+
+
+def add_failure(task: Task) -> tuple[str, ...]:
+    """Return the coders that failed the task, with the present one. A task without a coder adds none."""
+    coder = task.assigned_to
+    return task.failed_by if coder is None or coder in task.failed_by else (*task.failed_by, coder)
 
 
 def _blocked(task: Task, reason: str, questions: tuple[str, ...], invocation: Invocation) -> Task:

@@ -11,6 +11,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, State, Status, Task
 from liza.rules.paths import agent_of
 from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
+from liza.rules.tasks.coding import add_failure
 from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
 from liza.rules.transitions import Invocation, apply_verb, has_done
 
@@ -120,20 +121,19 @@ def reject(state: State, task_id: str, by: str, commit: str, now: datetime, reas
 
 def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[str, object]) -> State:
     rounds = state.config.max_review_cycles
-    coder = task.assigned_to or "nobody"
     blocked = apply_verb(
         task,
         E.DEADLOCK,
         invocation,
         blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {invocation.detail}",
         blocked_questions=("Is the reviewer right? What would settle it?",),
-        failed_by=task.failed_by if coder in task.failed_by else (*task.failed_by, coder),
+        failed_by=add_failure(task),
         **changes,
     )
     anomaly = Anomaly(
         timestamp=invocation.now,
         task=task.id,
-        reporter=invocation.by,
+        reporter=invocation.by or "",
         type="review_deadlock",
         details={"rounds": rounds},
     )
