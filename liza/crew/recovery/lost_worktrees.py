@@ -16,11 +16,13 @@ FIX_COMMAND = "liza doctor --fix"
 
 
 def worktree_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Yield alarms about claimed tasks without a worktree. A failed check yields nothing: `liza doctor` reports it."""
+    """Yield alarms about claimed tasks without a worktree. Changes nothing.
+
+    A failed check yields nothing: `liza doctor` reports it.
+    """
     with suppress(LizaError, OSError):
         error = _foreign_error(crew)
         if error is not None:
-            _remove_links(crew)
             yield Alarm(
                 AlarmKind.WORKTREES_REPLACED, str(crew.paths.slots), error.message, f"{error.hint} && {FIX_COMMAND}"
             )
@@ -40,7 +42,7 @@ def _is_worktree_missing(crew: Crew, task: Task) -> bool:
 
 
 def refuse_replaced(crew: Crew) -> None:
-    """Raise Refused if the slots directory was replaced. The links to slots are removed then."""
+    """Raise Refused if the slots directory was replaced. The links to slots are removed then: they lead to foreign files."""
     error = _foreign_error(crew)
     if error is not None:
         _remove_links(crew)
