@@ -15,10 +15,11 @@ from liza.programs.session import session_process
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import UsageError
 from liza.rules.model import State, Status
-from liza.rules.reports.up_command import up_command_for
+from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
+from liza.rules.tasks.unclaimable import failed_by_every_coder, waits_for_coder_text
 from liza.rules.transitions import Invocation
 from liza.system import processes
 
@@ -134,7 +135,12 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     by = require_person(crew, planner=True)
     with crew.change(by, "unblock", task_id) as tx:
         tx.state = backlog.unblock(tx.state, task_id, answers, Invocation(now=crew.clock.now(), by=by))
-    return make_result(tx.before, tx.state, task_id, "a coder continues it; liza status")
+    task = claims.get_task(tx.state, task_id)
+    if not failed_by_every_coder(tx.state, task):
+        return make_result(tx.before, tx.state, task_id, "a coder continues it; liza status")
+    step = another_coder_command(tx.state) if by.startswith(PERSON_PREFIX) else "liza status"
+    result = make_result(tx.before, tx.state, task_id, step)
+    return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from liza.system.file_lock import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
 from liza.verbs.status import MAX_NEWS_AGE, status
+from liza.verbs.task import unblock
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
@@ -224,3 +225,20 @@ def test_a_session_whose_files_cannot_be_read_is_not_proved_over_and_stops_nobod
     assert crew.gather_evidence(state).offline == {"coder-1"}
     (row,) = status(crew)["agents"]
     assert row["status"] == "OFFLINE"
+
+
+@pytest.mark.parametrize("coders", [1, 2])
+def test_an_answer_to_a_task_that_every_coder_has_failed_names_the_command_that_starts_another_coder(
+    crew: Crew, coders: int
+) -> None:
+    blocked = {"status": Status.BLOCKED, "blocked_reason": "5 sessions crashed", "blocked_questions": ("What now?",)}
+    change(crew, lambda state: state.with_task(replace(state.tasks[0], failed_by=("coder-1",), **blocked)))
+    agent = crew.board.read().agents["coder-1"]
+    change(crew, lambda state: state.with_agent("coder-2", agent) if coders == 2 else state)
+    result = unblock(crew, crew.board.read().tasks[0].id, ["the other library"])
+    assert result.status == Status.UNCLAIMED
+    if coders == 2:
+        assert result.next == "a coder continues it; liza status"
+    else:
+        assert "waits for another coder: coder-1 failed it before" in result.message
+        assert result.next == "liza up --coders 2"

@@ -370,3 +370,13 @@ def test_a_task_that_every_coder_has_failed_asks_for_another_coder(coders: tuple
     crew = {name: Agent(role=name.rpartition("-")[0], status="IDLE") for name in (*coders, "code-reviewer-1")}
     state = replace(board(task(failed_by=("coder-1",))), agents=crew)
     assert ("needs_another_coder" in kinds(state)) is asked
+
+
+def test_another_coder_gets_the_first_free_number_and_the_program_of_the_crew() -> None:
+    from msgspec.structs import replace
+
+    crew = {name: Agent(role="coder", status="IDLE", runs=1, program="codex") for name in ("coder-1", "coder-3")}
+    state = replace(board(task(failed_by=tuple(crew))), agents=crew)
+    (alarm,) = (one for one in evaluate_alarms(state, NOW, AlarmFacts()) if one.kind == "needs_another_coder")
+    assert "--coders 2" in alarm.next
+    assert "--program codex" in alarm.next

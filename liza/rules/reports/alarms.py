@@ -14,17 +14,16 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
-from liza.rules.paths import role_of
 from liza.rules.project import test_proof
 from liza.rules.reports import drift_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
-from liza.rules.reports.up_command import up_command_for
+from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
-from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable
+from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
 from liza.rules.work_kinds import WorkKind
 
 S = Status
@@ -95,14 +94,8 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
                 )
             )
         elif failed_by_every_coder(state, task):
-            coders = [name for name in state.agents if role_of(name) == "coder"]
             alarms.append(
-                Alarm(
-                    AlarmKind.NEEDS_ANOTHER_CODER,
-                    task.id,
-                    f"{task.id} waits for another coder: {', '.join(task.failed_by)} failed it before",
-                    f"liza up --coders {len(coders) + 1}",
-                )
+                Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 

@@ -31,6 +31,12 @@ def up_command_for(state: State, *agents: str) -> str:
     return format_up_command(counts, _shorten_programs(ran))
 
 
+def another_coder_command(state: State) -> str:
+    """Return the command that starts one coder more than the board names."""
+    number = next(number for number in range(1, len(state.agents) + 2) if f"coder-{number}" not in state.agents)
+    return up_command_for(state, f"coder-{number}")
+
+
 def format_up_command(counts: Mapping[str, int], programs: Mapping[str, str], *, terminal: bool = False) -> str:
     """Return `liza up` for that many agents of each role. Keys of ``programs``: an agent, a role, or ``""`` for all."""
     words = ["liza", "up"]

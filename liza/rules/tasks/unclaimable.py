@@ -37,6 +37,11 @@ def failed_by_every_coder(state: State, task: Task) -> bool:
     return task.status in CLAIMABLE_STATUSES and bool(coders) and coders <= set(task.failed_by)
 
 
+def waits_for_coder_text(task: Task) -> str:
+    """Return the message for a task that every coder of the crew has failed."""
+    return f"{task.id} waits for another coder: {', '.join(task.failed_by)} failed it before"
+
+
 def _how_lost(state: State, task_id: str) -> str:
     task = state.task(task_id)
     if task is None:
