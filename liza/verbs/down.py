@@ -25,7 +25,7 @@ from liza.repo.hiding import brief_filter, exclude
 from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
 from liza.rules.paths import HISTORY_REF
-from liza.rules.reports.up_command import up_command_for
+from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid
@@ -77,7 +77,8 @@ def down(crew: Crew, *, now: bool = False) -> Result:
 def _restart_command(crew: Crew, stopped: list[str]) -> str:
     """Command that starts the stopped agents again; plain `liza up` if the board cannot be read."""
     try:
-        return up_command_for(crew.board.read(), *stopped)
+        state = crew.board.read()
+        return restart_command_for(state, stopped) if stopped else up_command_for(state)
     except LizaError:
         return "liza up"
 

@@ -202,7 +202,10 @@ def test_an_agent_whose_supervisor_was_killed_is_named_while_it_holds_a_task_and
     run = "coder-1.3"
     there.run_dir(run).create(RunRecord(agent="coder-1", run=run, kind="work", started=clock.now(), task="c"))
     (found,) = told(there, "coder-1")
-    assert (found.text, found.hint) == ("it holds c, and no supervisor runs", f"liza up --program {HERE}")
+    assert (found.text, found.hint) == (
+        "it holds c, and no supervisor runs",
+        f"liza up --planners 0 --reviewers 0 --program {HERE}",
+    )
     with Lock(there.paths.supervisor_lock("coder-1")):
         assert [one.text for one in told(there, "coder-1")] == [f"runs {HERE}"]
 

@@ -65,7 +65,7 @@ def test_a_login_that_is_refused_stops_the_whole_crew_at_once_with_the_reason_an
     by_hand = f"cd {crew.root} && {crew.notes.parent / 'modelled'}"
     assert f"; start it by hand once, and answer it or log in: {by_hand}" in up.stdout + up.stderr
     steps = [one["next"] for one in crew.json("status")["alerts"] if one["kind"] == "supervisor_left"]
-    assert steps[0] == f"{by_hand}; liza up --program modelled"
+    assert steps[0] == f"{by_hand}; liza up --planners 0 --program modelled"
 
 
 def test_a_limit_of_use_is_waited_out_with_the_task_kept_and_no_try_counted(crew: Crew) -> None:

@@ -29,7 +29,7 @@ def test_three_crashes_stop_the_supervisor_and_five_block_the_task(crew: Crew) -
     assert (crew.status("task-1"), crew.heard("task-1").count("crash")) == ("CLAIMED", 3)
     told = crew.json("status")
     assert told["agents"][0]["why"] == "its supervisor left: 3 sessions crashed within 5 minutes"
-    step = f"liza logs coder-1; liza up --program {program}"
+    step = f"liza logs coder-1; liza up --planners 0 --reviewers 0 --program {program}"
     assert [one["next"] for one in told["alerts"] if one["kind"] == "supervisor_left"] == [step]
     assert crew.paths.alerts.read_text().count("supervisor_left") == 1
 

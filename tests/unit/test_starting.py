@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from liza.rules.model import Agent, Goal, State
-from liza.rules.reports.up_command import format_up_command, up_command_for
+from liza.rules.reports.up_command import format_up_command, restart_command_for, up_command_for
 from liza.up.start import UpOptions, parse_programs
 
 MINE, OTHER = "script:./agent.sh --fast", "codex"
@@ -27,13 +27,19 @@ def board(**programs: str | None) -> State:
         ({}, "coder-1", "liza up"),
         ({"coder_1": None}, "coder-1", "liza up"),
         ({}, "code-reviewer-2", "liza up --reviewers 2"),
-        ({"coder_1": MINE, "coder_2": MINE, "planner_1": MINE}, "coder-2", f"liza up --coders 2 --program '{MINE}'"),
+        (
+            {"coder_1": MINE, "coder_2": MINE, "planner_1": MINE, "code_reviewer_1": MINE},
+            "coder-2",
+            f"liza up --coders 2 --program '{MINE}'",
+        ),
+        ({"coder_1": MINE, "code_reviewer_1": MINE}, "coder-1", f"liza up --planners 0 --program '{MINE}'"),
+        ({"coder_1": MINE, "code_reviewer_1": MINE}, "planner-1", f"liza up --program '{MINE}'"),
         (
             {"coder_1": OTHER, "coder_2": MINE},
             "coder-2",
             f"--reviewers 0 --program coder-1=codex --program 'coder-2={MINE}'",
         ),
-        ({"coder_1": OTHER, "coder_2": MINE}, "coder-1", "liza up --program codex"),
+        ({"coder_1": OTHER, "coder_2": MINE}, "coder-1", "liza up --planners 0 --reviewers 0 --program codex"),
         (
             {"planner_1": OTHER, "coder_1": MINE, "coder_2": MINE},
             "coder-2",
@@ -64,4 +70,11 @@ def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:
         options.restart_command()
         == f"liza up --planners 0 --coders 2 --program '{MINE}' --program coder-2=codex --tmux"
     )
+    ran = {"coder_1": MINE, "coder_2": OTHER, "code_reviewer_1": MINE, "planner_1": MINE}
+    stopped = [agent for agent in options.agents() if agent != "planner-1"]
+    again = parse_programs([f"coder-1={MINE}", "coder-2=codex", f"reviewer={MINE}"])
+    shown = restart_command_for(board(**ran), stopped)
+    assert shown.startswith("liza up --planners 0 --coders 2 --program 'coder-1=")
+    words = shlex.split(shown)
+    assert parse_programs([words[at + 1] for at, word in enumerate(words) if word == "--program"]) == again
     assert UpOptions().restart_command() == format_up_command({}, {}) == "liza up"

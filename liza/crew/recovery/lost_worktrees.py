@@ -42,7 +42,7 @@ def _is_worktree_missing(crew: Crew, task: Task) -> bool:
 
 
 def refuse_replaced(crew: Crew) -> None:
-    """Raise Refused if the slots directory was replaced. The links to slots are removed then: they lead to foreign files."""
+    """Raise Refused if the slots directory was replaced. Its links are removed then: they lead to foreign files."""
     error = _foreign_error(crew)
     if error is not None:
         _remove_links(crew)

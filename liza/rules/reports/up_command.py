@@ -6,7 +6,7 @@ Without these options the agents would run the default program, which may be ano
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from liza.rules.model import State
 from liza.rules.paths import ROLES
@@ -15,20 +15,29 @@ _OPTIONS = {"planner": "--planners", "coder": "--coders", "code-reviewer": "--re
 
 
 def up_command_for(state: State, *agents: str) -> str:
-    """Return the command that starts the supervisors of these agents, and of those that `up` starts with them.
+    """Return the command that starts the supervisors of these agents, and one of each other role of the crew.
 
-    Each agent gets the program that it ran last, if the board has it.
+    A role that never had a supervisor is left out, once any other had one. Each agent gets the program that it ran
+    last, if the board has it.
     """
-    counts = dict.fromkeys(ROLES, 1)
-    for agent in agents:
-        role, number = _split_agent_id(agent)
-        counts[role] = max(counts.get(role, 1), number)
+    supervised = [name for name, agent in state.agents.items() if agent.program]
+    roles = {_role(name) for name in (*supervised, *agents)} if supervised else set(ROLES)
+    return _format_for(state, {role: max(1, _highest_number(role, agents)) if role in roles else 0 for role in ROLES})
+
+
+def restart_command_for(state: State, agents: Collection[str]) -> str:
+    """Return the command that starts the supervisors of these agents and no others."""
+    return _format_for(state, {role: _highest_number(role, agents) for role in ROLES})
+
+
+def _format_for(state: State, counts: Mapping[str, int]) -> str:
     ran = {name: agent.program for name, agent in state.agents.items() if agent.program and _is_among(name, counts)}
-    if len(set(ran.values())) > 1:
-        # The program of a role without an agent is unknown, and the crew ran without that role: start none.
-        had = {_split_agent_id(agent)[0] for agent in (*ran, *agents)}
-        counts = {role: count if role in had else 0 for role, count in counts.items()}
     return format_up_command(counts, _shorten_programs(ran))
+
+
+def _highest_number(role: str, agents: Iterable[str]) -> int:
+    """Return the highest number of an agent of that role; 0 without one."""
+    return max((_number(agent) for agent in agents if _role(agent) == role), default=0)
 
 
 def another_coder_command(state: State) -> str:
@@ -54,16 +63,20 @@ def _shorten_programs(ran: Mapping[str, str]) -> dict[str, str]:
         return {"": next(iter(ran.values()))}
     shortened: dict[str, str] = {}
     for role in ROLES:
-        own = {name: program for name, program in ran.items() if _split_agent_id(name)[0] == role}
+        own = {name: program for name, program in ran.items() if _role(name) == role}
         shortened |= {role: next(iter(own.values()))} if len(set(own.values())) == 1 else own
     return shortened
 
 
 def _is_among(agent: str, counts: Mapping[str, int]) -> bool:
-    role, number = _split_agent_id(agent)
-    return 0 < number <= counts.get(role, 0)
+    return 0 < _number(agent) <= counts.get(_role(agent), 0)
 
 
-def _split_agent_id(agent: str) -> tuple[str, int]:
-    role, _, number = agent.rpartition("-")
-    return role, int(number) if number.isdecimal() else 1
+def _role(agent: str) -> str:
+    return agent.rpartition("-")[0]
+
+
+def _number(agent: str) -> int:
+    """Return the number in an agent's id; 1 for an id without one, which an edit by hand may have left."""
+    number = agent.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 1
