@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from liza.crew.crew import Crew, SystemClock, no_crew_error
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.project import commands
 from liza.crew.project.baseline import Baseline, BaselineOptions, run_baseline
+from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.recorder import record_history
 from liza.crew.result import Result
 from liza.programs.presets import preset_table
@@ -29,14 +31,16 @@ from liza.repo.runner import ConfigOverrides, Git
 from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import Survey, survey
-from liza.rules.errors import LockTimeout, Missing, Refused, UsageError
+from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
+from liza.rules.project.init_command import complete_init_commands
 from liza.rules.times import format_time
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
+_DIRECTORY_HINT = "--worktrees DIR"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
 
@@ -57,6 +61,24 @@ class InitOptions:
     worktrees: Path | None = None
     no_proof: bool = False
 
+    def typed(self) -> list[tuple[str, ...]]:
+        """Options as words of a command line. Defaults are left out."""
+        texts = {
+            "--spec": self.spec,
+            "--test": self.test,
+            "--setup": self.setup,
+            "--budget": None if self.budget is None else f"{self.budget:g}",
+            "--permissions": None if self.permissions == "confined" else self.permissions,
+            "--program": self.program,
+            "--integration-branch": None if self.integration_branch == "integration" else self.integration_branch,
+            "--worktrees": None if self.worktrees is None else str(self.worktrees),
+        }
+        flags = {"--no-test": self.no_test, "--accept-red": self.accept_red, "--no-proof": self.no_proof}
+        return [
+            *((name, text) for name, text in texts.items() if text is not None),
+            *((name,) for name, is_set in flags.items() if is_set),
+        ]
+
 
 def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, text: None) -> Result:
     """Create a crew: goal, branch, baseline, board. ``say`` is called with each fact as soon as it is known.
@@ -74,7 +96,19 @@ def init(directory: Path, options: InitOptions, say: ReportFact = lambda name, t
             stack.enter_context(lock_path(surveyed.root / ".git", timeout=_LOCK_TIMEOUT))
         except LockTimeout:
             raise Refused(f"another `liza init` runs in {surveyed.root}", "liza status") from None
-        return _init(crew, surveyed, options, say)
+        try:
+            return _init(crew, surveyed, options, say)
+        except LizaError as error:
+            error.hint = _complete_hint(error.hint, surveyed.root, options)
+            raise
+
+
+def _complete_hint(hint: str, root: Path, options: InitOptions) -> str:
+    """Return the hint with the goal and the options that the person typed, and with a directory for the worktrees."""
+    directory = suggest_directory(root, os.environ) if _DIRECTORY_HINT in hint else None
+    if directory is not None:
+        hint = hint.replace(_DIRECTORY_HINT, f"--worktrees {shlex.quote(str(directory))}")
+    return complete_init_commands(hint, options.goal, options.typed())
 
 
 def _init(crew: Crew, surveyed: Survey, options: InitOptions, say: ReportFact) -> Result:
@@ -227,7 +261,7 @@ def _integration_start(git: Git, branch: str, surveyed: Survey) -> str:
         raise Refused(f"the branch {branch} is behind {surveyed.branch}", f"git branch -f {branch} {surveyed.branch}")
     raise Refused(
         f"the branch {branch} exists and has diverged from {surveyed.branch}",
-        f'git branch -m {branch} {branch}-old, or: liza init "…" --integration-branch NAME',
+        f'git branch -m {branch} {branch}-old, or: liza init "…" --integration-branch {branch}-2',
     )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from liza.cli import entry_points
 from liza.crew.project.commands import COMMAND_RUN
+from liza.repo.slots import slots_directory
 from liza.rules.errors import Refused, UsageError
+from liza.rules.paths import Paths
 from liza.system import processes
 from liza.system.flock import lock_path
+from liza.verbs.doctor import doctor
 from liza.verbs.init import InitOptions, init
 from tests.conftest import git
 from tests.journeys.crews import BIN
@@ -61,3 +67,35 @@ def test_a_board_deleted_later_is_not_taken_for_an_init_that_was_killed(repo: Pa
     with pytest.raises(Refused, match="board"):
         init(repo, InitOptions(goal="again", no_test=True))
     assert (repo / ".liza" / "specs" / "mine.md").exists()
+
+
+def test_the_next_command_of_a_refused_init_has_the_goal_and_the_options_that_were_typed(repo: Path) -> None:
+    with pytest.raises(Refused, match="red") as refused:
+        init(repo, InitOptions("Ana's bills", test="false", no_proof=True, permissions="bypass"))
+    words = shlex.split(refused.value.hint)
+    assert words[:3] == ["liza", "init", "Ana's bills"]
+    assert words[3:] == ["--test", "false", "--permissions", "bypass", "--no-proof", "--accept-red"]
+    with chdir(repo):
+        entry_points.dispatch_liza([*words[1:], "--json"])
+    assert json.loads((repo / ".liza" / "made.json").read_text())["branch"] == "integration"
+
+
+def test_the_next_command_of_an_init_whose_directory_for_the_worktrees_is_refused_names_one_that_is_not(
+    repo: Path,
+) -> None:
+    with pytest.raises(Refused, match="inside the repository") as refused:
+        init(repo, InitOptions("A goal", no_test=True, worktrees=repo / "slots"))
+    words = shlex.split(refused.value.hint)
+    with chdir(repo):
+        entry_points.dispatch_liza([*words[1:], "--json"])
+    assert slots_directory.read_record(Paths(repo)).directory == Path(words[-1])  # type: ignore[union-attr]
+
+
+def test_the_doctor_of_a_crew_without_a_test_command_names_the_command_that_sets_one(repo: Path) -> None:
+    def hint() -> str:
+        (found,) = (one for one in doctor(repo).findings if one.about == "tests")
+        return found.hint
+
+    assert hint() == 'liza init "…" --test CMD'
+    init(repo, InitOptions("A goal", no_test=True))
+    assert hint() == "liza edit"

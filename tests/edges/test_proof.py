@@ -120,7 +120,7 @@ def test_tests_that_import_the_persons_checkout_are_refused_with_what_and_by_who
     assert "src/invo/__init__.py, src/invo/sums.py in your checkout" in refused.value.message
     assert f"(by {venv}/bin/python)" in refused.value.message
     setup = "python3 -m venv .venv && .venv/bin/pip install -q -e ."
-    wanted = f'liza init "…" --setup "{setup}" --test ".venv/bin/python -m unittest discover -s tests -q"'
+    wanted = f'liza init g --setup "{setup}" --test ".venv/bin/python -m unittest discover -s tests -q"'
     assert refused.value.hint == f"{wanted}; or go without: --no-proof"
     assert not (package / ".liza").exists()
 
@@ -337,7 +337,9 @@ def test_the_doctor_says_whether_the_commands_can_start_and_what_worktrees_lack(
     assert "not installed: no commits are checked" in about(repo, "hooks").text
     (repo / "node_modules").mkdir()  # the worktrees will lie beside the repository, and do not find it
     assert f" {repo.parent}/node_modules " in about(repo, "node").text
-    assert about(repo, "node").hint == 'liza init "…" --worktrees DIR'
+    command, _, directory = about(repo, "node").hint.rpartition(" ")
+    assert command == 'liza init "…" --worktrees'
+    assert not [above for above in Path(directory).parents if (above / "node_modules").exists()]
     assert not about(repo, "lfs").ok
 
 

@@ -104,7 +104,7 @@ def test_a_python_package_installed_editable_in_an_activated_environment(tmp_pat
     assert f"left out  from the environment of tests and sessions: VIRTUAL_ENV; from PATH {venv}/bin" in told.stdout
     setup = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]'"
     test = ".venv/bin/python -m pytest -q"
-    assert f'next: liza init "…" --setup "{setup}" --test "{test}"' in told.stderr
+    assert f'next: liza init \'Numbers add up\' --setup "{setup}" --test "{test}"' in told.stderr
 
     told = crew.run("init", "Numbers add up", "--test", f"{venv}/bin/python -m pytest -q", **here)
     assert told.returncode == 1

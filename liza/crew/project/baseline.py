@@ -133,7 +133,7 @@ def _report_setup(outcome: commands.CommandOutcome | None, setup: ProjectCommand
         if missing:
             text = f"the set-up does not start: {missing} is missing (install it, or use another): {setup.text}"
             raise Missing(text, 'liza init "…" --setup CMD')
-        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", "liza init … --setup CMD")
+        raise Refused(f"set-up fails on integration: {setup.text}\n{outcome.tail()}", 'liza init "…" --setup CMD')
     say("set-up", f"{setup.text}: {outcome.seconds:.0f} s ok")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from liza.crew.project import commands, detect, environments
+from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
 from liza.repo.runner import Git
 from liza.rules.errors import LizaError
@@ -22,6 +23,7 @@ from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
+_NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"
 _SHELL_SYNTAX = set("|&;<>()`\n")
 
 
@@ -54,7 +56,9 @@ def _check_commands(paths: Paths, git: Git, config: Config) -> Iterator[Finding]
         project = detect.read_project(root, git)
         detected = project.test
         if detected is None:
-            yield Finding("tests", "no command found; `liza init --test CMD` sets one")
+            has_crew = paths.state.exists()
+            text = "no command found: merges are not tested" if not has_crew else _NO_TEST_COMMAND
+            yield Finding("tests", text, True, "liza edit" if has_crew else 'liza init "…" --test CMD')
         else:
             test, origin = detected.text, ", ".join(detected.source_files)
         if project.setup is not None and not setup:
@@ -199,7 +203,9 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
         if modules.is_dir():
             text = f"Node finds modules in {modules} from each worktree: tests may pass that fail in a fresh clone"
             first = "liza down --purge, then: " if paths.state.exists() else ""
-            yield Finding("node", text, True, f'{first}liza init "…" --worktrees DIR')
+            other = suggest_directory(paths.root, os.environ)
+            where = shlex.quote(str(other)) if other is not None else "DIR"
+            yield Finding("node", text, True, f'{first}liza init "…" --worktrees {where}')
 
 
 def _disk(paths: Paths) -> Iterator[Finding]:

@@ -346,8 +346,9 @@ def _planning(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
         trigger = planning.next_trigger(state)
         triggers = planning.find_triggers(state)
         if isinstance(trigger, str) and triggers and triggers[0].name not in _OWN_ALARMS:
-            status = " --status INTEGRATION_FAILED" if triggers[0].name is WakeTrigger.INTEGRATION_FAILED else ""
-            yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, f"liza task list{status}")
+            is_failed = triggers[0].name is WakeTrigger.INTEGRATION_FAILED
+            step = "liza task list --status INTEGRATION_FAILED" if is_failed else "liza task list"
+            yield Alarm(AlarmKind.PLANNING_STALLED, "planning", trigger, step)
     for discovery in state.discovered:
         if discovery.urgency == "immediate" and discovery.converted_to_task is None:
             yield Alarm(

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from liza.rules.project.init_command import complete_init_commands
+
+
+@pytest.mark.parametrize(
+    ("hint", "goal", "options", "completed"),
+    [
+        ("liza status", "g", [("--test", "x")], "liza status"),
+        ('liza init "…" --accept-red', "a goal", [("--test", "x y")], "liza init 'a goal' --test 'x y' --accept-red"),
+        ("liza init … --setup CMD", None, [("--spec", "s.md")], "liza init --spec s.md --setup CMD"),
+        ('liza init "…" --accept-red', None, [], 'liza init "…" --accept-red'),
+        ('liza init "…" --test CMD', "g", [("--test", "x"), ("--no-proof",)], "liza init g --no-proof --test CMD"),
+        ('mv a b, or: liza init "…" --test t', "g", [], "mv a b, or: liza init g --test t"),
+    ],
+)
+def test_a_hint_to_init_again_repeats_what_was_typed(
+    hint: str, goal: str | None, options: list[tuple[str, ...]], completed: str
+) -> None:
+    assert complete_init_commands(hint, goal, options) == completed

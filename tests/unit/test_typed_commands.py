@@ -1,0 +1,83 @@
+"""Each command that a message names exists, with the options that are named with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import liza
+from liza.cli.app import load_command
+
+ROOT = Path(liza.__file__).parent
+VALUE = "VALUE"
+"""Stands for a part of the text that is known only while Liza runs."""
+BEFORE = r"(?:^|[`;:(] ?|&& |: )"
+COMMAND = re.compile(BEFORE + r"(liza [a-z][^`;()\n]*)")
+SENTENCE_WORDS = frozenset({"does", "needs", "trusts", "verbs"})
+"""Words that follow the name Liza in sentences."""
+
+
+@cache
+def named_command(name: str) -> Any:
+    return load_command(name)
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that is no docstring; each formatted part is VALUE."""
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
+        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+    }
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner | docs:
+            yield node.lineno, node.value
+
+
+@cache
+def named_commands() -> list[tuple[str, str]]:
+    """``module:line`` and text of all commands of Liza that messages name."""
+    commands = []
+    for path in sorted(ROOT.rglob("*.py")):
+        for line, text in texts(ast.parse(path.read_text())):
+            for command in COMMAND.findall(text):
+                commands.append(
+                    (f"{path.relative_to(ROOT.parent)}:{line}", re.split(r",? or: |, then: | && |, ", command)[0])
+                )
+    return commands
+
+
+def complaint(command: str) -> str | None:
+    """What of a command does not exist; None if all does."""
+    words = [word.rstrip(":.") for word in re.sub(r"""(["']).*?\1""", VALUE, command).split()[1:]]
+    found = named_command(words[0])
+    if found is None:
+        return None if words[0] in SENTENCE_WORDS else f"no command {words[0]}"
+    if hasattr(found, "commands") and len(words) > 1 and not words[1].startswith("-"):
+        found = found.get_command(None, words[1])
+        if found is None:
+            return f"no command {words[0]} {words[1]}"
+    if words[0] == "lock":  # the words after -- are another command
+        return None
+    options = {name for parameter in found.params for name in parameter.opts} | {"--help"}
+    unknown = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in options]
+    return f"{words[0]} has no option {unknown[0]}" if unknown else None
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert complaint('liza answer t1 "--no-such"') is None
+    assert complaint("liza anwser t1") == "no command anwser"
+    assert complaint("liza task spend t1") == "no command task spend"
+    assert complaint("liza init VALUE --tests true") == "init has no option --tests"
+    assert len(named_commands()) > 200
+
+
+def test_every_command_that_a_message_names_exists_with_its_options() -> None:
+    complaints = [(where, command, text) for where, command in named_commands() if (text := complaint(command))]
+    assert complaints == []
