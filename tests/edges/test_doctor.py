@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -115,13 +116,20 @@ def test_a_history_that_was_deleted_or_has_lost_its_end_is_named_unless_the_spoo
     doctor(root, fix=True)
     revision = there.board.read().revision
     assert told(there, "history") == []
+    tip = git(root, "rev-parse", "refs/liza/blackboard")
     git(root, "update-ref", "refs/liza/blackboard", "refs/liza/blackboard~2")
     (found,) = told(there, "history")
     assert f"refs/liza/blackboard ends at {revision - 2}: revisions {revision - 1} to {revision} are" in found.text
+    assert found.hint == f"git update-ref refs/liza/blackboard {tip}"
     git(root, "update-ref", "-d", "refs/liza/blackboard")
     (found,) = told(there, "history")
     assert f"refs/liza/blackboard is gone: revisions up to {revision} are" in found.text
-    assert "git update-ref refs/liza/blackboard" in found.hint
+    git(root, *shlex.split(found.hint)[1:])
+    assert told(there, "history") == []
+    git(root, "update-ref", "-d", "refs/liza/blackboard")
+    git(root, "prune", "--expire=now")
+    (found,) = told(there, "history")
+    assert found.hint == "", "git has the commit no more"
     started(there, "coder-1", f"{HERE} -u")
     assert f"up to {revision} are" in told(there, "history")[0].text
 

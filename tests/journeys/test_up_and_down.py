@@ -225,9 +225,7 @@ def test_a_detached_up_says_of_supervisors_that_end_at_once_why_and_fails(crew: 
     (crew.root / ".git" / "liza-move").write_text("nonsense")
     done = crew.run(*alone)
     assert done.returncode == 1
-    assert re.search(
-        r"coder-1 +exited at once: .*liza-move cannot be read: .* \(next: rm .*liza-move\)\n", done.stdout
-    )
+    assert re.search(r"coder-1 +exited at once: .*liza-move cannot be read: .* \(next: rm .*liza-move\)\n", done.stdout)
     (crew.root / ".git" / "liza-move").unlink()
     assert re.search(r"coder-1 +started; liza logs coder-1 -f", crew.liza(*alone))
     assert find_crew(crew.root).is_supervised("coder-1")

@@ -10,7 +10,7 @@ from liza.board import revision_journal
 from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
-from liza.crew.recovery import recover
+from liza.crew.recovery import lost_history, recover
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins
@@ -77,7 +77,8 @@ def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
         yield Finding("worktrees", crew.moved_reason, False, "liza down")
     elif directory.is_relative_to(crew.paths.root):
         text = "inside the repository: tests in them can import modules of your checkout, and yours can find theirs"
-        yield Finding("worktrees", f"{directory}, {text}", True, "liza down --purge; liza init")
+        again = f"liza down --purge && liza init {shlex.quote(state.goal.description)}"
+        yield Finding("worktrees", f"{directory}, {text}", True, again)
     else:
         yield Finding("worktrees", f"{directory}{'' if directory.is_dir() else ', created when needed'}")
 
@@ -165,12 +166,13 @@ def _check_history(crew: Crew, state: State) -> Iterator[Finding]:
     if not missing:
         return
     loss = f"is gone: revisions up to {missing[-1]}" if newest == 0 else f"ends at {newest}: {_format_range(missing)}"
-    yield Finding(
-        "history",
-        f"{HISTORY_REF} {loss} are lost, unless git still has the commit; new revisions are recorded",
-        True,
-        f"git fsck --no-reflogs --lost-found; git update-ref {HISTORY_REF} COMMIT",
-    )
+    lost = lost_history.find_lost_revision(crew, newest, state.revision)
+    message = f"{HISTORY_REF} {loss} are lost; new revisions are recorded"
+    if lost is None:
+        yield Finding("history", message)
+        return
+    message += f"; git still has the commit of revision {lost[0]}: git log -p {lost[1][:12]}"
+    yield Finding("history", message, True, f"git update-ref {HISTORY_REF} {lost[1]}")
 
 
 def _check_inboxes(crew: Crew, state: State) -> Iterator[Finding]:
