@@ -15,6 +15,7 @@ from liza.board import events
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
+from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.paths import role_of
@@ -26,6 +27,7 @@ from liza.system import processes
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.feed import Feed
+from liza.up.waiting_lines import WaitingLines
 from liza.verbs.down import end_unsupervised_sessions
 
 PrintLine = Callable[[str, str], None]
@@ -82,10 +84,13 @@ def _stay(
         return _report_done(crew, options, feed)
 
     stalled_reasons: list[str] = []
+    waiting_lines = WaitingLines(crew, feed)
 
     def is_stuck(running: Collection[str]) -> bool:
         reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
-        if reason is not None:
+        if reason is None:
+            waiting_lines.update(running)
+        else:
             stalled_reasons.append(reason)
             feed("", reason)
         return reason is not None
@@ -206,7 +211,7 @@ def _wait_for_exits(
             continue
         requests += 1
         if requests <= len(_NEXT_SIGNAL_HINTS):
-            whom = f"{len(running)} {'agent' if len(running) == 1 else 'agents'}" if requests == 1 else "at once"
+            whom = count_noun(len(running), "agent") if requests == 1 else "at once"
             tell("", f"stopping {whom}… ({_NEXT_SIGNAL_HINTS[requests - 1]})")
         for name in running:
             # The second time, a different signal: two pending SIGTERM are delivered as one.
@@ -215,7 +220,7 @@ def _wait_for_exits(
 
 
 def _watch_goal(crew: Crew, options: UpOptions, stop_events: queue.SimpleQueue[str]) -> None:
-    """Put GOAL_DONE each time the crew becomes done (also if it is done at the start), BOARD_CHANGED at each change."""
+    """Put GOAL_DONE each time the crew becomes done, BOARD_CHANGED at the start and at each change."""
     changes: queue.Queue[Any] = queue.Queue()
     was_done = False
     with events.watch(crew.paths) as watch:
@@ -227,8 +232,8 @@ def _watch_goal(crew: Crew, options: UpOptions, stop_events: queue.SimpleQueue[s
                 if is_done and not was_done:
                     stop_events.put(GOAL_DONE)
                 was_done = is_done
-            changes.get()
             stop_events.put(BOARD_CHANGED)
+            changes.get()
 
 
 def _report_done(crew: Crew, options: UpOptions, tell: PrintLine) -> bool:

@@ -162,3 +162,20 @@ def test_a_crew_that_was_to_end_by_itself_ends_with_1_and_the_reason_when_nobody
     assert re.search(reason, told), told
     assert crew.living() == []
     assert crew.status("t1") == "CLAIMED"
+
+
+def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_command_and_then_ends_by_itself(
+    crew: Crew,
+) -> None:
+    crew.add("t1")
+    crew.liza("claim", "t1", "--agent", "coder-1")
+    crew.liza("block", "no address", "--ask", "which?", cwd=crew.paths.task_link("t1"))
+    program = crew.script("agent", f'case "$LIZA_RUN" in\ncoder-*)\n{WORK};;\n*)\n{APPROVE};; esac\n')
+    log = crew.notes / "up.log"
+    with log.open("wb") as out:
+        child = up(crew, program, out.fileno(), "--exit-when-done")
+    said = 'the crew waits for you: t1 is blocked (no address) and asks: which?; next: liza answer t1 "…"\n'
+    crew.wait(lambda _: said in log.read_text(), "what the crew waits for")
+    crew.liza("answer", "t1", "here")
+    assert child.wait(timeout=LIMIT) == 0, log.read_text()
+    assert log.read_text().count(said) == 1

@@ -12,7 +12,8 @@ from liza.rules.model import FINAL_STATUSES, State, Status, Task
 from liza.rules.paths import agent_of
 from liza.rules.statuses import GoalStatus, SprintStatus, WakeTrigger
 from liza.rules.tasks.claims import allocate_run, lease_expiry
-from liza.rules.tasks.picking import Evidence, occupation
+from liza.rules.tasks.picking import CLAIMABLE_STATUSES, Evidence, occupation, unmet_dependencies
+from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.transitions import TRANSITIONS
 
 S = Status
@@ -190,13 +191,24 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
 
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
     """Return the open tasks if none of them can progress with supervisors of ``roles`` only; empty if one can."""
-    unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
-    plans = "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger))
-    if plans or any(_NEEDS.get(task.status, "planner") in roles - {"planner"} for task in unfinished):
+    if can_continue(state, roles):
         return ()
-    if roles and any(task.status is S.APPROVED for task in unfinished):
-        return ()
-    return tuple(task.id for task in unfinished)
+    return tuple(task.id for task in state.tasks if task.status not in FINAL_STATUSES)
+
+
+def can_continue(state: State, roles: frozenset[str]) -> bool:
+    """Return whether supervisors of ``roles`` can plan, or continue a task, without a person."""
+    if "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger)):
+        return True
+    return any(_can_progress(state, task, roles) for task in state.tasks if task.status not in FINAL_STATUSES)
+
+
+def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
+    if task.status is S.APPROVED:
+        return bool(roles) and not (task.merging is not None and task.merging.waiting)
+    if task.status in CLAIMABLE_STATUSES and (unmet_dependencies(state, task) or failed_by_every_coder(state, task)):
+        return False
+    return _NEEDS.get(task.status, "planner") in roles - {"planner"}
 
 
 _NEEDS = {

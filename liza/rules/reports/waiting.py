@@ -1,0 +1,44 @@
+"""What a crew waits for when only a person can continue it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from liza.rules.model import State
+from liza.rules.paths import ROLES
+from liza.rules.reports.alarms import Alarm, AlarmFacts, evaluate_alarms
+from liza.rules.tasks.drafts import MissingParts
+from liza.rules.tasks.planning import can_continue, is_crew_done
+
+_WAITING_KINDS = frozenset(
+    {
+        "blocked",
+        "hypothesis_exhaustion",
+        "incomplete_draft",
+        "stale_draft",
+        "needs_another_coder",
+        "never_claimable",
+        "planning_stalled",
+        "waiting_for_files",
+    }
+)
+"""Alarms about tasks that wait for a person. The others are about agents and the repository."""
+
+
+def waiting_alarms(
+    state: State, now: datetime, lacks: Mapping[str, MissingParts], roles: frozenset[str] = frozenset(ROLES)
+) -> tuple[Alarm, ...]:
+    """Return what supervisors of ``roles`` wait for; empty if they can continue without a person, or are done.
+
+    ``lacks``: the missing parts of drafts.
+    """
+    if is_crew_done(state, "planner" in roles) or can_continue(state, roles):
+        return ()
+    alarms = evaluate_alarms(state, now, AlarmFacts(missing_parts=lacks))
+    waiting = tuple(alarm for alarm in alarms if alarm.kind in _WAITING_KINDS)
+    if waiting:
+        return waiting
+    if not state.tasks:
+        return (Alarm("no_tasks", "goal", "there is no task, and no planner that adds one", "liza task add --help"),)
+    return (Alarm("no_agent", "goal", "no agent of this crew can continue the open tasks", "liza status"),)
