@@ -39,9 +39,9 @@ FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
 class PurgeResult:
     """Result of a purge.
 
-    ``kept_refs`` have content that no other ref has. ``unread_files`` were deleted from .liza without a copy, because
-    they could not be read. ``ended``: supervisors and sessions that were stopped first. ``left``: paths that remain in
-    the directory of the worktrees.
+    ``kept_refs`` have content that no other ref has; with any of them the history of the board is kept.
+    ``unread_files`` were deleted from .liza without a copy, because they could not be read. ``ended``: supervisors and
+    sessions that were stopped first. ``left``: paths that remain in the directory of the worktrees.
     """
 
     deleted_refs: tuple[str, ...]
@@ -162,17 +162,15 @@ def _purge(crew: Crew) -> PurgeResult:
     for name in ("candidates", "tested", "review"):
         _delete_refs(crew, f"refs/liza/{name}")
     _delete_refs(crew, "refs/liza/laid-back")
-    if specs.saved:
-        kept.append(saved_specs.SPECS_REF)
-    if kept:
-        # The history explains the kept refs, so it is kept too.
-        kept.append(HISTORY_REF)
-    else:
-        _delete_refs(crew, HISTORY_REF)
-        deleted.append(HISTORY_REF)
-    if programs.saved:
-        # Saved programs are readable without the history, so they do not keep it.
-        kept.append(saved_specs.PROGRAMS_REF)
+    kept += [saved_specs.SPECS_REF] if specs.saved else []
+    kept += [saved_specs.PROGRAMS_REF] if programs.saved else []
+    for history in _list_refs(crew, HISTORY_REF):
+        # The history explains the other refs: it is kept with any of them, and deleted with the last one.
+        if kept:
+            kept.append(history)
+        else:
+            crew.git.out("update-ref", "-d", history)
+            deleted.append(history)
     shutil.rmtree(crew.paths.liza)
     return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining)
 

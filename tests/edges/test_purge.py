@@ -35,6 +35,20 @@ def test_work_that_is_on_its_tasks_branch_is_kept_once_and_not_as_a_salvage_too(
     assert refs(crew) == {"refs/heads/main", "refs/heads/task/c", "refs/liza/blackboard"}
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_history_goes_with_the_last_of_the_other_refs_and_is_named_only_if_there_was_one(
+    crew: Crew,  # noqa: F811
+    recorded: bool,
+) -> None:
+    merged_by_the_person(crew)
+    if not recorded:
+        git(crew.paths.root, "update-ref", "-d", "refs/liza/blackboard")
+    done = purge(crew)
+    assert done.kept_refs == ()
+    assert ("refs/liza/blackboard" in done.deleted_refs) is recorded
+    assert refs(crew) == {"refs/heads/main"}
+
+
 def test_a_salvage_that_holds_nothing_goes_and_one_that_holds_a_file_or_a_commit_of_its_own_stays(
     crew: Crew,  # noqa: F811
 ) -> None:
@@ -128,7 +142,8 @@ def test_a_purge_keeps_the_table_of_programs_that_a_person_wrote_for_this_crew(
     else:
         table.write_text(text)
     done = purge(crew)
-    assert "refs/liza/programs" in done.kept_refs
+    assert done.kept_refs[-2:] == ("refs/liza/programs", "refs/liza/blackboard")
+    assert {"refs/liza/programs", "refs/liza/blackboard"} <= refs(crew)
     assert git(root, "show", "refs/liza/programs:programs.toml") == text
     assert not crew.paths.liza.exists()
 

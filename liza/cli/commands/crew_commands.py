@@ -14,6 +14,7 @@ from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
 from liza.rules.errors import UsageError
+from liza.rules.paths import HISTORY_REF
 
 app = create_app()
 
@@ -222,7 +223,10 @@ def down(
     purge: Annotated[bool, typer.Option("--purge", help="Then remove everything of Liza from the repository.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the crew. --purge then removes Liza from the repository; commits that exist nowhere else are kept."""
+    """Stop the crew. --purge then removes Liza from the repository; commits that exist nowhere else are kept.
+
+    If any are kept, the history of the board (refs/liza/blackboard) is kept with them.
+    """
     from liza.verbs import down as verbs
 
     crew = find_crew()
@@ -245,7 +249,8 @@ def down(
         printing.print_text(f"ended first: {', '.join(result.ended)}")
     printing.print_text(f"Liza was removed from this repository, with {', '.join(result.deleted_refs) or 'no branch'}.")
     for ref in result.kept_refs:
-        printing.print_text(f"  kept {ref}: its commits exist nowhere else")
+        reason = "the history of the board, kept with the refs above" if ref == HISTORY_REF else "no other ref has it"
+        printing.print_text(f"  kept {ref}: {reason}")
     for name in result.unread_files:
         printing.print_text(f"  not read: {name}, neither a regular file nor a symlink")
     for path in result.left:
