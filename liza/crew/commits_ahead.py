@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from liza.crew.crew import Crew
+from liza.rules.counts import count_noun
 from liza.rules.model import State
 
 
@@ -25,8 +26,7 @@ class CommitsAhead:
     def summary(self) -> str:
         if not self.commits:
             return f"{self.branch} has all of {self.integration}"
-        number = f"{self.commits} commit{'' if self.commits == 1 else 's'}"
-        return f"{self.integration} is {number} ahead of {self.branch}"
+        return f"{self.integration} is {count_noun(self.commits, 'commit')} ahead of {self.branch}"
 
 
 def find_commits_ahead(crew: Crew, state: State) -> CommitsAhead | None:

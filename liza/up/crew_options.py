@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ def parse_programs(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     by_name: dict[str, str] = {}
     for word in words:
         who, _, spec = word.partition("=")
+        if not spec and (not who or word.endswith("=")):
+            raise UsageError(f"--program {shlex.quote(word)} names no program", "liza programs list")
         name = _parse_who(who) if spec else None
         if name is None:
             for_all.append(word)

@@ -22,6 +22,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
 from liza.repo.survey import Survey
 from liza.rules import invariants
+from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
@@ -167,7 +168,7 @@ def _check_or_report(findings: list[Finding], about: str, check: Callable[[], tu
 def _repository(directory: Path, crew: Crew | None) -> tuple[str, Survey]:
     surveyed = check_repository(directory, None if crew is None else crew.git.pins)
     dirty = surveyed.dirty_count
-    changed = f"{_count_noun(dirty, 'file', 'files')} changed (left alone; " if dirty else "clean ("
+    changed = f"{count_noun(dirty, 'file', 'files')} changed (left alone; " if dirty else "clean ("
     text = f"{surveyed.git_version} · on {surveyed.branch}, {changed}agents start from {str(surveyed.head)[:12]})"
     return text, surveyed
 
@@ -189,10 +190,10 @@ def _board(findings: list[Finding], crew: Crew) -> State | None:
         return None
     broken = invariants.check_board(state)
     if broken:
-        text = f"{_count_noun(len(broken), 'rule is', 'rules are')} broken, the first: {broken[0]}"
+        text = f"{count_noun(len(broken), 'rule is', 'rules are')} broken, the first: {broken[0]}"
         findings.append(Finding("board", text, False, "liza validate"))
     else:
-        text = f"revision {state.revision}, {_count_noun(len(state.tasks), 'task', 'tasks')}, every rule holds"
+        text = f"revision {state.revision}, {count_noun(len(state.tasks), 'task', 'tasks')}, every rule holds"
         findings.append(Finding("board", text))
     return state
 
@@ -259,7 +260,3 @@ def _find_missing_program(table: preset_table.Presets, spec: str, used: str) -> 
         return None
     hint = preset.install or f"liza up --program {preset.name}:./agent.sh"
     return Finding(preset.name, f"{used}, and {preset.command!r} is not installed", False, hint)
-
-
-def _count_noun(number: int, singular: str, plural: str) -> str:
-    return f"1 {singular}" if number == 1 else f"{number} {plural}"

@@ -373,7 +373,7 @@ def test_the_doctor_shows_the_disk_that_worktrees_use(package: Path) -> None:
     crew = find_crew(package)
     crew.worktrees.detach("planner-1", "integration", "planner-1.1")
     (crew.paths.slot("planner-1") / "big").write_bytes(b"x" * 3_000_000)
-    assert about(package, "disk").text.startswith("3 MB in 1 worktrees below ")
+    assert about(package, "disk").text.startswith("3 MB in 1 worktree below ")
 
 
 def test_a_submodule_that_moves_makes_the_set_up_due_again(repo: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from liza.rules.errors import UsageError
 from liza.rules.model import Agent, Goal, State
 from liza.rules.reports.up_command import format_up_command, restart_command_for, up_command_for
 from liza.up.start import UpOptions, parse_programs
@@ -62,6 +63,12 @@ def test_what_a_remedy_says_gives_every_agent_its_program_back_when_it_is_typed_
     assert {agent: options.program_of(agent) for agent in options.agents()} == {
         name.replace("_", "-"): program for name, program in ran.items()
     }
+
+
+@pytest.mark.parametrize("word", ["", "coder=", "coder-2=", "="])
+def test_a_program_without_a_name_is_refused_by_that_reason(word: str) -> None:
+    with pytest.raises(UsageError, match="names no program"):
+        parse_programs([word])
 
 
 def test_a_crew_that_was_stopped_is_started_again_as_large_as_it_was() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from liza.cli.render.columns import align_columns
-from liza.cli.render.text_formats import count_noun, shorten_line
+from liza.cli.render.text_formats import shorten_line
+from liza.rules.counts import count_noun
 from liza.rules.durations import format_duration
 from liza.rules.statuses import GoalStatus
 

@@ -52,8 +52,3 @@ def shorten_program(spec: str | None) -> str:
     """Return the program of an agent; long paths in it are shortened to their last part."""
     text = spec or ""
     return text if len(text) <= MAX_PROGRAM_LENGTH else _LONG_PATH.sub(r"…/\1", text)
-
-
-def count_noun(number: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 task``, ``3 tasks``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

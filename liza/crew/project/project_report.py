@@ -16,6 +16,7 @@ from liza.crew.project import commands, detect, environments
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
 from liza.repo.runner import Git
+from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError
 from liza.rules.model import Config
 from liza.rules.paths import Paths
@@ -220,9 +221,8 @@ def _disk(paths: Paths) -> Iterator[Finding]:
             f"{name} {_format_size(size)}" for name, size in sorted(sizes.items(), key=lambda entry: -entry[1])[:4]
         )
         more = f" and {len(sizes) - 4} more" if len(sizes) > 4 else ""
-        yield Finding(
-            "disk", f"{_format_size(sum(sizes.values()))} in {len(sizes)} worktrees below {slots}: {largest}{more}"
-        )
+        total = f"{_format_size(sum(sizes.values()))} in {count_noun(len(sizes), 'worktree')}"
+        yield Finding("disk", f"{total} below {slots}: {largest}{more}")
 
 
 def _is_real_directory(path: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
+from liza.rules.counts import count_noun
 from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.statuses import GoalStatus
@@ -59,7 +60,7 @@ def _added(before: State, after: State) -> Iterator[NewsItem]:
             draft = f" (draft{lacks})" if task.status is Status.DRAFT else ""
             by_agent.setdefault(task.history[0].agent or "", []).append(f"{task.id}{needs}{draft}")
     for who, tasks in by_agent.items():
-        yield NewsItem(who, f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}: {', '.join(tasks)}")
+        yield NewsItem(who, f"{count_noun(len(tasks), 'task')}: {', '.join(tasks)}")
 
 
 def _ended(before: State, after: State) -> Iterator[NewsItem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from liza.rules.counts import count_noun
 from liza.rules.model import AwareDatetime, Budget, FrozenStruct
 from liza.rules.sessions.session_ends import SessionOutcome
 
@@ -96,7 +97,7 @@ def sum_usage(spent: Iterable[LedgerEntry]) -> UsageTotal:
 
 def format_total(total: UsageTotal) -> str:
     """Return the usage as text: `3 sessions, 1,200 tokens, $0.12`."""
-    sessions = f"{total.sessions} {'session' if total.sessions == 1 else 'sessions'}"
+    sessions = count_noun(total.sessions, "session")
     if total.silent == total.sessions:
         return sessions
     return f"{sessions}, {format_tokens(total)}, {format_cost(total)}"
@@ -106,12 +107,16 @@ def format_tokens(total: UsageTotal) -> str:
     """Return the tokens as text; it says which part is estimated or not known."""
     if not total.used.tokens:
         return "tokens not known" if total.silent else "no tokens"
-    text = f"{total.used.tokens:,} tokens"
-    if total.used.estimated:
-        text = f"about {text} ({total.used.estimated:,} of them estimated)"
+    tokens, estimated = f"{total.used.tokens:,} tokens", total.used.estimated
+    if not estimated:
+        text = tokens
+    elif estimated >= total.used.tokens:
+        text = f"about {tokens} (estimated)"
+    else:
+        text = f"about {tokens} ({estimated:,} of them estimated)"
     if not total.silent:
         return text
-    return f"at least {text} ({total.silent} of {total.sessions} sessions reported none)"
+    return f"at least {text}; {total.silent} of {count_noun(total.sessions, 'session')} reported none"
 
 
 def format_cost(total: UsageTotal) -> str:
@@ -119,7 +124,9 @@ def format_cost(total: UsageTotal) -> str:
     if total.used.cost is None:
         return "cost not known"
     text = f"${total.used.cost:.2f}"
-    return f"at least {text} ({total.unpriced} of {total.sessions} sessions reported none)" if total.unpriced else text
+    if not total.unpriced:
+        return text
+    return f"at least {text} ({total.unpriced} of {count_noun(total.sessions, 'session')} reported none)"
 
 
 def format_limits(budget: Budget) -> str:
@@ -142,8 +149,8 @@ def unpriced_reason(budget: Budget, spent: Iterable[LedgerEntry]) -> str | None:
         return None
     programs = ", ".join(sorted({entry.program for entry in unpriced}))
     return (
-        f"config.budget.{keys[0]} does not count {len(unpriced)} of {len(entries)} sessions: {programs} reported no "
-        "cost for the model. A token limit counts them: config.budget.tokens_per_task"
+        f"config.budget.{keys[0]} does not count {len(unpriced)} of {count_noun(len(entries), 'session')}: {programs} "
+        "reported no cost for the model. A token limit counts them: config.budget.tokens_per_task"
     )
 
 

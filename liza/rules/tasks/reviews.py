@@ -6,6 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from liza.rules.counts import count_noun
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, State, Status, Task
@@ -125,7 +126,7 @@ def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[st
         task,
         E.DEADLOCK,
         invocation,
-        blocked_reason=f"review_deadlock: rejected {rounds} times; the last: {invocation.detail}",
+        blocked_reason=f"review_deadlock: {count_noun(rounds, 'rejection')}; the last: {invocation.detail}",
         blocked_questions=("Is the reviewer right? What would settle it?",),
         failed_by=add_failure(task),
         **changes,
