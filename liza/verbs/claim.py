@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from liza.crew.caller import require_person
@@ -25,12 +25,16 @@ _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
 
 @dataclass(frozen=True)
 class TaskClaim:
-    """A claimed task: its run, its slot, and the end of the lease, before which no other agent can claim it."""
+    """A claimed task: its run, its slot, and the end of the lease, before which no other agent can claim it.
+
+    ``taken_over``: from whom, and why that is allowed; None if it was no other agent's task.
+    """
 
     task: str
     run: str
     slot: str
     lease: datetime | None
+    taken_over: str | None = None
 
 
 def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
@@ -48,8 +52,10 @@ def claim(crew: Crew, agent: str, task_id: str | None = None) -> Result:
         "run": claimed.run,
         "worktree": str(crew.paths.slot(claimed.slot)),
         "lease_expires": _format_time(claimed.lease),
+        "taken_over": claimed.taken_over,
     }
-    return Result("changed", claimed.task, "CLAIMED", f"{step} (lease until {until})", details)
+    message = f"{claimed.task} CLAIMED, {claimed.taken_over}" if claimed.taken_over else ""
+    return Result("changed", claimed.task, "CLAIMED", f"{step} (lease until {until})", details, message)
 
 
 def _first_commands(crew: Crew, done: TaskClaim) -> tuple[str, ...]:
@@ -79,34 +85,36 @@ def claim_task(crew: Crew, agent: str, task_id: str | None = None, *, give_back:
     """
     if task_id is not None:
         checked_task_id(task_id)
-    run, task, slot, evidence = _reserve(crew, agent, task_id)
+    reserved, evidence = _reserve(crew, agent, task_id)
+    task, run, slot = reserved.task, reserved.run, reserved.slot
     crash_points.point("claim", "reserved")
     try:
         lock = Lock(crew.paths.task_lock(task))
         with lock.acquire(timeout=_PREPARE_LIMIT):
             # The git processes inherit the task lock: recovery of a dead claim waits until they have exited.
             locked = crew.with_lock(lock)
-            claimed = _prepare_and_confirm(locked, TaskClaim(task, run, slot, None), evidence)
+            claimed = _prepare_and_confirm(locked, reserved, evidence)
             crash_points.point("claim", "confirmed")
             locked.worktrees.finish(slot, task, run)
             crash_points.point("claim", "finished")
     except BaseException as error:
-        _undo(crew, agent, TaskClaim(task, run, slot, None), give_back=give_back and isinstance(error, Exception))
+        _undo(crew, agent, reserved, give_back=give_back and isinstance(error, Exception))
         raise
     return claimed
 
 
-def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[str, str, str, Evidence]:
+def _reserve(crew: Crew, agent: str, task_id: str | None) -> tuple[TaskClaim, Evidence]:
     before = crew.board.read()
     evidence = crew.gather_evidence(before)
     now = crew.clock.now()
     chosen = task_id or _pick(before, agent, now, evidence)
     with crew.change(agent, "reserve", chosen) as tx:
         state = claims.ensure_agent(tx.state, agent)
-        slot = picking.free_slot(state, claims.get_task(state, chosen))
+        task = claims.get_task(state, chosen)
+        slot = picking.free_slot(state, task)
         claimant = claims.Claimant(agent, processes.identify_self())
         tx.state, run = claims.reserve(state, chosen, claimant, slot, now, evidence)
-    return run, chosen, slot, evidence
+    return TaskClaim(chosen, run, slot, None, claims.takeover_reason(task, agent, evidence)), evidence
 
 
 def _pick(state: State, agent: str, now: datetime, evidence: Evidence) -> str:
@@ -129,7 +137,7 @@ def _prepare_and_confirm(crew: Crew, reserved: TaskClaim, evidence: Evidence) ->
     crash_points.point("claim", "prepared")
     with crew.change(reserved.run, "claim", reserved.task) as tx:
         tx.state = claims.confirm(tx.state, reserved.task, reserved.run, prepared.base, crew.clock.now(), evidence)
-    return TaskClaim(reserved.task, reserved.run, reserved.slot, claims.get_task(tx.state, reserved.task).lease_expires)
+    return replace(reserved, lease=claims.get_task(tx.state, reserved.task).lease_expires)
 
 
 def _undo(crew: Crew, agent: str, reserved: TaskClaim, *, give_back: bool) -> None:

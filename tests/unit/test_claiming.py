@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -287,3 +289,29 @@ def test_tasks_that_were_added_together_are_picked_in_the_order_of_the_board() -
     picked = picking.pick_task(state, "coder-1", NOW, NONE)
     assert isinstance(picked, Pick)
     assert picked.task.id == "t2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "evidence", "reason"),
+    [
+        ({}, NONE, None),
+        ({"status": S.REJECTED, "assigned_to": "coder-2"}, NONE, None),
+        (
+            {"status": S.CLAIMED, "assigned_to": "coder-1", "lease_expires": NOW},
+            NONE,
+            "its lease expired at 2026-01-01 12:00:00Z, no supervisor of coder-1 runs, and no session of it lives",
+        ),
+        ({"status": S.REJECTED, "assigned_to": "coder-1", "failed_by": ("coder-1",)}, NONE, "coder-1 failed it"),
+        (
+            {"status": S.INTEGRATION_FAILED, "assigned_to": "coder-1"},
+            Evidence(offline=frozenset({"coder-1"})),
+            "no supervisor of coder-1 runs",
+        ),
+        ({"status": S.REJECTED, "assigned_to": "coder-1"}, NONE, "coder-1 did not fix it within config.lease_duration"),
+    ],
+)
+def test_a_claim_of_anothers_task_says_from_whom_and_why(
+    fields: dict[str, Any], evidence: Evidence, reason: str | None
+) -> None:
+    told = claims.takeover_reason(task(**fields), "coder-2", evidence)
+    assert told == (None if reason is None else f"taken over from coder-1: {reason}")

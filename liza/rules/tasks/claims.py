@@ -117,6 +117,23 @@ def reserve(
     return state.with_task(replace(task, reservation=reservation, run=fence)), run
 
 
+def takeover_reason(task: Task, agent: str, evidence: Evidence) -> str | None:
+    """Return from whom ``agent`` takes a claimable task over, and why that is allowed; None if it was no other's."""
+    former = task.assigned_to
+    if former in (None, agent):
+        return None
+    if task.status is Status.CLAIMED:
+        since = f" at {task.lease_expires:%Y-%m-%d %H:%M:%SZ}" if task.lease_expires else ""
+        why = f"its lease expired{since}, no supervisor of {former} runs, and no session of it lives"
+    elif former in task.failed_by:
+        why = f"{former} failed it"
+    elif former in evidence.offline:
+        why = f"no supervisor of {former} runs"
+    else:
+        why = f"{former} did not fix it within config.lease_duration"
+    return f"taken over from {former}: {why}"
+
+
 def get_reservation(task: Task, run: str) -> Reservation:
     """Return the reservation of ``task`` if ``run`` still holds it. Raises Refused."""
     reservation = task.reservation
