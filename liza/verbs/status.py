@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import asdict as fields_of
 
 from liza.board import revision_journal, signals
-from liza.crew import activity, commits_ahead, draft_specs, usage_summary
+from liza.crew import activity, commits_ahead, draft_specs, measurability, usage_summary
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift_cache
 from liza.programs.brief.quoting import quote_line
@@ -46,6 +46,7 @@ MAX_NEWS_AGE = timedelta(days=1)
 """Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
 QUOTA_WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
+_AT_REST = ("OFFLINE", "WAITING")
 _DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
@@ -303,9 +304,10 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         "lease_expires": agent.lease_expires,
         "program": agent.program,
         "why": why,
-        **activity.activity_row(crew, state, name if shown not in (AgentStatus.OFFLINE, AgentStatus.WAITING) else ""),
+        **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
         "calls": gauge.calls if gauge else None,
         "tokens": gauge.used.tokens if gauge and gauge.used else None,
+        "unmeasured": measurability.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
     }
 
 

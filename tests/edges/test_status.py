@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from liza.cli.render import render_crew
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import RunRecord, UsageWait
@@ -242,3 +243,33 @@ def test_an_answer_to_a_task_that_every_coder_has_failed_names_the_command_that_
     else:
         assert "waits for another coder: coder-1 failed it before" in result.message
         assert result.next == "liza up --coders 2"
+
+
+@pytest.mark.parametrize(
+    ("program", "gauge", "measured"),
+    [
+        ("script:./agent.sh", None, False),
+        ("script:./agent.sh", run_directory.Gauge(calls=1), True),
+        ("script:./agent.sh", run_directory.Gauge(unmeasured="a pipe"), False),
+        ("claude", None, True),
+        ("codex", None, True),
+        (None, None, True),
+    ],
+)
+def test_a_working_agent_whose_program_reports_no_figures_is_unmeasured(
+    crew: Crew, clock: FakeClock, program: str | None, gauge: run_directory.Gauge | None, measured: bool
+) -> None:
+    claim(crew)
+    run = crew.run_dir("coder-1.1")
+    run.create(RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=clock.now(), task="t1"))
+    living = RunningSession(shim=identify_self(), child=identify_self(), time=clock.now())
+    (run.path / "session.json").write_bytes(msgspec.json.encode(living))
+    agent = crew.board.read().agents["coder-1"]
+    change(crew, lambda state: state.with_agent("coder-1", replace(agent, program=program, status="WORKING")))
+    if gauge is not None:
+        run.write_gauge(gauge)
+    with Lock(crew.paths.supervisor_lock("coder-1")):
+        (found,) = status(crew)["agents"]
+    assert (found["unmeasured"] is None) is measured
+    assert (", unmeasured" in render_crew.format_agents([found], colour=False)) is not measured
+    assert status(crew)["agents"][0]["unmeasured"] is None, "nobody supervises it now"
