@@ -296,7 +296,7 @@ def test_a_tmux_server_that_stands_still_is_not_waited_for(crew: Crew) -> None:
     _, pane = crew.start(["sleep", "60"])
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        until(lambda: idle_detection.is_stopped(pane.address.server), "it stands still")
+        until(lambda: tmux_socket.is_server_stopped(pane.address.server), "it stands still")
         with pytest.raises(Refused, match="is stopped"):
             pane.capture()
         assert tmux.find_stopped_server(crew.root, "coder-1.1") == pane.address.server
@@ -388,20 +388,24 @@ def test_a_server_that_hears_and_never_answers_is_given_up_and_asked_once_for_al
             tmux.find_pane(crew.root, "coder-1.1")
         with pytest.raises(TmuxNotAnswering, match="has not answered an earlier call"):
             tmux.find_pane(crew.root, "coder-1.2")
-        monkeypatch.setattr(tmux_client, "CALL_LIMIT", LONG)
         tmux.close_all_panes(crew.root)
     path.unlink()
 
 
-def test_a_server_that_is_stopped_while_it_is_asked_is_given_up(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_stopped_while_it_is_asked_is_given_up_and_no_client_is_left(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, pane = crew.start(["sleep", "60"])
     monkeypatch.setattr(tmux_client, "CALL_LIMIT", 0.5)
     # It was looked at a moment before.
-    monkeypatch.setattr(idle_detection, "is_stopped", lambda _: False)
+    monkeypatch.setattr(tmux_socket, "is_server_stopped", lambda _: False)
     os.kill(pane.address.server, signal.SIGSTOP)
     try:
-        with pytest.raises(TmuxNotAnswering, match="did not answer"):
+        with pytest.raises(TmuxNotAnswering, match="did not answer within"):
             pane.capture()
+        myself = processes.identify_process(os.getpid())
+        assert myself is not None
+        assert processes.find_descendants(myself) == ()
     finally:
         os.kill(pane.address.server, signal.SIGCONT)
     monkeypatch.setattr(tmux_client, "CALL_LIMIT", LONG)

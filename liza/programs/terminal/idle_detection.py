@@ -271,11 +271,3 @@ def _argv_of(pid: int) -> tuple[str, ...]:
     except OSError:
         executable = ""
     return shells.reveal_shell(tuple(word.decode(errors="replace") for word in words), executable)
-
-
-def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped (SIGSTOP or traced), so that a call to it does not return."""
-    try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2][:1] in (b"T", b"t")
-    except OSError:
-        return False

@@ -7,25 +7,23 @@ import os
 import re
 import shlex
 import stat
+import subprocess
 import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir
 from liza.programs.session.session_process import RunningSession
-from liza.programs.terminal import idle_detection, tmux_socket
+from liza.programs.terminal import idle_detection, tmux_client, tmux_socket
 from liza.programs.terminal.screens import Screen
+from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
 from liza.rules.errors import NotRegularFile, Refused
 from liza.rules.model import FrozenStruct
 from liza.rules.paths import Paths, agent_of
 from liza.system import atomic, file_growth, processes
-
-if TYPE_CHECKING:
-    from liza.programs.terminal.tmux_client import TmuxCall
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _MAX_SEQUENCE = 64  # maximum bytes of such an escape sequence
@@ -93,7 +91,7 @@ class Pane:
         """Return whether the server that it was opened in still has it."""
         try:
             return not self._call_tmux("has-session", "-t", self.target.rstrip(":")).returncode
-        except tmux_socket.TmuxServerGone:
+        except TmuxServerGone:
             return False
 
     def is_program_alive(self) -> bool:
@@ -238,28 +236,22 @@ class Pane:
         self.run_tmux("set-option", "-t", self.target, _SWITCHED_OPTION, attached)
 
     def run_tmux(self, *words: str) -> list[str]:
-        """Return the output of a tmux command. Raises Refused."""
+        """Return the output of a tmux command, in lines. Raises Refused."""
         done = self._call_tmux(*words)
         if done.returncode:
-            raise Refused(
-                f"tmux: {' '.join(done.stderr) or f'exit {done.returncode}'}", f"liza agents {agent_of(self.run)}"
-            )
-        return done.stdout
+            reason = " ".join(done.stderr.split()) or f"exit {done.returncode}"
+            raise Refused(f"tmux: {reason}", f"liza agents {agent_of(self.run)}")
+        output = done.stdout.rstrip("\n")
+        return output.split("\n") if output else []
 
-    def _call_tmux(self, *words: str) -> TmuxCall:
-        if not tmux_socket.is_server_listening(self.address.socket, self.address.server):
-            raise tmux_socket.TmuxServerGone(
-                f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}"
-            )
-        if idle_detection.is_stopped(self.address.server):
+    def _call_tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
+        socket, server = self.address.socket, self.address.server
+        if not tmux_socket.is_server_listening(socket, server):
+            raise TmuxServerGone(f"the tmux server of {self.run} is gone", f"liza agents {agent_of(self.run)}")
+        if tmux_socket.is_server_stopped(server):
             # A stopped server would use up the whole time limit of the call.
-            raise tmux_socket.TmuxNotAnswering(
-                f"the tmux server of {self.run} is stopped", f"kill -CONT {self.address.server}"
-            )
-        # Imported here: loading libtmux takes longer than most commands take in all.
-        from liza.programs.terminal import tmux_client
-
-        return tmux_client.call_tmux(self.address.socket, words)
+            raise TmuxNotAnswering(f"the tmux server of {self.run} is stopped", f"kill -CONT {server}")
+        return tmux_client.call_tmux(*words, socket=("-S", socket))
 
 
 def _terminal_mode(terminal: str) -> tuple[bool | None, bool]:

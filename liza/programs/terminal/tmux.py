@@ -21,9 +21,8 @@ import msgspec
 
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.session_process import RunningSession, StartFailed
-from liza.programs.terminal import idle_detection, tmux_socket
+from liza.programs.terminal import tmux_client, tmux_socket
 from liza.programs.terminal.pane import Pane, PaneAddress, create_log, pipe_pane_argv, session_name
-from liza.programs.terminal.tmux_socket import TmuxNotAnswering
 from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.paths import Paths, agent_of
 from liza.system import atomic, crash_points, processes, program_path
@@ -135,24 +134,10 @@ def _open_pane(run_dir: Path, address: str, env: Mapping[str, str]) -> Pane:
 
 
 def _run_on_server(root: Path, words: Sequence[str]) -> str:
-    """Run a command on the crew's server, and start the server if it does not run.
-
-    Every shim inherits the server's environment, and agents can read it: pass none of this process's variables that may
-    be secret.
-    """
-    env = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR") if name in os.environ}
-    if not any(env.get(name) for name in ("LANG", "LC_ALL")):
-        env["LC_ALL"] = "C.UTF-8"
-    tmux = [program_path.find_program("tmux"), "-u", "-L", tmux_socket.server_name(root), "-f", os.devnull]
-    command = [*tmux, "start-server", ";", *words]
+    """Run a command on the crew's server, and start the server if it does not run. Raises Refused."""
+    socket = ("-L", tmux_socket.server_name(root), "-f", os.devnull)
     for _ in range(MAX_CALLS):
-        try:
-            done = subprocess.run(
-                command, env=env, capture_output=True, text=True, timeout=session_process.START_LIMIT, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            reason = f"the tmux server did not answer within {session_process.START_LIMIT:.0f} s"
-            raise TmuxNotAnswering(reason, f"tmux -L {tmux_socket.server_name(root)} ls") from error
+        done = tmux_client.call_tmux("start-server", ";", *words, socket=socket, limit=session_process.START_LIMIT)
         # A server whose last pane has gone accepts calls until it has exited.
         if not done.returncode or "server exited" not in done.stderr:
             break
@@ -219,7 +204,7 @@ def find_stopped_server(root: Path, run: str) -> int | None:
         or not tmux_socket.is_server_listening(address.socket, address.server)
     ):
         return None
-    return address.server if idle_detection.is_stopped(address.server) else None
+    return address.server if tmux_socket.is_server_stopped(address.server) else None
 
 
 def close_pane(root: Path, run: str) -> None:

@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
-import threading
+import os
+import subprocess
+import time
 from collections.abc import Sequence
 
-import libtmux
-
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering
-from liza.rules.errors import Refused
+from liza.system import program_path
 
 CALL_LIMIT = 10.0  # seconds; a call takes some milliseconds
+_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMUX_TMPDIR")
+
+_silent_until: dict[str, float] = {}
+"""Servers that did not answer, and until when (monotonic clock) they are not called again."""
 
 
-class TmuxCall(libtmux.common.tmux_cmd):
-    """A tmux client that is awaited in a thread.
+def call_tmux(*words: str, socket: Sequence[str], limit: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a tmux command. ``socket`` is the option that names the server.
 
-    libtmux waits without a limit. Killing the client does not end that wait, because the server holds the other ends of
-    its pipes.
+    Raises TmuxNotAnswering after ``limit`` seconds (default CALL_LIMIT), or at once if the last call to this server
+    timed out less than CALL_LIMIT seconds ago; Missing if there is no tmux.
     """
+    client = ("tmux", *socket)
+    hint = " ".join((*client[:3], "ls"))
+    if time.monotonic() < _silent_until.get(hint, 0.0):
+        raise TmuxNotAnswering("the tmux server has not answered an earlier call", hint)
+    seconds = CALL_LIMIT if limit is None else limit
+    try:
+        # -u: the screen is UTF-8 in every locale. At the limit `run` kills the client and waits for its exit only: the
+        # server may hold the other ends of its pipes.
+        return subprocess.run(
+            (program_path.find_program("tmux"), "-u", *socket, *words),
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        _silent_until[hint] = time.monotonic() + CALL_LIMIT
+        raise TmuxNotAnswering(f"the tmux server did not answer within {seconds:.0f} s", hint) from error
 
-    def __init__(self, *words: str) -> None:
-        self.argv = words
-        self.failure: Exception | None = None
-        self.thread = threading.Thread(target=self._wait, name="tmux", daemon=True)
-        self.thread.start()
 
-    def _wait(self) -> None:
-        try:
-            super().__init__(*self.argv)
-        except Exception as error:  # noqa: BLE001 - raised again by call_tmux
-            self.failure = error
+def _environment() -> dict[str, str]:
+    """Return the variables that tmux needs.
 
-    def kill(self) -> None:
-        """Kill the client: its result is no longer needed."""
-        if hasattr(self, "process"):
-            self.process.kill()
-
-
-_unanswered: dict[str, TmuxCall] = {}
-"""Calls that timed out, by the server's socket: there is no new call to a server until its last one is over."""
-
-
-def call_tmux(address: str, words: Sequence[str]) -> TmuxCall:
-    """Return the answer of the server at a socket.
-
-    Raises TmuxNotAnswering after CALL_LIMIT seconds, or at once if the server has not answered the last call; Refused
-    if there is no tmux.
+    A server that the call starts passes its environment to every shim, and agents can read it: it gets none of this
+    process's variables that may be secret.
     """
-    earlier = _unanswered.get(address)
-    if earlier is not None and earlier.thread.is_alive():
-        raise TmuxNotAnswering("the tmux server has not answered an earlier call", f"tmux -S {address} ls")
-    # -u: the screen is UTF-8 in every locale.
-    call = TmuxCall("-S", address, "-u", *words)
-    call.thread.join(CALL_LIMIT)
-    if call.thread.is_alive():
-        _unanswered[address] = call
-        call.kill()
-        raise TmuxNotAnswering(f"the tmux server did not answer within {CALL_LIMIT:.0f} s", f"tmux -S {address} ls")
-    if isinstance(call.failure, libtmux.exc.LibTmuxException):
-        error = call.failure
-        raise Refused(f"tmux cannot be called: {error or type(error).__name__}", "apt install tmux") from error
-    if call.failure is not None:
-        raise call.failure
-    return call
+    env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return env if env.get("LANG") or env.get("LC_ALL") else {**env, "LC_ALL": "C.UTF-8"}

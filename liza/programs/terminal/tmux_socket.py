@@ -68,6 +68,14 @@ def is_server_listening(address: str, server: int) -> bool:
         return False
 
 
+def is_server_stopped(server: int) -> bool:
+    """Return whether a server is stopped (SIGSTOP or traced), so that a call to it does not return."""
+    try:
+        return Path(f"/proc/{server}/stat").read_bytes().rpartition(b") ")[2][:1] in (b"T", b"t")
+    except OSError:
+        return False
+
+
 def _peer_credentials(line: socket.socket) -> tuple[int, int]:
     """Return the pid and the user of the process at the other end."""
     data = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
