@@ -175,10 +175,10 @@ ASKS_NOTHING = [
     "[1/3] > ",
     "(no task) > ",
     "(10:32) > ",
+    "? for shortcuts",
     "What next? ",
     "How do you want to go on? ",
     "Enter your message: ",
-    "? for shortcuts",
     "Press Enter to send",
     "~/a (feature/x) > ",
 ]
@@ -487,55 +487,39 @@ def test_a_message_presses_no_keys_of_its_own() -> None:
 SHELLS: list[tuple[str, bool]] = [
     ("", False),
     ("bash", True),
+    ("-bash", True),
     ("/usr/bin/zsh -l", True),
     ("bash --norc -i", True),
     ("bash --rcfile /dev/null -i", True),
-    ("bash -rcfile /dev/null", True),
-    ("bash --init-file x", True),
-    ("bash -o vi", True),
     ("bash -O extglob", True),
-    ("bash +O extglob -i", True),
-    ("bash -eo pipefail", True),
-    ("zsh -ovi x", True),
     ("sh -s x", True),
-    ("sh -is x", True),
+    ("sh -eux", True),
+    ("bash -eo pipefail ./agent.sh", True),
     ("bash --", True),
-    ("bash --something x", True),
     ("bash /dev/stdin", True),
-    ("bash -- /dev/tty", True),
     ("sh /dev/../dev/fd/0", True),
     ("bash /proc/self/fd/0", True),
-    ("rbash", True),
-    ("-bash", True),
+    ("bash //dev/tty", True),
     ("fish -C x", True),
-    ("nu -e x", True),
     ("nix-shell", True),
     ("busybox sh", True),
-    ("busybox sh -o vi", True),
-    ("env -i A=b bash --norc", True),
     ("sudo -u x bash", True),
-    ("script log", True),
+    ("script -qc ./agent log", True),
     ("su", True),
     ("bash ./agent.sh", False),
-    ("bash -- ./agent.sh -i", False),
+    ("sh /home/x/agent.sh -i", False),
     ("sh -eux ./agent.sh", False),
-    ("bash -eo pipefail ./agent.sh", False),
-    ("bash --norc --rcfile x ./agent.sh", False),
     ("sh -c x", False),
     ("sh -ec x", False),
     ("fish ./agent.fish", False),
-    ("nu -c x", False),
-    ("busybox sh ./agent.sh", False),
-    ("busybox vi x", False),
     ("env A=b ./agent", False),
-    ("script -qc ./agent log", False),
     ("node cli.js", False),
     ("/home/x/bash-agent", False),
 ]
 
 
 @pytest.mark.parametrize(("line", "shell"), SHELLS)
-def test_a_shell_is_one_that_is_not_sure_to_run_a_script_or_a_command(line: str, shell: bool) -> None:
+def test_a_shell_is_one_whose_first_argument_is_neither_a_script_nor_a_command(line: str, shell: bool) -> None:
     assert shells.is_shell(tuple(line.split())) is shell
 
 
@@ -546,39 +530,30 @@ def test_a_shell_that_goes_by_another_name_is_known_by_what_it_is() -> None:
     assert shells.reveal_shell(("agent",), "/usr/bin/python3") == ("agent",)
 
 
-@pytest.mark.parametrize(
-    ("silence", "text", "sources"),
-    [
-        (None, "", {}),
-        (0.1, "Done.", {}),
-        (0.3, "Done.", {"natural ending": 0.6}),
-        (0.6, "and then,", {"silence": 0.2}),
-        (1.5, "half a wor", {"silence": 0.5}),
-        (30.0, "```\n", {"silence": 0.8, "natural ending": 0.6}),
-        (30.0, "\x1b[1mWhat next?\x1b[0m\x1b[?25h", {"silence": 0.8, "natural ending": 0.6}),
-    ],
-)
-def test_silence_and_a_whole_sentence_are_weaker_signs(silence: float | None, text: str, sources: object) -> None:
-    found = {one.source: pytest.approx(one.confidence) for one in idle_detection.output_signs(silence, text)}
-    assert found == sources
+@pytest.mark.parametrize(("silence", "confidence"), [(None, 0.0), (0.1, 0.0), (0.6, 0.2), (1.5, 0.5), (30.0, 0.8)])
+def test_silence_is_a_sign_that_grows_and_never_proves(
+    silence: float | None, confidence: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
+    found = idle_detection.session_signs(None, silence)
+    assert idle_detection.combine_confidence(found) == pytest.approx(confidence)
 
 
-def test_where_there_is_no_proc_the_output_alone_has_to_do_and_the_evidence_says_so(
+def test_where_there_is_no_proc_silence_alone_has_to_do_and_the_evidence_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(idle_detection, "process_signs", lambda *_: ())
     monkeypatch.setattr(idle_detection.processes, "has_proc", lambda: False)
-    found = idle_detection.session_signs(None, 60.0, "What next?")
-    assert [one.source for one in found] == ["silence without /proc", "natural ending without /proc"]
-    assert idle_detection.combine_confidence(found) == pytest.approx(0.9)
+    found = idle_detection.session_signs(None, 60.0)
+    assert [one.source for one in found] == ["silence without /proc"]
+    assert idle_detection.combine_confidence(found) > idle_detection.IDLE_THRESHOLD
 
 
 def test_one_witness_against_it_outweighs_all_others() -> None:
     idle, busy = idle_detection.IdleSign("silence", 0.8), idle_detection.IdleSign("process", 0.95, is_busy=True)
     assert idle_detection.combine_confidence((idle, busy)) == 0.0
-    assert idle_detection.combine_confidence((idle, idle_detection.IdleSign("natural ending", 0.6))) == pytest.approx(
-        0.9
-    )
+    waits = idle_detection.IdleSign("process", 0.6)
+    assert idle_detection.combine_confidence((idle, waits)) == pytest.approx(0.9)
 
 
 BOX = (

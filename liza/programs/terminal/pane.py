@@ -17,7 +17,7 @@ from pathlib import Path
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir
 from liza.programs.session.session_process import RunningSession
-from liza.programs.terminal import idle_detection, tmux_client, tmux_socket
+from liza.programs.terminal import idle_detection, shells, tmux_client, tmux_socket
 from liza.programs.terminal.screens import Screen
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
 from liza.rules.errors import NotRegularFile, Refused
@@ -114,7 +114,7 @@ class Pane:
     def foreground_argv(self) -> tuple[str, ...]:
         """Return the argv of the process that has the terminal; only its name if the system shows no more."""
         living = session_process.read_state(self.path)
-        argv = idle_detection.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
+        argv = shells.find_foreground_argv(living.shim.pid) if isinstance(living, RunningSession) else None
         return argv or tuple(self.run_tmux("display-message", "-p", "-t", self.target, "#{pane_current_command}"))
 
     def screen(self, now: float) -> Screen:
@@ -135,7 +135,7 @@ class Pane:
         living = session_process.read_state(self.path)
         alive = isinstance(living, RunningSession) and processes.may_be_alive(living.child)
         lines = tuple(output[clients_end + 1 :])
-        signs = self.idle_signs("\n".join(lines))
+        signs = self.idle_signs()
         line_mode, echo_off = _terminal_mode(terminal)
         return Screen(
             lines=lines,
@@ -155,12 +155,12 @@ class Pane:
             was_visited=_is_visited(*visits.split(",")),
         )
 
-    def idle_signs(self, text: str) -> tuple[idle_detection.IdleSign, ...]:
-        """Return the signs that the program waits for input; ``text`` is the screen's contents."""
+    def idle_signs(self) -> tuple[idle_detection.IdleSign, ...]:
+        """Return the signs that the program waits for input."""
         living = session_process.read_state(self.path)
         if not isinstance(living, RunningSession):
             return ()
-        return idle_detection.session_signs(living, self.silent_seconds(), text)
+        return idle_detection.session_signs(living, self.silent_seconds())
 
     def silent_seconds(self) -> float | None:
         """Return the seconds since the last output; None if there is none."""

@@ -168,8 +168,8 @@ class TerminalView(Protocol):
         """Return the screen at ``now`` of the monotonic clock."""
         ...
 
-    def idle_signs(self, text: str) -> tuple[IdleSign, ...]:
-        """Return the signs that the program waits for input; ``text`` is the screen's contents."""
+    def idle_signs(self) -> tuple[IdleSign, ...]:
+        """Return the signs that the program waits for input."""
         ...
 
 
@@ -195,5 +195,5 @@ def gather_facts(
         # Dialogs need a screen: output without one may only mention their text.
         dialogs=preset.dialogs if screen is not None else (),
         # Without a terminal Liza can type nothing, so an idle program does not wait for Liza.
-        idle_signs=pane.idle_signs(tail) if pane is not None and isinstance(state, RunningSession) else (),
+        idle_signs=pane.idle_signs() if pane is not None and isinstance(state, RunningSession) else (),
     )

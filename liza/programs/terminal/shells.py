@@ -1,43 +1,34 @@
-"""Recognise shells that execute what is typed into them. Pure.
-
-A program with a shell's name counts as one, unless its arguments prove that it runs a script or a command. An unknown
-option may take the next argument as its value, so nothing after it is proof.
-"""
+"""The process that has a terminal, and whether it is a shell: a shell executes what is typed."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-BOURNE = frozenset({
+from liza.programs.terminal.idle_detection import PROC, descriptor_target, is_terminal
+from liza.system import processes
+
+SHELLS = frozenset({
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh", "rksh", "ksh93", "lksh", "oksh", "pdksh",
-    "yash", "posh", "osh", "hush",
+    "yash", "posh", "osh", "hush", "fish", "csh", "tcsh", "nu", "pwsh", "elvish", "xonsh", "rc", "es",
 })  # fmt: skip
-SHELLS = BOURNE | {"fish", "csh", "tcsh", "nu", "pwsh", "elvish", "xonsh", "rc", "es", "nix-shell"}
-_MULTICALL = frozenset({"busybox", "toybox"})
-_WRAPPERS = frozenset({
-    "env", "nice", "nohup", "timeout", "setsid", "stdbuf", "sudo", "doas", "su", "script", "unshare", "chroot",
-})  # fmt: skip
-_SHELL_WRAPPERS = frozenset({"su", "script"})  # they start a shell unless a command is given
-# Valid in all of these shells. Letters with another meaning in one of them are left out, and so are -s and -t.
-_FLAG_LETTERS = frozenset("abefhiklmnpruvxBCEHP")
-_FLAG_NAMES = frozenset({"norc", "noprofile", "login", "posix", "restricted", "verbose", "noediting"})
-_VALUE_OPTIONS = frozenset({"rcfile", "init-file"})
-_COMMAND_OPTIONS = frozenset({"-c", "--command", "--commands"})
-_NO_FILES = re.compile(r"/+(dev|proc)(/|$)")
+# Programs that start a shell, of which only the first name is visible.
+SHELL_STARTERS = frozenset({"nix-shell", "busybox", "toybox", "su", "sudo", "doas", "script", "chroot"})
 
 
-def is_shell(words: Sequence[str]) -> bool:
-    """Return whether this is a shell that executes what is typed; a shell that runs a script or a command is not."""
-    if not words:
+def is_shell(argv: Sequence[str]) -> bool:
+    """Return whether a program executes what is typed: any shell, unless its first argument is a script or ``-c``.
+
+    Only the flags of a script's first line, such as ``-eu``, may precede it. With any other option it counts as an
+    interactive shell: the value of an option can look like a script.
+    """
+    if not argv:
         return False
-    name, arguments = program_name(words[0]), words[1:]
-    if name in _MULTICALL:
-        return not arguments or is_shell(arguments)
-    if name in _WRAPPERS:
-        return _wraps_shell(name, arguments)
-    return name in SHELLS and not (_runs_bourne(arguments) if name in BOURNE else _runs_other(arguments))
+    name = program_name(argv[0])
+    first = next((word for word in argv[1:] if not re.fullmatch("-[efuvx]+", word)), "")
+    return name in SHELL_STARTERS or (name in SHELLS and not _is_script(first))
 
 
 def program_name(word: str) -> str:
@@ -45,53 +36,54 @@ def program_name(word: str) -> str:
     return word.rpartition("/")[2].removeprefix("-")
 
 
-def reveal_shell(words: tuple[str, ...], executable: str) -> tuple[str, ...]:
-    """Return the argv, with the executable in front if that is a shell under another name."""
-    revealed = (executable, *words[1:])
-    return (
-        revealed
-        if words and not is_shell(words) and program_name(executable) in SHELLS and is_shell(revealed)
-        else words
-    )
-
-
-def _wraps_shell(name: str, more: Sequence[str]) -> bool:
-    """Return whether a wrapper starts a shell: one may begin at any of its arguments."""
-    if any(is_shell(more[at:]) for at in range(len(more))):
-        return True
-    return name in _SHELL_WRAPPERS and not any(re.match("-[a-z]*c|--command", word) for word in more)
-
-
-def _runs_other(more: Sequence[str]) -> bool:
-    """Return whether a shell with unknown options runs a script or a command."""
-    return bool(more) and (more[0] in _COMMAND_OPTIONS or _is_script(more[0]))
-
-
-def _runs_bourne(more: Sequence[str]) -> bool:
-    """Return whether a Bourne-like shell certainly runs a script or a command."""
-    at = 0
-    while at < len(more):
-        word = more[at]
-        if word in ("-", "--"):
-            return at + 1 < len(more) and not _NO_FILES.match(posixpath.normpath(more[at + 1]))
-        if not word.startswith(("-", "+")):
-            return _is_script(word)
-        if word.lstrip("-") in _FLAG_NAMES:
-            at += 1
-            continue
-        if word.lstrip("-") in _VALUE_OPTIONS:
-            at += 2
-            continue
-        # The value of -o and -O is the next argument in one shell, and the rest of this one in another.
-        letters, takes = (word[1:-1], 1) if word[-1] in "oO" else (word[1:], 0)
-        if word[0] == "-" and "c" in letters and set(letters) <= _FLAG_LETTERS | {"c"}:
-            return True
-        if not set(letters) <= _FLAG_LETTERS:
-            return False
-        at += 1 + takes
-    return False
-
-
 def _is_script(word: str) -> bool:
-    """Return whether an argument names a file; paths in /dev and /proc may be the terminal itself."""
-    return bool(word) and not word.startswith(("-", "+")) and not _NO_FILES.match(posixpath.normpath(word))
+    """Return whether an argument names a script, or is ``-c``; paths in /dev and /proc may be the terminal itself."""
+    if word.startswith(("-", "+")):
+        return re.fullmatch("-[efuvx]*c", word) is not None
+    return bool(word) and not f"{posixpath.normpath(word)}/".lstrip("/").startswith(("dev/", "proc/"))
+
+
+def reveal_shell(argv: tuple[str, ...], executable: str) -> tuple[str, ...]:
+    """Return the argv, with the executable in front if that is a shell under another name."""
+    is_hidden = program_name(executable) in SHELLS and bool(argv) and program_name(argv[0]) not in SHELLS
+    return (executable, *argv[1:]) if is_hidden else argv
+
+
+def find_foreground_argv(shim: int) -> tuple[str, ...] | None:
+    """Return the argv of the process that has the shim's terminal; None if there is no /proc, or no such process.
+
+    If several processes have it, a shell that reads the terminal is preferred: it may receive what is typed.
+    """
+    try:
+        group = _stat_field(shim, 5)
+        argv = _argv_of(group)
+    except (OSError, ValueError):
+        return None
+    if is_shell(argv):
+        return argv
+    return next((reader for reader in _foreground_readers(shim, group) if is_shell(reader)), argv)
+
+
+def _foreground_readers(shim: int, group: int) -> Iterator[tuple[str, ...]]:
+    """Yield the argv of each process of a group, below a shim, whose stdin is a terminal."""
+    living = processes.identify_process(shim)
+    for pid in processes.find_descendants(living) if living is not None else ():
+        # A process that ended meanwhile reads nothing.
+        with suppress(OSError, ValueError):
+            if _stat_field(pid, 2) == group and is_terminal(descriptor_target(pid, 0)):
+                yield _argv_of(pid)
+
+
+def _stat_field(pid: int, number: int) -> int:
+    """Return a field of ``/proc/<pid>/stat``, counted from 0 at the state. Raises OSError, ValueError."""
+    return int((PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()[number])
+
+
+def _argv_of(pid: int) -> tuple[str, ...]:
+    """Return the argv of a process; empty for a zombie. Raises OSError if it is gone."""
+    words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:-1]
+    try:
+        executable = str((PROC / str(pid) / "exe").readlink())
+    except OSError:
+        executable = ""
+    return reveal_shell(tuple(word.decode(errors="replace") for word in words), executable)
