@@ -46,7 +46,7 @@ MAX_NEWS_AGE = timedelta(days=1)
 """Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
 QUOTA_WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
-_AT_REST = ("OFFLINE", "WAITING")
+_AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
 _DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 

@@ -583,8 +583,8 @@ TABLE: dict[str, Defence] = {
     "no answer": Defence(
         "a line at the cursor that asks a person gets no message for an answer",
         {
-            "liza.programs.terminal.screen_questions:is_question": gives(False),
-            "liza.programs.terminal.screen_questions:is_explicit_question": gives(False),
+            "liza.programs.terminal.screens:is_question": gives(False),
+            "liza.programs.terminal.screens:is_explicit_question": gives(False),
         },
         (
             f"{TYPING}test_a_question_that_is_wrapped_is_read_as_one_line",

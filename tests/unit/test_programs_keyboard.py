@@ -176,9 +176,6 @@ ASKS_NOTHING = [
     "(no task) > ",
     "(10:32) > ",
     "? for shortcuts",
-    "What next? ",
-    "How do you want to go on? ",
-    "Enter your message: ",
     "Press Enter to send",
     "~/a (feature/x) > ",
 ]
@@ -209,6 +206,11 @@ def test_a_line_at_the_cursor_that_asks_gets_no_message_for_an_answer(line: str,
 @pytest.mark.parametrize("line", ASKS_NOTHING)
 def test_a_line_at_the_cursor_that_only_waits_is_typed_into(line: str) -> None:
     assert keyboard.find_refusal(at_cursor("hello", line), PLAIN) is None
+
+
+def test_a_line_with_a_colon_of_a_program_that_reads_no_keys_asks_for_nothing() -> None:
+    assert keyboard.find_refusal(at_cursor("Building the index: ", is_busy=True), PLAIN) is None
+    assert keyboard.find_refusal(at_cursor("Overwrite? [y/N] ", is_busy=True), PLAIN) is not None
 
 
 @pytest.mark.parametrize("line", ["Do you want to continue? [y/N] ", "Password: "])

@@ -1,7 +1,7 @@
 """Sessions in a tmux pane: start, read the screen, detect an idle program, type a message with proof.
 
 Offers: panes and the crew's tmux server (`tmux`, `pane`, `tmux_client`, `tmux_socket`), what a screen shows (`screens`,
-`screen_questions`, `input_line`), whether the program waits for input (`idle_detection`, `shells`), whether a session
-is ready (`readiness`), and typing that checks that the text was accepted (`keyboard`). The policies are pure.
+`input_line`), whether the program waits for input (`idle_detection`, `shells`), whether a session is ready
+(`readiness`), and typing that checks that the text was accepted (`keyboard`). The policies are pure.
 Read `tmux.py` first, then `keyboard.py`.
 """

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from liza.programs.presets.preset import Dialog
-from liza.programs.terminal import screen_questions
 
 MAX_LINES_BELOW_PROMPT = 12  # maximum non-empty lines below the prompt's row
 MARK_LENGTH = 20  # characters at the end of a text by which it is recognised
@@ -20,6 +19,16 @@ _PASTE_NOTE = re.compile(r"\[[^\[\]]{0,40}paste[^\[\]]{0,60}\]", re.IGNORECASE)
 _CHOICE = re.compile(r"(\d{1,2}[.)]|\(?[yn]\)|(yes|no)\b)", re.IGNORECASE)
 _MARKED_OPTION = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s*(?P<option>(?P<number>\\d{1,2})[.)]\\s+\\S.*)")
 _OPTION_DISTANCE = 4  # maximum lines between two options of a menu
+_MAX_QUESTION = 400  # characters at a line's end that are examined
+_ASKS = re.compile(r"[?:]\s*$")
+_CHOICES = re.compile(  # "Overwrite? (Y/n/a)", "Go on [y/N] "
+    r"([?:]\s*[\[({<][^\])}>]{1,60}|[\[({<]\s*(y|n|yes|no)\s*([/|,][^\])}>]{0,60})?)[\])}>]+[\s?:>.!]*$", re.IGNORECASE
+)
+_KEY_OR_PAGER = re.compile(
+    r"\b(press|hit)\W.{0,20}\b(enter|return|key|space)\b(?!\W*to (send|submit))"
+    r"|\(END\)\s*$|--\s*more\s*--.{0,20}$|^lines \d",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -115,10 +124,25 @@ def _line_question(screen: Screen, text: str) -> str | None:
     upper = above.rpartition("\n")[2]
     if screen.width and len(upper) >= screen.width - 1:
         line = upper + line
-    is_question = screen_questions.is_question(line, screen.line_mode)
-    if not is_question and screen.line_mode and not line.strip():
-        line, is_question = upper, screen_questions.is_explicit_question(upper, by_line=True)
-    return f"a question: {line.strip()[-60:]!r}" if is_question else None
+    has_asked = is_question(line, is_busy=screen.is_busy)
+    if not has_asked and screen.line_mode and not line.strip():
+        line, has_asked = upper, is_explicit_question(upper)
+    return f"a question: {line.strip()[-60:]!r}" if has_asked else None
+
+
+def is_question(line: str, *, is_busy: bool = False) -> bool:
+    """Return whether a line, with the cursor after it, asks for something: it is explicit, or ends with ``?`` or ``:``.
+
+    A text typed there is taken as the answer. A line such as ``Loading:`` of a program that reads no keys (``is_busy``)
+    asks for nothing. The row of a program whose prompt looks like a question names it as ``ready_prompt``.
+    """
+    return is_explicit_question(line) or (not is_busy and _ASKS.search(line) is not None)
+
+
+def is_explicit_question(line: str) -> bool:
+    """Return whether a line ends with choices in brackets, names a key to press, or is a pager's."""
+    line = line[-_MAX_QUESTION:]
+    return _CHOICES.search(line) is not None or _KEY_OR_PAGER.search(line) is not None
 
 
 def _text_before_cursor(screen: Screen) -> str:
