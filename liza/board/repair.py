@@ -20,9 +20,9 @@ from liza.board.text.document import RESTORE_COMMAND, Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
 from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, LizaError, NotRegularFile
+from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State
 from liza.rules.paths import Paths
-from liza.rules.times import format_time
 from liza.system import files, untrusted_files
 
 STABLE_SECONDS: Final = 0.5

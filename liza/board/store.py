@@ -23,9 +23,9 @@ from liza.board.text.document import Document
 from liza.board.text.values import check_revision
 from liza.board.write_intent import WriteIntent, sha
 from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoCrew, Refused
+from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
-from liza.rules.times import format_time
 from liza.system import files
 from liza.system.file_lock import Lock
 

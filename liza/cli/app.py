@@ -14,7 +14,7 @@ from liza import __version__
 from liza.cli.command_table import COMMAND_MODULES, HEADINGS
 from liza.cli.declare import TYPER_SETTINGS, create_app
 from liza.rules.errors import UsageError
-from liza.rules.suggestions import closest_match
+from liza.rules.formatting.suggestions import closest_match
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer's error class for usage errors. Some versions of typer have no public name for it."""

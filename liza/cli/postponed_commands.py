@@ -25,8 +25,8 @@ def note_postponed(words: Sequence[str], error: LizaError) -> LizaError:
         return error
     from liza.crew.crew import SystemClock
     from liza.programs.session.run_directory import RunDir
+    from liza.rules.formatting.redaction import redact
     from liza.rules.paths import Paths
-    from liza.rules.redaction import redact
 
     # The disk may be full, and the environment variable may not name a run of an agent.
     with suppress(LizaError, OSError):

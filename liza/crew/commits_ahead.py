@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from liza.crew.crew import Crew
-from liza.rules.counts import count_noun
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 
 

@@ -22,12 +22,12 @@ from liza.repo.slots import slots_directory
 from liza.rules import settings
 from liza.rules.derived import update_derived_fields
 from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, NotRegularFile, Refused
+from liza.rules.formatting.redaction import redact, redact_changes
+from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of
 from liza.rules.project import slots_location
-from liza.rules.redaction import redact, redact_changes
 from liza.rules.tasks.picking import Evidence
-from liza.rules.times import format_time
 from liza.system import program_path
 from liza.system.file_lock import Lock
 

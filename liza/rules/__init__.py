@@ -4,6 +4,6 @@ Each function takes the board (`State`) and facts that the caller gathered, and 
 text. It raises an error of `errors.py` if the request is not allowed.
 
 Sub-packages: `tasks/` (task lifecycle), `merging/`, `sessions/` (what a supervisor does next), `project/` (tests,
-set-up, environment), `reports/` (alarms and texts).
+set-up, environment), `reports/` (alarms and texts), `formatting/` (values as text).
 Read `model.py` first, then `transitions.py`, then `sessions/decide.py`.
 """

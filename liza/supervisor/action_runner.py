@@ -13,9 +13,10 @@ from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.outcomes import SessionEnd
 from liza.programs.terminal import tmux
-from liza.rules.durations import format_duration
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwner, ProgramMissing, WriteFailed
-from liza.rules.redaction import redact
+from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.redaction import redact
+from liza.rules.formatting.times import format_time
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.model_silence import ModelSilence
@@ -23,7 +24,6 @@ from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, O
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
-from liza.rules.times import format_time
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue

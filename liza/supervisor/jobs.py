@@ -14,9 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
-from liza.rules.durations import format_duration
 from liza.rules.errors import NotRegularFile
-from liza.rules.redaction import redact
+from liza.rules.formatting.durations import format_duration
+from liza.rules.formatting.redaction import redact
 from liza.system import crash_points
 
 LOOK = 1.0  # seconds between two checks of the log's size and the time limit

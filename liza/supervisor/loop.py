@@ -21,8 +21,8 @@ from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.repo import reflogs
 from liza.rules.errors import LizaError, Refused
+from liza.rules.formatting.redaction import redact
 from liza.rules.model import State
-from liza.rules.redaction import redact
 from liza.rules.reports.alarms import BY_HAND_HINT, restart_hint
 from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions import actions

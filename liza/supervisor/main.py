@@ -23,9 +23,9 @@ from liza.programs.session import run_directory
 from liza.programs.terminal import tmux
 from liza.repo import git_start
 from liza.rules.errors import LizaError, LockTimeout, Refused
+from liza.rules.formatting.redaction import redact
 from liza.rules.model import Config, State, SupervisorExit
 from liza.rules.paths import parse_agent_id, role_of
-from liza.rules.redaction import redact
 from liza.rules.reports.alarms import BY_HAND_HINT
 from liza.rules.sessions.actions import Exit
 from liza.rules.tasks import claims

@@ -15,8 +15,8 @@ from liza.board import events
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
-from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA

@@ -7,8 +7,8 @@ from typing import Any
 from liza.board import signals
 from liza.crew.crew import Crew
 from liza.rules.errors import UnknownId
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.paths import parse_agent_id, sort_agents
-from liza.rules.suggestions import did_you_mean
 from liza.verbs.status import agent_row
 
 

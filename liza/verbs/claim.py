@@ -11,12 +11,12 @@ from liza.crew.crew import Crew
 from liza.crew.recovery.orphan_slots import release_orphan_slot
 from liza.crew.result import Result
 from liza.rules.errors import LizaError, Refused
+from liza.rules.formatting.times import format_time
 from liza.rules.model import State, Status
 from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.picking import Evidence, Pick
-from liza.rules.times import format_time
 from liza.system import crash_points, processes
 from liza.system.file_lock import Lock
 

@@ -22,8 +22,8 @@ from liza.repo.runner import Git
 from liza.repo.slots import slots_directory
 from liza.repo.survey import Survey
 from liza.rules import invariants
-from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlocked
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
 from liza.verbs.init import check_repository

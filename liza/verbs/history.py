@@ -14,10 +14,10 @@ from liza.crew.crew import Crew
 from liza.crew.recovery.recorder import record_if_unsupervised
 from liza.repo import board_history as recorded
 from liza.rules.errors import LizaError
+from liza.rules.formatting.times import format_time
 from liza.rules.paths import HISTORY_REF
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims
-from liza.rules.times import format_time
 from liza.verbs.change_stream import watch_changes
 
 

@@ -21,8 +21,8 @@ from liza.programs.hooks.hook_templates import HookMeaning, HookTemplate, load_t
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
+from liza.rules.formatting.times import format_time
 from liza.rules.paths import Paths
-from liza.rules.times import format_time
 
 MAX_PAYLOAD = 32 << 20  # bytes of one event
 MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20

@@ -32,11 +32,11 @@ from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.repo.survey import Survey, survey
 from liza.rules.errors import LizaError, LockTimeout, Missing, Refused, UsageError
+from liza.rules.formatting.times import format_time
 from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
 from liza.rules.project.init_command import complete_init_commands
-from liza.rules.times import format_time
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]

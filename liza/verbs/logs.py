@@ -13,9 +13,9 @@ from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.programs.session import run_archive, run_directory
 from liza.rules.errors import Refused, UnknownId
+from liza.rules.formatting.redaction import redact, redactable_length
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.paths import agent_of, parse_agent_id
-from liza.rules.redaction import redact, redactable_length
-from liza.rules.suggestions import did_you_mean
 from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost

@@ -6,7 +6,7 @@ from liza.board import signals
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.result import Result
-from liza.rules.times import format_time
+from liza.rules.formatting.times import format_time
 
 
 def pause(crew: Crew, why: str = "") -> Result:

@@ -25,7 +25,7 @@ from liza.crew.liza_path import liza_path
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.repo.runner import Git
-from liza.rules import toml_text
+from liza.rules.formatting import toml_text
 from liza.rules.model import Status, Task
 from liza.rules.tasks.claims import SESSION_END_EVENTS, STOP
 from liza.verbs import init, task

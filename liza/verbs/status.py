@@ -21,11 +21,11 @@ from liza.programs.session import failure_patterns, run_directory, session_proce
 from liza.programs.terminal import tmux
 from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
+from liza.rules.formatting.redaction import redact
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
 from liza.rules.paths import branch_of, role_of, run_id, sort_agents
 from liza.rules.project import test_proof
-from liza.rules.redaction import redact
 from liza.rules.reports import alarms
 from liza.rules.reports.alarms import Alarm, AlarmFacts
 from liza.rules.reports.drift_alarms import RepositoryDrift

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.rules.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
+from liza.rules.formatting.redaction import MAX_KEY, MAX_LINE, redact, redactable_length
 
 LONG = "".join(chr(ord("a") + n % 26) + str(n % 10) for n in range(30))
 PEM = "-----BEGIN {0}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 3 + "-----END {0}PRIVATE KEY-----"

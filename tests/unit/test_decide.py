@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import Discovery, MergeInProgress, State, Status, Task
+from liza.rules.model import Discovery, Event, MergeInProgress, State, Status, Task
 from liza.rules.sessions import actions, decide, rests
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.session_ends import SessionOutcome, StopReason
@@ -224,7 +224,8 @@ def test_the_same_facts_wake_a_planner_twice_at_most() -> None:
         state, run = claim_planning(state, "planner-1", NOW)
         state = end_planning(state, run)
     assert "waits for a person" in str(next_trigger(state))
-    again = state.with_task(replace(state.tasks[0], blocked_reason="another reason"))
+    blocked_again = Event(time=NOW, event="block", agent="coder-1")
+    again = state.with_task(replace(state.tasks[0], history=(*state.tasks[0].history, blocked_again)))
     assert not isinstance(next_trigger(again), str)
 
 

@@ -18,8 +18,8 @@ from liza.programs.presets import command_line, preset_table
 from liza.programs.presets.abilities import list_abilities
 from liza.programs.presets.preset_table import Presets, choose_program
 from liza.programs.session import failure_patterns
-from liza.rules import toml_text
 from liza.rules.errors import Missing, UsageError
+from liza.rules.formatting import toml_text
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.up.start import parse_programs

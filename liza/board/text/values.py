@@ -13,7 +13,7 @@ import msgspec
 
 from liza.rules import model, settings
 from liza.rules.errors import BoardUnreadable
-from liza.rules.times import format_time
+from liza.rules.formatting.times import format_time
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""

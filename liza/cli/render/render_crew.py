@@ -10,9 +10,9 @@ from liza.cli.render.columns import align_columns, paint
 from liza.cli.render.text_formats import shorten_line
 from liza.cli.render.text_formats import shorten_program as program_of
 from liza.crew.commits_ahead import CommitsAhead
-from liza.rules import toml_text
 from liza.rules.alarm_kinds import CONTAINED_NOTICES, AlarmKind
-from liza.rules.durations import format_duration
+from liza.rules.formatting import toml_text
+from liza.rules.formatting.durations import format_duration
 from liza.rules.project.test_proof import NO_SOURCE
 from liza.rules.statuses import AgentStatus, GoalStatus
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from liza.programs.session import guarded_command, log_file
+from liza.rules.formatting.redaction import redact
 from liza.rules.project import clean_environment
-from liza.rules.redaction import redact
 from liza.system import ancestors, crash_points, processes
 
 

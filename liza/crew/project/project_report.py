@@ -16,8 +16,8 @@ from liza.crew.project import commands, detect, environments
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
 from liza.repo.runner import Git
-from liza.rules.counts import count_noun
 from liza.rules.errors import LizaError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, test_proof

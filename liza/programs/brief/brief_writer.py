@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from liza.programs.brief import assignment
 from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines, quote_tail
+from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
 from liza.rules.statuses import WakeTrigger
-from liza.rules.times import format_time
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from liza.rules.redaction import redact
+from liza.rules.formatting.redaction import redact
 
 MESSAGE_PREFIX = "MESSAGE from "
 """The start of each message to an agent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from liza.rules.counts import count_noun
+from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
 from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from liza.rules.counts import count_noun
+from liza.rules.formatting.counts import count_noun
 from liza.rules.model import AwareDatetime, Budget, FrozenStruct
 from liza.rules.sessions.session_ends import SessionOutcome
 

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId
+from liza.rules.formatting.suggestions import did_you_mean
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.statuses import AgentStatus
-from liza.rules.suggestions import did_you_mean
 from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from liza.rules.counts import count_noun
 from liza.rules.errors import NotOwner, Refused, UsageError
+from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, State, Status, Task
 from liza.rules.paths import agent_of
