@@ -121,14 +121,7 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
         return StopSession(session.run, StopReason.STOP)
     work = find_current_work(at.state, at.agent)
     if work is None or work.run != session.run:
-        if session.ages.closing_command is None:
-            return StopSession(session.run, StopReason.FENCED)
-        left = at.state.config.grace - session.ages.closing_command
-        if left <= 0 or session.is_turn_over:
-            return StopSession(session.run, StopReason.OVER)
-        # The return of the prompt causes no event, so poll.
-        left = min(left, START_POLL_SECONDS) if session.has_terminal else left
-        return Wait(f"{session.run} has run its closing command", left)
+        return _decide_without_work(at, session)
     hopeless = _stop_hopeless(at, session)
     if hopeless is not None:
         return hopeless
@@ -155,6 +148,23 @@ def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Actio
     merge = None if at.job is not None or _wait_for_signal(at) else _merge(at)
     if merge is not None:
         return merge
+    return _wait_at_work(at, session, beat)
+
+
+def _decide_without_work(at: Situation, session: SessionFacts) -> Action:
+    """Return the action for a session that has no claim any more: it has closed its work, or lost it to another run."""
+    if session.ages.closing_command is None:
+        return StopSession(session.run, StopReason.FENCED)
+    left = at.state.config.grace - session.ages.closing_command
+    if left <= 0 or session.is_turn_over:
+        return StopSession(session.run, StopReason.OVER)
+    # The return of the prompt causes no event, so poll.
+    left = min(left, START_POLL_SECONDS) if session.has_terminal else left
+    return Wait(f"{session.run} has run its closing command", left)
+
+
+def _wait_at_work(at: Situation, session: SessionFacts, beat: float) -> Wait:
+    """Wait until the first time at which something is due: heartbeat, report, budget, message, start or poll."""
     waits = [beat - session.ages.heartbeat, *_model_waits(at, session)]
     if at.budget.seconds_left is not None:
         waits.append(at.budget.seconds_left + 0.01)
