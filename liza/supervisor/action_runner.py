@@ -21,6 +21,7 @@ from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
+from liza.rules.sessions.session_facts import JobKind
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
@@ -136,7 +137,7 @@ class ActionRunner:
 
     def _start_set_up(self, set_up: SetUpDue) -> None:
         spec = jobs.JobSpec(
-            kind=jobs.JobKind.SET_UP,
+            kind=JobKind.SET_UP,
             subject=set_up.slot,
             argv=["/bin/sh", "-c", set_up.command],
             directory=self.crew.paths.slot(set_up.slot),
@@ -155,7 +156,7 @@ class ActionRunner:
         """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait."""
         self.memory.merges = self.memory.merges.started(self.crew.board.read().revision, task)
         spec = jobs.JobSpec(
-            kind=jobs.JobKind.MERGE,
+            kind=JobKind.MERGE,
             subject=task,
             argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
             directory=self.crew.paths.root,
@@ -327,9 +328,9 @@ class ActionRunner:
             return
         event, self.memory.job = job.end_event, None
         match job.kind:
-            case jobs.JobKind.SET_UP:
+            case JobKind.SET_UP:
                 self._finish_set_up(job, event.exit_status)
-            case jobs.JobKind.MERGE:
+            case JobKind.MERGE:
                 failed = event.exit_status not in (0, 1)
                 if failed:
                     self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")

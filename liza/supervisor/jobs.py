@@ -10,24 +10,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
 from liza.rules.errors import NotRegularFile
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
+from liza.rules.sessions.session_facts import JobKind
 from liza.system import crash_points
 
 LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
-
-
-class JobKind(StrEnum):
-    """What a job does: prepare a slot for a session, or merge a task."""
-
-    SET_UP = "set-up"
-    MERGE = "merge"
 
 
 @dataclass(frozen=True)

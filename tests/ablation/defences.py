@@ -163,6 +163,11 @@ def _by_number(was: Callable[..., Any]) -> Any:
     return lambda process: not os.path.exists(f"/proc/{process.pid}")  # noqa: PTH110 - nothing is imported here
 
 
+def _blamed(outcome: str) -> Switch:
+    """The table of outcomes in which this one counts as a try, as one that ended by itself does."""
+    return lambda was: {**was, outcome: was[outcome]._replace(fault=was["finished"].fault)}
+
+
 def _unguarded(was: Callable[..., Any]) -> Any:
     def start(words: Any, directory: Any, out: Any, env: Mapping[str, str]) -> Any:
         import subprocess
@@ -655,7 +660,7 @@ TABLE: dict[str, Defence] = {
     ),
     "tasks without blame": Defence(
         "a model that does not answer blocks no task and uses up no try",
-        {"liza.rules.tasks.coding:OUTCOME_RULES": lambda was: {**was, "unanswered": was["finished"]}},
+        {"liza.rules.tasks.coding:OUTCOME_RULES": _blamed("unanswered")},
         (f"{MODELS}test_a_model_that_never_answers_is_named_while_it_is_silent_and_after_and_blocks_no_task",),
     ),
     "waiting is not starting": Defence(

@@ -23,6 +23,7 @@ from liza.rules.paths import Paths
 from liza.rules.sessions import actions
 from liza.rules.sessions.rests import ClockWatch, FailureStreak
 from liza.rules.sessions.session_ends import SessionOutcome
+from liza.rules.sessions.session_facts import JobKind
 from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import SetUpDue
@@ -152,7 +153,7 @@ def test_a_child_that_ends_while_it_is_killed_is_stopped_all_the_same(
     words = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do read x < pipe; done"]
     os.mkfifo(tmp_path / "pipe")
     job = jobs.start_job(
-        jobs.JobSpec(jobs.JobKind.MERGE, "t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None
+        jobs.JobSpec(JobKind.MERGE, "t1", words, tmp_path, tmp_path / "log", os.environ), lambda event: None
     )
     until(lambda: job.read_tail() == "deaf", "it does not begin")
     kill = os.killpg

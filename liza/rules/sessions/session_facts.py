@@ -23,6 +23,13 @@ class SessionState(StrEnum):
     OVER = "over"
 
 
+class JobKind(StrEnum):
+    """What a supervisor runs as a child process: the set-up of a slot for a session, or the merge of a task."""
+
+    SET_UP = "set-up"
+    MERGE = "merge"
+
+
 @dataclass(frozen=True)
 class StartFacts:
     """How far the start of a session has come.
