@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from liza.board.text import document
+from liza.board.text.splitter import PieceKind
 from liza.board.write_intent import sha
 from liza.rules.errors import BoardInconsistent, NotRegularFile
 from liza.system import crash_points, files, untrusted_files
@@ -236,7 +237,7 @@ def _diff_added_entries(
             last_key[section] = key
             if old[section, key] != part.text or (section, key) in renewed:
                 changed.append(EntryChange(section, key, part.text))
-        elif part.kind in ("item", "pair") and section in last_key:
+        elif part.kind in (PieceKind.ITEM, PieceKind.PAIR) and section in last_key:
             changed.append(EntryChange(section, key, part.text, after=last_key[section]))
         else:
             return None

@@ -15,7 +15,7 @@ from liza.board.text import document, parse, roundtrip, splitter, yaml_lines
 from liza.board.text.document import SECTIONS, Document, Part, assemble, parse_piece, read_whole
 from liza.board.text.parse import NeedsSlowPath, Unparsable
 from liza.board.text.splice import LineEditor, collect_edits, find_item_offset, sorted_comments
-from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece
+from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece, PieceKind
 from liza.board.text.values import from_plain, normalize_scalar, to_plain
 from liza.board.text.yaml_lines import Style
 from liza.rules.errors import BoardInconsistent, BoardUnreadable
@@ -73,7 +73,7 @@ def _change_section(parts: list[Part], section: str, old: Any, new: Any, style: 
     else:
         changed = [parts[first], *_change_entries(parts[first + 1 : last], section, old, new, style)]
         if len(changed) == 1:
-            changed = [parse_piece(Piece("single", section, changed[0].text))]
+            changed = [parse_piece(Piece(PieceKind.SINGLE, section, changed[0].text))]
     if last < len(parts) and not changed[-1].text.endswith("\n"):
         raise NeedsSlowPath("a line without its end")
     return [*parts[:first], *changed, *parts[last:]]
@@ -121,9 +121,9 @@ def _change_single(part: Part, old: Any, new: Any, style: Style) -> list[Part]:
 
 
 def _section_value(parts: list[Part], section: str) -> Any:
-    if section in LIST_SECTIONS and parts[0].kind == "text":
+    if section in LIST_SECTIONS and parts[0].kind is PieceKind.TEXT:
         return tuple(part.value for part in parts[1:])
-    if section in TABLE_SECTIONS and parts[0].kind == "text":
+    if section in TABLE_SECTIONS and parts[0].kind is PieceKind.TEXT:
         return {part.key: part.value for part in parts[1:]}
     return parts[0].value if parts[0].value is not None else from_plain(to_plain(()), SECTIONS[section])
 
@@ -172,14 +172,14 @@ def _key_entries(value: Any) -> list[tuple[str, Any]]:
 
 
 def _add_entry(
-    parts: list[Part], kind_and_section: tuple[str, str], key: str, value: Any, indent: int, style: Style
+    parts: list[Part], kind_and_section: tuple[PieceKind, str], key: str, value: Any, indent: int, style: Style
 ) -> None:
     """Append a new entry, before the empty lines at the end of the section."""
     kind, section = kind_and_section
     plain = to_plain(value)
     lines = (
         yaml_lines.item_lines(plain, "", indent, style)
-        if kind == "item"
+        if kind is PieceKind.ITEM
         else yaml_lines.pair_lines(key, plain, indent, style)
     )
     text = _join_lines(lines, style)
@@ -207,7 +207,7 @@ def _change_entry(part: Part, old: Any, new: Any, style: Style) -> Part:
         return [changed]
 
     was, now = to_plain(old), to_plain(new)
-    if part.kind == "item":
+    if part.kind is PieceKind.ITEM:
         return _rewrite_and_check(part, [was], [now], SECTIONS[part.section], style, check)[0]
     key = next(iter(parse.parse_part(part.text, "")))
     return _rewrite_and_check(part, {key: was}, {key: now}, SECTIONS[part.section], style, check)[0]

@@ -10,7 +10,7 @@ import msgspec
 
 from liza.board.text import parse, splitter
 from liza.board.text.parse import NeedsSlowPath, Unparsable
-from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece
+from liza.board.text.splitter import LIST_SECTIONS, TABLE_SECTIONS, Piece, PieceKind
 from liza.board.text.values import describe_error, find_struct, from_plain, normalize_scalar, struct_fields
 from liza.board.text.yaml_lines import Style
 from liza.rules import settings
@@ -28,7 +28,7 @@ _MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the ne
 class Part:
     """A slice of the text with its value. ``key`` identifies an entry in its section."""
 
-    kind: str
+    kind: PieceKind
     section: str
     text: str
     key: str = ""
@@ -39,7 +39,7 @@ class Part:
 class Document:
     """A parsed board: ``parts`` joined are ``text``; ``state`` is its value.
 
-    If the text cannot be split into entries that parse alone, there is one part of the kind ``whole``.
+    If the text cannot be split into entries that parse alone, there is one part of the kind WHOLE.
     """
 
     text: str
@@ -70,14 +70,14 @@ class Document:
     @property
     def is_whole(self) -> bool:
         """Whether the text could not be split."""
-        return self.parts[0].kind == "whole"
+        return self.parts[0].kind is PieceKind.WHOLE
 
     @property
     def style(self) -> Style:
         """The style of the file."""
         end = self.text.find("\n")
         newline = "\r\n" if end > 0 and self.text[end - 1] == "\r" else "\n"
-        entry = next((part for part in self.parts if part.kind == "item"), None)
+        entry = next((part for part in self.parts if part.kind is PieceKind.ITEM), None)
         return Style(newline, min(splitter.entry_indent(entry.text), 2) if entry else 2)
 
 
@@ -118,14 +118,14 @@ def parse_piece(piece: Piece, memory: dict[tuple[str, str], Part] | None = None)
     if memory and (cached := memory.get((piece.section, piece.text))) is not None and cached.kind == piece.kind:
         return cached
     part = Part(piece.kind, piece.section, piece.text)
-    if piece.kind == "text":
+    if piece.kind is PieceKind.TEXT:
         _check_empty(piece)
         return part
-    plain = parse.parse_part(piece.text, piece.section if piece.kind != "single" else "")
+    plain = parse.parse_part(piece.text, piece.section if piece.kind is not PieceKind.SINGLE else "")
     try:
-        if piece.kind == "item":
+        if piece.kind is PieceKind.ITEM:
             part.key, part.value = _parse_item(piece, plain)
-        elif piece.kind == "pair":
+        elif piece.kind is PieceKind.PAIR:
             part.key, part.value = _parse_pair(piece, plain)
         else:
             part.value = _parse_section(piece, plain)
@@ -185,7 +185,7 @@ def _reuse_parts(previous: Document, text: str) -> list[Part] | None:
             if (
                 not reused
                 or (reused[-1].kind, reused[-1].section) != (part.kind, part.section)
-                or part.kind == "single"
+                or part.kind is PieceKind.SINGLE
             ):
                 return None
             offset -= len(reused.pop().text)
@@ -210,16 +210,16 @@ def _parse_stretch(part: Part, gone: list[Part], text: str) -> list[Part] | None
     """Return the parts of a changed range of text in one section; None if it is not certain."""
     if any((other.kind, other.section) != (part.kind, part.section) for other in gone):
         return None
-    indent = splitter.entry_indent(part.text) if part.kind != "single" else 0
+    indent = splitter.entry_indent(part.text) if part.kind is not PieceKind.SINGLE else 0
     if not splitter.is_closed(text, indent):
         return None
     try:
         pieces = (
             splitter.split_board(text)
-            if part.kind == "single"
+            if part.kind is PieceKind.SINGLE
             else splitter.split_entries(part.kind, part.section, text, indent)
         )
-        if part.kind == "single" and [piece.section for piece in pieces] != [part.section]:
+        if part.kind is PieceKind.SINGLE and [piece.section for piece in pieces] != [part.section]:
             return None
         memory = {(other.section, other.text): other for other in gone}
         return [parse_piece(piece, memory) for piece in pieces] if text else []
@@ -234,9 +234,9 @@ def assemble(text: str, parts: list[Part], name: str = BOARD_NAME) -> Document:
     """
     values: dict[str, Any] = {}
     for part in parts:
-        if part.kind == "item":
+        if part.kind is PieceKind.ITEM:
             values.setdefault(part.section, []).append(part.value)
-        elif part.kind == "pair":
+        elif part.kind is PieceKind.PAIR:
             table = values.setdefault(part.section, {})
             if part.key in table:
                 raise NeedsSlowPath("an entry that occurs twice")
@@ -288,7 +288,7 @@ def read_whole(text: str, name: str = BOARD_NAME) -> Document:
         field, value, wanted = describe_error(error, State)
         message = f"{parse.locate_error(text, str(error))} {field} is {value}, wanted {wanted}"
         raise BoardUnreadable(f"{name}:{message}", REPAIR_HINT) from None
-    return Document(text, [Part("whole", "", text, value=state)], state)
+    return Document(text, [Part(PieceKind.WHOLE, "", text, value=state)], state)
 
 
 def _section_text(text: str, section: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from _ruamel_yaml import CParser  # type: ignore[import-not-found]
@@ -255,11 +256,20 @@ def parse_part(text: str, key: str) -> Any:
     return _parse_with_fallback(text, ask)
 
 
+class NodeKind(StrEnum):
+    """Kind of a YAML value."""
+
+    SCALAR = "scalar"
+    MAP = "map"
+    SEQ = "seq"
+    ALIAS = "alias"
+
+
 @dataclass(slots=True)
 class Node:
     """The position of a value: lines and columns from 0, the end column exclusive."""
 
-    kind: str
+    kind: NodeKind
     line: int
     column: int
     end_line: int
@@ -291,24 +301,24 @@ def _node(event: Any, following: NextEvent, depth: int) -> Node:
     anchored = getattr(event, "anchor", None) is not None
     kind = type(event)
     if kind is AliasEvent:
-        return Node("alias", start.line, start.column, end.line, end.column, anchored=True)
+        return Node(NodeKind.ALIAS, start.line, start.column, end.line, end.column, anchored=True)
     if kind is ScalarEvent:
-        node = Node("scalar", start.line, start.column, end.line, end.column, style=event.style or "")
+        node = Node(NodeKind.SCALAR, start.line, start.column, end.line, end.column, style=event.style or "")
         node.value, node.anchored = event.value, anchored
         if node.style and node.style in "|>" and end.column == 0 and end.line > start.line:
             node.end_line, node.end_column = end.line - 1, 1 << 30
         return node
     flow = bool(event.flow_style)
     if kind is MappingStartEvent:
-        node = Node("map", start.line, start.column, start.line, start.column, flow, anchored=anchored)
+        node = Node(NodeKind.MAP, start.line, start.column, start.line, start.column, flow, anchored=anchored)
         while type(event := following()) is not MappingEndEvent:
             key = _node(event, following, depth + 1)
-            if key.kind != "scalar" or key.value in node.pairs:
+            if key.kind is not NodeKind.SCALAR or key.value in node.pairs:
                 raise NeedsSlowPath("a key that is not a scalar, or occurs twice")
             value = _node(following(), following, depth + 1)
             node.pairs[key.value] = (key, value)
         return _set_end(node, [child for pair in node.pairs.values() for child in pair], event)
-    node = Node("seq", start.line, start.column, start.line, start.column, flow, anchored=anchored)
+    node = Node(NodeKind.SEQ, start.line, start.column, start.line, start.column, flow, anchored=anchored)
     while type(event := following()) is not SequenceEndEvent:
         node.items.append(_node(event, following, depth + 1))
     return _set_end(node, node.items, event)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from liza.board.text import yaml_lines
-from liza.board.text.parse import NeedsSlowPath, Node, parse_outline
+from liza.board.text.parse import NeedsSlowPath, Node, NodeKind, parse_outline
 from liza.board.text.values import ABSENT, find_struct, struct_fields
 from liza.board.text.yaml_lines import Style
 
@@ -25,11 +25,11 @@ _LINES: Final = re.compile(rf"[^{_BREAKS}]*(?:\r\n|[{_BREAKS}])|[^{_BREAKS}]+")
 
 def iter_scalars(node: Node) -> Iterable[Node]:
     """Yield the scalars and aliases of the node, in the order of the text."""
-    if node.kind == "map":
+    if node.kind is NodeKind.MAP:
         for key, value in node.pairs.values():
             yield key
             yield from iter_scalars(value)
-    elif node.kind == "seq":
+    elif node.kind is NodeKind.SEQ:
         for item in node.items:
             yield from iter_scalars(item)
     else:
@@ -100,9 +100,9 @@ class LineEditor:
 
 def collect_edits(editor: LineEditor, node: Node, old: Any, new: Any, kind: Any, key: str = "") -> None:
     """Collect the edits that change ``old`` to ``new`` in a block collection. Raises NeedsSlowPath."""
-    if isinstance(old, dict) and isinstance(new, dict) and node.kind == "map" and not node.flow:
+    if isinstance(old, dict) and isinstance(new, dict) and node.kind is NodeKind.MAP and not node.flow:
         _change_mapping(editor, node, old, new, kind)
-    elif isinstance(old, list) and isinstance(new, list) and node.kind == "seq" and not node.flow:
+    elif isinstance(old, list) and isinstance(new, list) and node.kind is NodeKind.SEQ and not node.flow:
         _change_sequence(editor, node, old, new, kind, key)
     else:
         raise NeedsSlowPath("not a block collection")
@@ -151,14 +151,16 @@ def _insert(editor: LineEditor, node: Node, key: str, value: Any, order: list[st
 
 def _change_value(editor: LineEditor, node: Node, key: str, old: Any, new: Any, kind: Any) -> None:
     name, value = node.pairs[key]
-    same_shape = (isinstance(new, dict) and value.kind == "map") or (isinstance(new, list) and value.kind == "seq")
+    same_shape = (isinstance(new, dict) and value.kind is NodeKind.MAP) or (
+        isinstance(new, list) and value.kind is NodeKind.SEQ
+    )
     if same_shape and not value.flow and type(old) is type(new):
         collect_edits(editor, value, old, new, kind, key)
         return
     if value.flow and _has_mapping(value):
         _change_flow_mapping(editor, name, value, key, old, new)
         return
-    inline = value.kind == "seq" and value.flow and bool(value.items) and _is_scalar_list(new)
+    inline = value.kind is NodeKind.SEQ and value.flow and bool(value.items) and _is_scalar_list(new)
     if value.end_line == name.line and (inline or yaml_lines.is_inline(new)):
         written = (
             yaml_lines.format_flow_list(new, key)
@@ -176,8 +178,8 @@ def _change_value(editor: LineEditor, node: Node, key: str, old: Any, new: Any, 
 def _change_flow_mapping(editor: LineEditor, name: Node, value: Node, key: str, old: Any, new: Any) -> None:
     """Rewrite a mapping in braces on the line of its key. Raises NeedsSlowPath unless Liza wrote all of it."""
     mapping = yaml_lines.format_flow_mapping(new, key) if isinstance(old, dict) and isinstance(new, dict) else None
-    same_keys = value.kind == "map" and set(value.pairs) == set(old) and value.end_line == name.line
-    plain = all(part.kind == "scalar" and not part.anchored for pair in value.pairs.values() for part in pair)
+    same_keys = value.kind is NodeKind.MAP and set(value.pairs) == set(old) and value.end_line == name.line
+    plain = all(part.kind is NodeKind.SCALAR and not part.anchored for pair in value.pairs.values() for part in pair)
     if mapping is None or not same_keys or not plain or value.anchored:
         raise NeedsSlowPath("a mapping between braces")
     old_line = editor.line_text(name.line)
@@ -251,7 +253,7 @@ def _item_comments(editor: LineEditor, item: Node, column: int) -> list[str]:
 def find_item_offset(node: Node) -> int | None:
     """Return the indentation of items relative to their key; None if the text has no block sequence with items."""
     for name, value in node.pairs.values():
-        if value.kind == "seq" and not value.flow and value.items:
+        if value.kind is NodeKind.SEQ and not value.flow and value.items:
             return value.column - name.column
         if (offset := find_item_offset(value)) is not None:
             return offset

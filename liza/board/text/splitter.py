@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from typing import Final
@@ -26,18 +27,33 @@ _EMPTY_REST: Final = re.compile(r"[ \t]*(?:#.*)?\r?")
 _FIRST_CONTENT: Final = re.compile(r"^( *)([^\s#].*)", re.MULTILINE)
 
 
+class PieceKind(StrEnum):
+    """Kind of a slice of the file."""
+
+    WHOLE = "whole"
+    """The whole file, which cannot be split into entries that parse alone."""
+    TEXT = "text"
+    """Text without a value."""
+    SINGLE = "single"
+    """A whole section."""
+    ITEM = "item"
+    """An entry of a list."""
+    PAIR = "pair"
+    """An entry of a mapping."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A slice of the file. ``kind``: text (no value), single (a whole section), item or pair (an entry)."""
+    """A slice of the file."""
 
-    kind: str
+    kind: PieceKind
     section: str
     text: str
 
 
 @cache
-def _entry_start(kind: str, indent: int) -> re.Pattern[str]:
-    start = "-(?=[ \\r\\n]|$)" if kind == "item" else "[^\\s#]"
+def _entry_start(kind: PieceKind, indent: int) -> re.Pattern[str]:
+    start = "-(?=[ \\r\\n]|$)" if kind is PieceKind.ITEM else "[^\\s#]"
     return re.compile(f"^ {{{indent}}}{start}", re.MULTILINE)
 
 
@@ -57,7 +73,7 @@ def split_board(text: str) -> list[Piece]:
     edges = [find_comment_start(text, start, 0) for start, _, _ in starts] + [len(text)]
     if _CONTENT.search(text, 0, edges[0]):
         raise NeedsSlowPath("something above the first section that is no comment")
-    pieces = [Piece("text", "", text[: edges[0]])] if edges[0] else []
+    pieces = [Piece(PieceKind.TEXT, "", text[: edges[0]])] if edges[0] else []
     for (start, name, value), edge, end in zip(starts, edges, edges[1:], strict=False):
         pieces += _split_section(name, text[edge:end], start - edge, value - edge)
     return pieces
@@ -97,21 +113,24 @@ def find_comment_start(text: str, start: int, indent: int) -> int:
 
 def _split_section(name: str, text: str, start: int, value: int) -> list[Piece]:
     """Return a section in one piece, or its head and its entries."""
-    kind = "item" if name in LIST_SECTIONS else "pair" if name in TABLE_SECTIONS else "single"
+    kind = PieceKind.ITEM if name in LIST_SECTIONS else PieceKind.PAIR if name in TABLE_SECTIONS else PieceKind.SINGLE
     end_of_line = text.find("\n", value)
-    if kind == "single" or end_of_line < 0 or not _EMPTY_REST.fullmatch(text, value, end_of_line):
-        return [Piece("single", name, text)]
+    if kind is PieceKind.SINGLE or end_of_line < 0 or not _EMPTY_REST.fullmatch(text, value, end_of_line):
+        return [Piece(PieceKind.SINGLE, name, text)]
     first = _FIRST_CONTENT.search(text, end_of_line + 1)
     if first is None:
-        return [Piece("single", name, text)]
+        return [Piece(PieceKind.SINGLE, name, text)]
     indent = len(first[1])
-    fits = _is_item(first[2]) if kind == "item" else indent > 0 and not _is_item(first[2])
+    fits = _is_item(first[2]) if kind is PieceKind.ITEM else indent > 0 and not _is_item(first[2])
     if not fits:
-        return [Piece("single", name, text)]
-    return [Piece("text", name, text[: first.start()]), *split_entries(kind, name, text[first.start() :], indent)]
+        return [Piece(PieceKind.SINGLE, name, text)]
+    return [
+        Piece(PieceKind.TEXT, name, text[: first.start()]),
+        *split_entries(kind, name, text[first.start() :], indent),
+    ]
 
 
-def split_entries(kind: str, section: str, text: str, indent: int) -> list[Piece]:
+def split_entries(kind: PieceKind, section: str, text: str, indent: int) -> list[Piece]:
     """Return the entries of a part of a section that begins with an entry. Raises NeedsSlowPath."""
     _check_breaks(text)
     starts = [match.start() for match in _entry_start(kind, indent).finditer(text)]
@@ -125,7 +144,7 @@ def entry_indent(text: str) -> int:
     return len(first[1]) if first else 0
 
 
-def starts_with_entry(kind: str, text: str, indent: int) -> bool:
+def starts_with_entry(kind: PieceKind, text: str, indent: int) -> bool:
     """Return whether the text begins with an entry, or with comments directly above one."""
     for line in text.split("\n", 64):
         bare = line.lstrip(" ")
