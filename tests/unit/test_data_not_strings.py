@@ -1,0 +1,94 @@
+"""Events, kinds, outcomes, phases, statuses and reasons are compared with members of enums, not with literals."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+MODULES = sorted((ROOT / "liza").rglob("*.py"))
+FIELDS = frozenset({"event", "kind", "meaning", "outcome", "phase", "reason", "status", "trigger"})
+RECORDERS = frozenset({"add_event", "apply_verb", "has_done"})
+"""Functions whose second argument is an event of a history."""
+ALLOWED = {
+    ("liza/board/text/values.py", "reason"): "msgspec tells a wrong time only by its message",
+    ("liza/crew/project/import_traces.py", "kind"): "a field of the trace that the tests' Python wrote",
+    ("liza/repo/merge/merges.py", "kind"): "words and letters of git's porcelain output",
+    ("liza/repo/survey.py", "kind"): "letters of git's porcelain output",
+}
+# The outcomes of sessions, which these compare, get their enums in a separate change.
+EXCLUDED = ("liza/supervisor/", "liza/rules/sessions/", "liza/programs/session/", "liza/rules/tasks/coding.py")
+
+
+def _field(node: ast.expr) -> str | None:
+    """Return the field that an expression reads: ``x.kind``, ``kind``, ``x["kind"]`` or ``x[i].kind``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return None
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Return whether an expression is a text, or a collection with one. The empty text means that there is no value."""
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(map(_is_literal, node.elts))
+    if isinstance(node, ast.Call) and _field(node.func) in ("frozenset", "set", "tuple"):
+        return any(map(_is_literal, node.args))
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != ""
+
+
+def _compared_fields(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each field that is compared with a literal, and the comparison with its line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Compare):
+            operands = (node.left, *node.comparators)
+            field = next((field for operand in operands if (field := _field(operand)) in FIELDS), None)
+            if field is not None and any(map(_is_literal, operands)):
+                yield field, f"{node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Match) and (field := _field(node.subject)) in FIELDS and field is not None:
+            patterns = (part for case in node.cases for part in ast.walk(case.pattern))
+            if any(isinstance(part, ast.MatchValue) and _is_literal(part.value) for part in patterns):
+                yield field, f"{node.lineno}: match {ast.unparse(node.subject)}"
+        elif isinstance(node, ast.Call) and _field(node.func) in RECORDERS and any(map(_is_literal, node.args[1:2])):
+            yield "event", f"{node.lineno}: {ast.unparse(node)}"
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if not _name(path).startswith(EXCLUDED)], ids=_name)
+def test_a_field_with_an_enum_is_not_compared_with_a_literal(path: Path) -> None:
+    found = _compared_fields(path.read_text())
+    assert [comparison for field, comparison in found if (_name(path), field) not in ALLOWED] == []
+
+
+def test_each_allowed_comparison_is_there() -> None:
+    found = {(_name(path), field) for path in MODULES for field, _ in _compared_fields(path.read_text())}
+    assert set(ALLOWED) - found == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'event.event == "claim"',
+        '"claim" != history[-1].event',
+        'alarm["kind"] in ("damaged", KIND)',
+        'outcome not in frozenset({"moved"})',
+        'has_done(task, "stop", run)',
+        'match result.outcome:\n    case "moved" | "lost":\n        pass',
+    ],
+)
+def test_the_check_finds_a_comparison_with_a_literal(text: str) -> None:
+    assert len(list(_compared_fields(text))) == 1
+
+
+@pytest.mark.parametrize("text", ["event.event == E.CLAIM", 'task.reason == ""', 'name == "claim"', "kind in KINDS"])
+def test_the_check_leaves_other_comparisons_alone(text: str) -> None:
+    assert list(_compared_fields(text)) == []
