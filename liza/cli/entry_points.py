@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from liza.cli import postponed_commands
 from liza.crew.liza_path import qualify_command
-from liza.rules.errors import LizaError, UsageError
+from liza.rules.errors import LizaError, UsageError, format_error
 from liza.system import program_path
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -153,8 +153,7 @@ def print_error(name: str, error: LizaError, as_json: bool) -> int:
     else:
         from liza.cli.render.columns import strip_controls
 
-        text = f"{name}: {error.message}" + (f"\n  next: {hint}" if hint else "")
-        text = strip_controls(text)
+        text = strip_controls(format_error(name, error.message, hint))
     try:
         sys.stdout.flush()
         sys.stderr.write(text + "\n")

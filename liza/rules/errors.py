@@ -1,4 +1,4 @@
-"""Error classes, each with an exit code and a hint.
+"""Error classes, each with an exit code and a hint, and the text of an error.
 
 Nothing here prints. Only ``cli/entry_points.py`` turns an error into a message and an exit status.
 """
@@ -127,3 +127,22 @@ class LockTimeout(LizaError):
 
     exit_code = 75
     code = "lock-timeout"
+
+
+HINT_LABEL = "  next: "
+"""Start of a line with the next command."""
+
+
+def format_error(program: str, message: str, hint: str) -> str:
+    """Return an error as ``program`` prints it: the message, and a line with the next command if there is one."""
+    return f"{program}: {message}" + (f"\n{HINT_LABEL}{hint}" if hint else "")
+
+
+def read_last_message(program: str, output: str) -> tuple[str, str]:
+    """Return the last line of a program's output, and the next command after it; empty texts if there is none.
+
+    The inverse of ``format_error``: the line is without the name of the program.
+    """
+    lines = [line for line in output.splitlines() if line.strip()]
+    hint = lines.pop().removeprefix(HINT_LABEL) if len(lines) > 1 and lines[-1].startswith(HINT_LABEL) else ""
+    return lines[-1].removeprefix(f"{program}: ") if lines else "", hint

@@ -21,7 +21,7 @@ from liza.crew.drift import drift
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
 from liza.programs.terminal import tmux
-from liza.rules.errors import Refused, UsageError
+from liza.rules.errors import Refused, UsageError, read_last_message
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
@@ -163,8 +163,7 @@ class _StartingSupervisor:
         """Last line of its output, with the next command if it printed one."""
         with self.log.open("rb") as file:
             file.seek(self.log_size)
-            lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        if not lines:
+            message, hint = read_last_message("liza-agent", file.read().decode(errors="replace"))
+        if not message:
             return f"no output, exit status {self.child.returncode}"
-        step = f" ({lines.pop().strip()})" if len(lines) > 1 and lines[-1].startswith("  next: ") else ""
-        return lines[-1].removeprefix("liza-agent: ") + step
+        return f"{message} (next: {hint})" if hint else message

@@ -25,6 +25,7 @@ from liza.crew.liza_path import liza_path
 from liza.programs.presets.preset import Preset
 from liza.programs.session import run_directory
 from liza.repo.runner import Git
+from liza.rules.errors import read_last_message
 from liza.rules.formatting import toml_text
 from liza.rules.model import Status, Task
 from liza.rules.tasks.claims import SESSION_END_EVENTS, STOP
@@ -230,5 +231,5 @@ def _failure_reason(crew: Crew, task_entry: Task, log: str, in_time: bool, secon
 
 def _last_output_line(log: str) -> str:
     """Last line of the supervisor's output, without the next command, which is for the deleted project."""
-    lines = [line for line in log.splitlines() if line.strip() and not line.startswith("  next: ")]
-    return lines[-1].removeprefix(TRIAL_AGENT).removeprefix("liza-agent: ").strip() if lines else ""
+    message, _ = read_last_message("liza-agent", log)
+    return message.removeprefix(TRIAL_AGENT).strip()

@@ -13,7 +13,7 @@ import typer
 from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
-from liza.rules.errors import UsageError
+from liza.rules.errors import HINT_LABEL, UsageError
 from liza.rules.paths import HISTORY_REF
 
 app = create_app()
@@ -79,7 +79,7 @@ def init(
     if as_json:
         printing.print_json(result.to_dict())
     else:
-        printing.print_text(f"  next: {result.next}")
+        printing.print_text(f"{HINT_LABEL}{result.next}")
 
 
 def _ask_consent(program: str | None, as_json: bool) -> str:
