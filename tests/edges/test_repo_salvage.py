@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,35 @@ def test_a_salvage_that_cannot_be_made_raises_and_writes_no_ref(slot: Git) -> No
         salvage_if_needed(broken, "t", "coder-1.1")
     assert slot.out("for-each-ref", "refs/liza") == ""
     assert (slot.directory / "new").read_text() == "x"
+
+
+def _salvage_refs(slot: Git) -> Path:
+    return slot.directory.parent / ".git" / "refs" / "liza" / "salvage"
+
+
+def test_a_salvage_whose_ref_git_cannot_write_is_refused_with_the_reason_of_git(slot: Git) -> None:
+    (slot.directory / "new").write_text("x")
+    path = _salvage_refs(slot)
+    path.parent.mkdir(parents=True)
+    path.write_text("in the way\n")
+    with pytest.raises(GitFailed, match=r"refs/liza/salvage/t/coder-1\.1 could not be written: .*cannot lock ref"):
+        create_salvage(slot, "t", "coder-1.1")
+
+
+def test_a_lock_that_a_killed_git_left_at_a_salvage_does_not_stop_the_next_one(slot: Git) -> None:
+    (slot.directory / "new").write_text("x")
+    lock = _salvage_refs(slot) / "t" / "coder-1.1.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (1, 1))
+    assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1"
+    assert not lock.exists()
+
+
+def test_a_name_that_a_symbolic_ref_takes_is_left_to_it(slot: Git) -> None:
+    (slot.directory / "new").write_text("x")
+    slot.out("symbolic-ref", "refs/liza/salvage/t/coder-1.1", "refs/heads/main")
+    assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"
 
 
 def test_the_newest_salvage_of_a_task_is_laid_back_once(slot: Git) -> None:

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from liza.repo import stale_locks
 from liza.repo.config_pins import git_dirs
-from liza.repo.runner import Git
+from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import read_work_tree
 from liza.rules.errors import GitFailed
 
@@ -251,12 +252,23 @@ def _find_same_salvage(git: Git, ref: str, head: str | None, tree: str) -> str |
 
 
 def _create_ref(git: Git, ref: str, commit: str) -> str:
-    """Create a new ref at a commit. An earlier salvage is never overwritten."""
-    for number in range(1, 1000):
-        name = ref if number == 1 else f"{ref}+{number}"
-        if git.run("update-ref", name, commit, "0" * len(commit)).code == 0:
+    """Create a new ref at a commit, and return its name. An earlier salvage is never overwritten. Raises GitFailed."""
+    name, number = ref, 1
+    while True:
+        args = ("update-ref", name, commit, "0" * len(commit))
+        result = git.run(*args)
+        if result.code == 0:
             return name
-    raise GitFailed(f"{ref} could not be written", "git for-each-ref refs/liza/salvage")
+        if git.find_commit(name) is None:
+            break
+        number += 1
+        name = f"{ref}+{number}"
+    # The name is free, so git failed for another reason: a lock that a killed git left, a full disk, a file in the way.
+    if not stale_locks.remove_stale_locks(git, (name,)):
+        reason, hint = summarize_error(result), lock_removal_command(result.stderr)
+        raise GitFailed(f"{name} could not be written: {reason}", hint or "git for-each-ref refs/liza/salvage")
+    git.out(*args)
+    return name
 
 
 def _message(task: str, run: str, extras: _Extras) -> str:
