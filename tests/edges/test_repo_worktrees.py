@@ -15,10 +15,10 @@ import pytest
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.runner import Git
-from liza.repo.slots import leftovers, reset, salvage, slot_records
+from liza.repo.slots import leftovers, reset, salvage, slot_records, stuck_slots
 from liza.repo.slots.pool import PreparedSlot, Worktrees
 from liza.repo.slots.salvage_restore import restore_salvage
-from liza.rules.errors import GitFailed, NotOwner, Refused
+from liza.rules.errors import GitFailed, NotOwner, Refused, SystemRefused
 from liza.rules.paths import Paths
 from tests.conftest import git
 
@@ -230,6 +230,22 @@ def test_a_slot_that_somebody_deleted_is_made_again(trees: Worktrees) -> None:
     subprocess.run(["rm", "-rf", trees.paths.slot("s1")], check=True)
     assert claim(trees, "s1", "one", "coder-1.2").base == head
     assert trees.head_commit("s1") == head
+
+
+def test_slots_that_cannot_be_emptied_are_kept_up_to_a_limit_and_then_the_next_one_stays_in_its_place(
+    trees: Worktrees,
+) -> None:
+    claim(trees, "s1", "t1", "coder-1.1")
+    slot = trees.paths.slot("s1")
+    (slot / "work").write_text("x")
+    for number in range(stuck_slots.MAX_RETIRED):
+        slot.with_name(f".aside-s1-{number}").mkdir()
+    with pytest.raises(SystemRefused, match="10 such worktrees are kept") as caught:
+        stuck_slots.retire_slot(slot)
+    assert caught.value.hint == f"sudo rm -rf {slot.parent}/.aside-*"
+    assert (slot / "work").read_text() == "x"
+    slot.with_name(".aside-s1-0").rmdir()
+    assert (stuck_slots.retire_slot(slot) / "work").read_text() == "x"
 
 
 def test_many_slots_added_at_once_all_come_to_be(trees: Worktrees) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+from liza.rules.errors import SystemRefused
+
 _RETIRED_PREFIX = ".aside-"
+MAX_RETIRED = 10
+"""Maximum number of retired slots of a crew. An alarm names each, with the command that removes it."""
 
 
 def loosen_permissions(slot: Path) -> bool:
@@ -54,8 +59,14 @@ def clear_slot_path(slot: Path) -> bool:
 def retire_slot(slot: Path) -> Path:
     """Rename a slot with its content to a free name beside it. Return the new path. Raises OSError.
 
-    Its ``.git`` file is removed if possible, because it points to the records of the slot that replaces it.
+    Its ``.git`` file is removed if possible, because it points to the records of the slot that replaces it. Raises
+    SystemRefused if MAX_RETIRED slots were retired and nobody has removed them: they would fill the disk.
     """
+    if len(list_retired(slot.parent)) >= MAX_RETIRED:
+        raise SystemRefused(
+            f"{slot} could not be emptied, and {MAX_RETIRED} such worktrees are kept beside it already",
+            f"sudo rm -rf {shlex.quote(str(slot.parent))}/{_RETIRED_PREFIX}*",
+        )
     names = (slot.with_name(f"{_RETIRED_PREFIX}{slot.name}-{number}") for number in count(1))
     free = next(path for path in names if not os.path.lexists(path))
     slot.rename(free)
