@@ -52,11 +52,11 @@ def recreate_layout(crew: Crew) -> Crew:
     plain = Git(crew.paths.root)
     crew.paths.liza.mkdir(mode=0o755, exist_ok=True)
     # Pins first: if there is a board, git does not start without pins.
-    Pins.from_user_config(plain).save(crew.paths.pins)
+    Pins.from_user_config(plain).save(crew.paths)
     crew = Crew(crew.paths, crew.clock)
     create_layout(crew)
     brief_filter.install_filter(crew.git)
-    Pins.from_user_config(plain).with_key(plain, brief_filter.FILTER_KEY).save(crew.paths.pins)
+    Pins.from_user_config(plain).with_key(plain, brief_filter.FILTER_KEY).save(crew.paths)
     return Crew(crew.paths, crew.clock)
 
 

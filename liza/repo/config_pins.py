@@ -19,8 +19,10 @@ from typing import Any
 
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.paths import Paths
 from liza.rules.settings import are_valid
 from liza.system import atomic, untrusted_files
+from liza.system.flock import lock_path
 
 # git's default for text: merges with an added driver use this instead.
 _PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
@@ -65,6 +67,8 @@ _HARMLESS_SETTINGS = (
     r"|core\.(bare|sparsecheckout(cone)?)=(false|no|off|0)|merge\.default=text"
 )
 
+LOCK_TIMEOUT = 10.0
+"""Seconds to wait for another process that writes the pins."""
 _RECAPTURE_COMMAND = "liza doctor --fix"
 _SCOPES = ("system", "global", "local", "worktree")
 
@@ -141,13 +145,15 @@ class Pins:
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise Missing(f"the pinned configuration {path} cannot be read: {error}", _RECAPTURE_COMMAND) from error
 
-    def save(self, path: Path) -> None:
-        """Write the pins atomically. Raises OSError."""
+    def save(self, paths: Paths) -> None:
+        """Write the pins of a crew atomically. Raises OSError, LockTimeout."""
         config = {key: list(values) for key, values in sorted(self.config.items())}
         fields: dict[str, Any] = {"config": config, "hooks": dict(self.hooks), "substitutes": dict(self.substitutes)}
         fields |= {} if self.settings is None else {"settings": dict(self.settings)}
         fields |= {"reviewed": dict(self.reviewed)} if self.reviewed else {}
-        atomic.write(path, f"{json.dumps(fields, indent=1)}\n".encode())
+        # A process that confirms a setting reads the pins and writes them again: it must not write older ones back.
+        with lock_path(paths.pins_lock, LOCK_TIMEOUT):
+            atomic.write(paths.pins, f"{json.dumps(fields, indent=1)}\n".encode())
 
     def with_key(self, git: Git, key: str) -> Pins:
         """Return pins with the current values of one configuration key. Raises GitFailed."""

@@ -290,7 +290,7 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
         crew.git.out("update-ref", f"refs/heads/{branch}", tip, "0" * len(tip))
     drift.record_last_tip(crew, tip)
     brief_filter.install_filter(crew.git)
-    Pins.capture(crew.git).save(crew.paths.pins)
+    Pins.capture(crew.git).save(crew.paths)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
 

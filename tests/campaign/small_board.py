@@ -60,7 +60,7 @@ def repository(root: Path) -> None:
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     Paths(root).liza.mkdir()
-    Pins.capture(Git(root)).save(Paths(root).pins)
+    Pins.capture(Git(root)).save(Paths(root))
 
 
 def say(board: Board, text: str) -> int:

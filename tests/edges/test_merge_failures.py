@@ -133,7 +133,7 @@ def test_a_failure_in_the_persons_checkout_sets_its_task_aside_and_the_next_try_
     pins = Pins.load(crew.crew.paths.pins)
     for key in ("smudge", "clean", "required"):
         pins = pins.with_key(Git(crew.root), f"filter.slow.{key}")
-    pins.save(crew.crew.paths.pins)
+    pins.save(crew.crew.paths)
     git(crew.root, "switch", "-q", "integration")
     broken.touch()
 
@@ -486,7 +486,7 @@ def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_cand
 
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")
-    replace(Pins.load(crew.crew.paths.pins), settings=None).save(crew.crew.paths.pins)
+    replace(Pins.load(crew.crew.paths.pins), settings=None).save(crew.crew.paths)
     assert crew.merge("a") == ""
     assert crew.status("a") == "INTEGRATION_FAILED"
     assert crew.alarms()["integration_failed"].endswith("(log: .liza/logs/merge-a.log) → less .liza/logs/merge-a.log")

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from liza.repo import config_pins
 from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merges
 from liza.repo.runner import Git
 from liza.repo.survey import list_changed_files
-from liza.rules.errors import GitFailed, Missing
+from liza.rules.errors import GitFailed, LockTimeout, Missing
+from liza.rules.paths import Paths
+from liza.system.flock import lock_path
 from tests.conftest import git
 
 
@@ -133,14 +136,26 @@ def test_what_was_there_at_init_goes_on_working_and_a_changed_value_is_turned_ba
     repo: Path, spy: Path, tmp_path: Path
 ) -> None:
     git(repo, "config", "filter.x.clean", "tr a-z A-Z")
-    Pins.capture(Git(repo)).save(tmp_path / "pins.json")
-    pins = Pins.load(tmp_path / "pins.json")
+    Pins.capture(Git(repo)).save(Paths(tmp_path))
+    pins = Pins.load(Paths(tmp_path).pins)
     assert pins == Pins.capture(Git(repo))
     git(repo, "config", "filter.x.clean", str(spy))
     (repo / "a.txt").write_text("two\n")
     Git(repo, pins).out("add", "a.txt")
     assert not ran(spy)
     assert Git(repo).out("show", ":a.txt") == "TWO"
+
+
+def test_pins_are_not_written_while_another_process_changes_them(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_pins, "LOCK_TIMEOUT", 0)
+    paths = Paths(tmp_path)
+    with lock_path(paths.pins_lock), pytest.raises(LockTimeout):
+        Pins.capture(Git(repo)).save(paths)
+    assert not paths.pins.exists()
+    Pins.capture(Git(repo)).save(paths)
+    assert Pins.load(paths.pins) == Pins.capture(Git(repo))
 
 
 def test_a_process_planted_over_a_pinned_filter_is_refused_not_silently_skipped(repo: Path, spy: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_session_that_cannot_begin_while_integration_is_gone_is_no_crash_of_it
 ) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
-    Pins.capture(Git(tmp_path)).save(Paths(tmp_path).pins)
+    Pins.capture(Git(tmp_path)).save(Paths(tmp_path))
 
     def start(run: str) -> None:
         raise GitFailed("ambiguous argument 'refs/heads/integration'")

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from liza.repo.config_pins import Pins
+from liza.repo.config_pins import LOCK_TIMEOUT, Pins
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
@@ -21,7 +21,6 @@ from liza.system.flock import lock_path
 
 SETTINGS_KEY, REVIEWED_KEY = "settings", "reviewed"
 EVERY_REF = "*"
-LIMIT = 10.0  # seconds to wait for another process that confirms
 _cache: dict[Path, tuple[object, dict[str, Any] | None]] = {}
 
 
@@ -74,7 +73,7 @@ def _add_to_pins(paths: Paths, key: str, given: Mapping[str, Any], standing: Con
     if not given or not paths.pins.exists():
         return
     # Without the lock, of two concurrent read-modify-write cycles one would be lost.
-    with lock_path(paths.pins_lock, LIMIT):
+    with lock_path(paths.pins_lock, LOCK_TIMEOUT):
         pins = _read_pins(paths)
         if pins is None:
             return
