@@ -455,6 +455,35 @@ def test_remove_all_makes_no_salvage_of_commits_that_the_tasks_branch_has_and_on
     assert git(trees.paths.root, "show", "task/one:new.txt") == "x"
 
 
+def test_work_in_a_submodule_stays_while_the_slot_is_reused_and_is_saved_before_the_slot_is_removed(
+    trees: Worktrees, tmp_path: Path
+) -> None:
+    lib, root = tmp_path / "lib", trees.paths.root
+    for name in ("lib", "clean"):
+        git(tmp_path, "init", "-q", "-b", "main", name)
+        git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", "first")
+        git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / name), f"deps/{name}")
+    git(root, "commit", "-q", "-m", "submodules")
+    git(root, "branch", "-f", "integration", "HEAD")
+    claim(trees, "s1", "t1", "coder-1.1")
+    slot = trees.paths.slot("s1")
+    git(slot, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
+    inner = slot / "deps" / "lib"
+    git(inner, "commit", "-q", "--allow-empty", "-m", "work of the agent")
+    git(slot, "add", "deps/lib")
+    (inner / "draft").write_text("not committed\n")
+    claim(trees, "s1", "t2", "coder-1.2")
+    assert (inner / "draft").read_text() == "not committed\n"
+    saved = [ref for ref in trees.remove_all() if ref.endswith("-submodules")]
+    assert (saved, slot.exists()) == (["refs/liza/salvage/t2/coder-1.2-submodules"], False)
+    assert git(root, "ls-tree", "-r", "--name-only", saved[0]).split() == [".liza-nested/deps/lib.bundle"]
+    with (tmp_path / "bundle").open("wb") as bundle:
+        subprocess.run(["git", "cat-file", "blob", f"{saved[0]}:.liza-nested/deps/lib.bundle"], cwd=root, stdout=bundle)
+    git(lib, "fetch", "-q", str(tmp_path / "bundle"), "refs/liza/salvage/nested/work:refs/heads/saved")
+    assert git(lib, "show", "saved:draft").strip() == "not committed"
+    assert "work of the agent" in git(lib, "log", "--format=%s", "saved")
+
+
 def test_remove_all_takes_half_made_slots_and_records_of_deleted_ones_too(trees: Worktrees) -> None:
     for slot in ("half", "gone"):
         trees.add(slot, "main")

@@ -24,6 +24,7 @@ from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slot_setup, slots_directory, stuck_slots
 from liza.repo.slots.salvage import create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
 from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
+from liza.repo.slots.salvage_submodules import salvage_submodules
 from liza.repo.slots.slot_records import SlotOwner
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, Missing, NotOwner, Refused, SharedPathBlocked
@@ -356,7 +357,8 @@ class Worktrees:
                 git_dir, owner = self._open_slot(slot)
                 branch = () if owner is None else (f"refs/heads/{branch_of(owner.task)}",)
                 ref = self._save(slot, owner, slot, None, branch)
-                saved += [ref] if ref else []
+                name = (slot, "unknown") if owner is None else (owner.task, owner.run)
+                saved += [saved_ref for saved_ref in (ref, salvage_submodules(self.slot_git(slot), *name)) if saved_ref]
             with lock_path(self.paths.worktree_lock):
                 if slot_records.is_half_made(git_dir):
                     slot_records.remove_half_made(self.git, path, git_dir)

@@ -117,6 +117,15 @@ def _create_salvage(git: Git, task: str, run: str, depth: int) -> str:
     return _create_ref(git, salvage_ref(task, run), create_commit(git, tree, parents, _message(task, run, extras)))
 
 
+def save_bundles(git: Git, task: str, run: str, bundles: Sequence[tuple[str, str]]) -> str:
+    """Save the blobs of bundles, each with the path of its repository, and return the ref. Raises GitFailed."""
+    extras = _Extras((), tuple((f"{BUNDLE_DIRECTORY}/{path}.bundle", blob) for path, blob in bundles), (), ())
+    head = git.find_commit("HEAD")
+    message = _message(task, run, extras)
+    commit = create_commit(git, _extras_tree(git, extras), (head,) if head else (), message)
+    return _create_ref(git, salvage_ref(task, run), commit)
+
+
 def create_commit(git: Git, tree: str, parents: Sequence[str], message: str) -> str:
     """Create a commit with Liza's identity, on no ref. Raises GitFailed."""
     options = [word for parent in parents for word in ("-p", parent)]
@@ -171,7 +180,7 @@ def _find_extras(git_copy: Git, task: str, run: str, depth: int) -> _Extras:
                 # A worktree of this repository that the agent added: the salvage goes into the same repository.
                 worktree_salvages.append(_create_salvage(nested, task, f"{run}-nested", depth - 1))
             else:
-                bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", _bundle(git_copy, nested, depth)))
+                bundles.append((f"{BUNDLE_DIRECTORY}/{name[:-1]}.bundle", bundle_repository(git_copy, nested, depth)))
     bytes_left = MAX_IGNORED_SIZE
     ignored: list[str] = []
     rows = git_copy.names("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
@@ -215,8 +224,11 @@ def _nested_git(git_copy: Git, name: str, depth: int) -> Git:
     return Git(path, git_copy.pins, git_copy.timeout, ceiling=path.parent)
 
 
-def _bundle(git_copy: Git, nested: Git, depth: int) -> str:
-    """Return the blob of a bundle of a nested repository. Its uncommitted files are saved in it first."""
+def bundle_repository(git_copy: Git, nested: Git, depth: int = _DEPTH) -> str:
+    """Return the blob of a bundle of a nested repository. Its uncommitted files are saved in it first.
+
+    Raises GitFailed, OSError.
+    """
     _create_salvage(nested, "nested", "work", depth - 1)
     with tempfile.TemporaryDirectory(prefix="liza-bundle-") as folder:
         path = Path(folder) / "bundle"

@@ -29,18 +29,24 @@ def empty(git: Git, options: Sequence[str] = ("-ffd",)) -> bool:
 
 def _empty(git: Git, own: Path, options: Sequence[str]) -> bool:
     complete = True
-    for row in git.names("ls-files", "-s", "-z"):
-        facts, _, name = row.partition("\t")
-        mode, commit, _ = facts.split(" ")
-        if mode == _SUBMODULE_MODE and COMMIT.fullmatch(commit):
-            complete = _empty_submodule(git, own, git.directory / name, commit, options) and complete
+    for name, commit in list_submodules(git):
+        complete = _empty_submodule(git, own, git.directory / name, commit, options) and complete
     return complete
+
+
+def list_submodules(git: Git) -> tuple[tuple[str, str], ...]:
+    """Return the paths of the submodules in the index, fetched or not, each with its commit. Raises GitFailed."""
+    rows = (row.partition("\t") for row in git.names("ls-files", "-s", "-z"))
+    entries = ((name, *facts.split(" ")[:2]) for facts, _, name in rows)
+    return tuple(
+        (name, commit) for name, mode, commit in entries if mode == _SUBMODULE_MODE and COMMIT.fullmatch(commit)
+    )
 
 
 def _empty_submodule(git: Git, own: Path, path: Path, commit: str, options: Sequence[str]) -> bool:
     if not path.is_symlink() and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
         return True
-    repository = _repository(path, own)
+    repository = find_repository(path, own)
     if repository is None or path.resolve() != git.directory.resolve() / path.relative_to(git.directory):
         _remove(git.directory, path)
         return False
@@ -53,7 +59,7 @@ def _empty_submodule(git: Git, own: Path, path: Path, commit: str, options: Sequ
     return _empty(inner, own, options) and has_commit
 
 
-def _repository(path: Path, own: Path) -> Path | None:
+def find_repository(path: Path, own: Path) -> Path | None:
     """Return the repository of a submodule if git created it for this slot, else None.
 
     An agent can put another repository there.
