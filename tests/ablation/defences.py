@@ -236,6 +236,10 @@ def _through_links(was: Callable[..., Any]) -> Any:
     return lambda slot, name, text: (slot / name).write_text(text)
 
 
+def _following(was: Callable[..., Any]) -> Any:
+    return lambda path, *rest, **named: was(path, *rest, **{**named, "follow_links": True})
+
+
 TABLE: dict[str, Defence] = {
     # ── the board ──
     "board lock": Defence(
@@ -330,7 +334,7 @@ TABLE: dict[str, Defence] = {
     # ── worktrees ──
     "serialised add": Defence(
         "nobody removes a worktree that another git is still making",
-        {"liza.repo.slots.pool:lock_path": lambda was: _unlocked},
+        {"liza.repo.slots.slot_access:lock_path": lambda was: _unlocked},
         (f"{TREES}test_a_git_that_outlives_its_killed_caller_keeps_the_lock_until_it_ends",),
     ),
     "half-made slots": Defence(
@@ -359,7 +363,10 @@ TABLE: dict[str, Defence] = {
     ),
     "known git directory": Defence(
         "a slot whose .git was taken away resets no other work tree",
-        {"liza.repo.slots.pool:Worktrees.slot_git": _here, "liza.repo.slots.slot_records:repair_gitfile": gives(None)},
+        {
+            "liza.repo.slots.slot_access:SlotAccess.slot_git": _here,
+            "liza.repo.slots.slot_records:repair_gitfile": gives(None),
+        },
         (f"{TREES}test_a_slot_that_lost_its_git_file_never_resets_the_persons_checkout",),
     ),
     "slots outside": Defence(
@@ -538,6 +545,21 @@ TABLE: dict[str, Defence] = {
             "tests/edges/test_repo_runner.py::"
             "test_what_stands_for_a_commit_is_no_option_that_has_git_write_a_file[diff-tree]",
         ),
+    ),
+    "no git at a pipe": Defence(
+        "a pipe in the git directory is named at once, and no git waits for it",
+        {"liza.repo.git_dir_check:check_git_dir": gives(None)},
+        ("tests/edges/test_repo_runner.py::test_a_pipe_in_the_record_of_another_worktree_is_named_at_once",),
+    ),
+    "no link is opened": Defence(
+        "what an agent put in the place of a file leads to no other file",
+        {"liza.system.untrusted_files:open_regular": _following},
+        ("tests/edges/test_untrusted_files.py::test_a_link_is_followed_only_where_the_caller_says_so",),
+    ),
+    "work in submodules": Defence(
+        "no slot is removed with the only copy of what is in its submodules",
+        {"liza.repo.slots.salvage_submodules:salvage_submodules": gives(None)},
+        (f"{TREES}test_work_in_a_submodule_stays_while_the_slot_is_reused_and_is_saved_before_the_slot_is_removed",),
     ),
     "what is no lock": Defence(
         "something that git never made at the place of a lock stops nobody but the git that needs it",

@@ -2,38 +2,29 @@
 
 A claim first prepares a slot: it saves the content and changes nothing. After the board has confirmed the claim, the
 slot is finished: emptied and switched to the task's branch. ``finish`` is idempotent and can be repeated until it
-completes. Every git command gets the git directory of the slot explicitly, so a ``.git`` file that an agent replaced
-cannot redirect a reset.
+completes. `slot_access.py` finds and opens slots, `slot_emptying.py` saves and empties them.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TypeVar
 
 from liza.repo import symbolic_refs
-from liza.repo.config_pins import git_dirs
 from liza.repo.merge.merges import Branch, find_branches
 from liza.repo.ref_names import ref_conflict_error
-from liza.repo.runner import Git
-from liza.repo.slots import reset, slot_records, slot_setup, slots_directory, stuck_slots
-from liza.repo.slots.salvage import create_salvage, salvage_head, salvage_if_needed, salvage_new_changes
+from liza.repo.slots import slot_records, slot_setup, slots_directory, stuck_slots
 from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, mark_restored, restore_salvage
 from liza.repo.slots.salvage_submodules import salvage_submodules
+from liza.repo.slots.slot_emptying import SlotEmptying
 from liza.repo.slots.slot_records import SlotOwner
-from liza.repo.survey import list_changed_files
-from liza.rules.errors import GitFailed, Missing, NotOwner, Refused, SharedPathBlocked
-from liza.rules.paths import Paths, branch_of
+from liza.rules.errors import GitFailed, Missing, NotOwner, Refused
+from liza.rules.paths import branch_of
 from liza.system.flock import lock_path
 
 PROOF_SLOT = "proof"
 """Name of the slot for test proofs. Its content is never saved: sources in it are broken on purpose."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,38 +37,8 @@ class PreparedSlot:
 
 
 @dataclass(frozen=True)
-class Worktrees:
-    """The slots of one crew. ``integration`` is the branch that finished work is merged into."""
-
-    paths: Paths
-    git: Git
-    integration: str = "integration"
-
-    def add(self, slot: str, commit: str) -> None:
-        """Create a slot, detached at ``commit``. An existing slot is not changed.
-
-        Holds the worktree lock. Removes first what a killed process left. Raises GitFailed, LockTimeout.
-        """
-        path = self.paths.slot(slot)
-        with lock_path(self.paths.worktree_lock) as lock_fd:
-            slot_records.refuse_links(path)
-            git_dir = self._git_dir(slot)
-            if git_dir is not None and not slot_records.is_half_made(git_dir):
-                if path.is_dir():
-                    return
-                # The directory is missing, its record is not: `git worktree add` then needs --force twice.
-                slot_records.write_owner(git_dir, None)
-            elif git_dir is not None:
-                slot_records.remove_half_made(self.git, path, git_dir)
-            elif path.is_dir() and any(path.iterdir()):
-                # git's record is missing, the files are not: keep them, the next user of the slot saves them.
-                slot_records.repair_gitfile(path, slot_records.recreate_record(path, self._common_dir, commit))
-                self.slot_git(slot).out("read-tree", "HEAD")
-                return
-            slots_directory.ensure_directory(self.paths)
-            # git inherits the lock: if this process dies, no other process removes what git is still writing.
-            git = self.git.inheriting(lock_fd).with_timeout(1800)
-            git.out("worktree", "add", "--force", "--force", "--quiet", "--detach", str(path), commit)
+class Worktrees(SlotEmptying):
+    """The slots of one crew, and what a claim, a review, a merge and the end of a task do with them."""
 
     def prepare(self, slot: str, task: str, run: str, salvage_as: str | None = None) -> PreparedSlot:
         """Prepare a slot for a claim (phase two): save its content and record the new owner.
@@ -236,71 +197,6 @@ class Worktrees:
         self._save_and_wipe(slot, self._open_slot(slot)[0], owner)
         self._checkout(slot, owner, "--detach", "HEAD")
 
-    def retired_slots(self) -> tuple[Path, ...]:
-        """Return the slots that could not be emptied and were replaced. Raises OSError."""
-        return stuck_slots.list_retired(self._slots_directory)
-
-    def _retry_if_stuck(self, slot: str, work: Callable[[], T]) -> T:
-        """Run ``work``, which empties a slot, and retry it if file permissions made it fail.
-
-        The first retry follows after permissions were loosened. If that is not enough, the slot is retired with all its
-        files and a new one is created before the second retry. Raises what ``work`` raises for any other reason.
-        """
-        path = self.paths.slot(slot)
-        try:
-            return work()
-        except (GitFailed, OSError):
-            if (
-                not path.is_dir()
-                or path.is_symlink()
-                or not (stuck_slots.loosen_permissions(path) or stuck_slots.is_stuck(path))
-            ):
-                raise
-        try:
-            return work()
-        except (GitFailed, OSError):
-            if not stuck_slots.is_stuck(path):
-                raise
-        self._replace_slot(slot)
-        return work()
-
-    def _replace_slot(self, slot: str) -> None:
-        """Retire a slot and create a new one at the same commit, with the same owner. Raises GitFailed."""
-        _, owner = self._open_slot(slot)
-        git = self.slot_git(slot)
-        head = git.out("rev-parse", "--verify", "HEAD^{commit}")
-        if owner is not None:
-            salvage_head(git, owner.task, owner.run, self._protecting_refs(slot, owner))
-        stuck_slots.retire_slot(self.paths.slot(slot))
-        self.add(slot, head)
-        slot_records.write_owner(self._open_slot(slot)[0], owner)
-
-    def head_commit(self, slot: str) -> str:
-        """Return the commit at the slot's HEAD. Raises GitFailed."""
-        return self.slot_git(slot).out("rev-parse", "--verify", "HEAD^{commit}")
-
-    def branch_tip(self, task: str) -> str | None:
-        """Return the newest commit of a task's branch, or None if there is no branch. Raises GitFailed."""
-        branch = find_branches(self.git, branch_of(task)).get(branch_of(task))
-        return None if branch is None else branch.commit
-
-    def list_changes(self, slot: str) -> tuple[str, ...]:
-        """Return the names of changed and untracked files. A brief's block does not count as a change. Raises
-        GitFailed.
-        """
-        git = self.slot_git(slot)
-        return tuple(name for name in list_changed_files(git) if not reset.is_only_brief(git, name))
-
-    def slot_names(self) -> tuple[str, ...]:
-        """Return the names of the existing slots, finished or not, sorted."""
-        directory = self._slots_directory
-        names = (path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else ()
-        return tuple(sorted(name for name in names if self._git_dir(name) is not None))
-
-    def recorded_slots(self) -> tuple[str, ...]:
-        """Return the slots that git has a record of, including those whose directory is missing."""
-        return tuple(sorted(slot_records.git_dirs_below(self._slots_directory, self._common_dir)))
-
     def repair(self, slot: str, commit: str) -> bool:
         """Recreate git's record of a slot, at ``commit``, and replace an unreadable owner file. Return whether either
         was necessary.
@@ -320,12 +216,6 @@ class Worktrees:
                 return True
         return False
 
-    def owner(self, slot: str) -> tuple[str, str] | None:
-        """Return the task and run that own the slot. For a reviewer or planner the task is the slot's name."""
-        git_dir = self._git_dir(slot)
-        owner = slot_records.read_owner(git_dir) if git_dir is not None else None
-        return None if owner is None else (owner.task, owner.run)
-
     def assign_run(self, slot: str, task: str, run: str) -> None:
         """Record a further session of the same claim as owner. Nothing in the slot changes.
 
@@ -337,10 +227,6 @@ class Worktrees:
         if owner is None or owner.task != task or not owner.done:
             raise NotOwner(f"the slot {slot} is not prepared for {task}", "liza doctor --fix")
         slot_records.write_owner(git_dir, replace(owner, run=run))
-
-    def exists(self, slot: str) -> bool:
-        """Return whether the slot's directory and git's record of it both exist."""
-        return self._git_dir(slot) is not None and self.paths.slot(slot).is_dir()
 
     def remove_all(self) -> tuple[str, ...]:
         """Save and remove every slot and the links to them. Return the refs of the salvages. Raises GitFailed.
@@ -368,73 +254,12 @@ class Worktrees:
         slots_directory.remove_directory(self.paths)
         return tuple(saved)
 
-    def slot_git(self, slot: str) -> Git:
-        """Return git for a slot, with the git directory that the repository has recorded for it. Raises GitFailed."""
-        git_dir = self._git_dir(slot)
-        if git_dir is None:
-            slot_records.refuse_linked_directory(self._slots_directory)
-            raise SharedPathBlocked(
-                f"{self.paths.slot(slot)} is not a worktree of {self.paths.root}", "liza doctor --fix"
-            )
-        slot_records.repair_commondir(git_dir)
-        return self.git.with_git_dir(self.paths.slot(slot), git_dir, self._common_dir)
-
-    def _lock_slot(self, slot: str) -> AbstractContextManager[int]:
-        """Lock a slot. The board frees a slot before it is cleared, so the next claim and the clearing must not
-        overlap.
-        """
-        return lock_path(self.paths.locks / f"slot-{slot}.lock")
-
-    @property
-    def _slots_directory(self) -> Path:
-        return self.paths.slots
-
-    @cached_property
-    def _common_dir(self) -> Path:
-        return git_dirs(self.git)[1]
-
-    def _git_dir(self, slot: str) -> Path | None:
-        return slot_records.find_git_dir(self.paths.slot(slot), self._common_dir)
-
-    def _ensure_slot(self, slot: str, commit: str) -> None:
-        """Create a slot if it is missing or half-made. Raise Refused if the slots directory is not Liza's."""
-        error = slots_directory.foreign_error(self.paths, self._common_dir)
-        if error is not None:
-            raise error
-        git_dir = self._git_dir(slot)
-        if git_dir is None or slot_records.is_half_made(git_dir) or not self.paths.slot(slot).is_dir():
-            self.add(slot, commit)
-
-    def _open_slot(self, slot: str) -> tuple[Path, SlotOwner | None]:
-        """Repair the ``.git`` file of an existing slot. Return its git directory and its owner."""
-        path, git_dir = self.paths.slot(slot), self._git_dir(slot)
-        if git_dir is None or path.is_symlink() or not path.is_dir():
-            raise SharedPathBlocked(f"{path} is not a worktree of {self.paths.root}", "liza doctor --fix")
-        slot_records.repair_gitfile(path, git_dir)
-        return git_dir, slot_records.find_owner(git_dir)
-
     def _start_commit(self, branches: dict[str, Branch], branch: str) -> str:
         """Return the commit at which work on a branch starts: its own tip, else that of integration."""
         start = branches.get(branch) or branches.get(self.integration)
         if start is None:
             raise Missing(f"the branch {self.integration} is gone", "liza doctor")
         return start.commit
-
-    def _save(
-        self, slot: str, owner: SlotOwner | None, task: str, run: str | None, kept_in: tuple[str, ...] = ()
-    ) -> str | None:
-        # The owner is unknown: use the slot's name, so that no task restores the salvage as its own work.
-        """Save the content of a slot if necessary. Return the ref of the salvage, or None."""
-        name = (owner.task, owner.run) if owner is not None else (task, run) if run else (slot, "unknown")
-        return salvage_if_needed(self.slot_git(slot), *name, kept_in=(*self._protecting_refs(slot, owner), *kept_in))
-
-    def _protecting_refs(self, slot: str, owner: SlotOwner | None) -> tuple[str, ...]:
-        """Return the refs and commits one of which must contain HEAD; otherwise HEAD is saved.
-
-        The commit of a detached slot (owner task equals slot) was chosen by Liza and is protected elsewhere.
-        """
-        own_commit = (owner.commit,) if owner is not None and owner.task == slot and owner.commit else ()
-        return (*own_commit, f"refs/heads/{self.integration}")
 
     def _salvage_to_restore(self, owner: SlotOwner | None, task: str, ref: str | None) -> str | None:
         """Return the salvage with the unfinished files of ``task``: the one just made, or an earlier one."""
@@ -444,35 +269,6 @@ class Worktrees:
             # `finish` was interrupted: the slot holds only a part of what was saved before.
             ref = owner.salvage
         return ref if ref is not None and list_uncommitted(self.git, ref) else None
-
-    def _save_and_wipe(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
-        """Save the content of a slot and empty it."""
-        slot_records.remove_slot_locks(git_dir)
-        self._wipe(slot, git_dir, self._save(slot, owner, owner.task, owner.run))
-
-    def _empty_prepared(self, slot: str, git_dir: Path, owner: SlotOwner) -> None:
-        """Empty a prepared slot. Files written since it was prepared belong to the previous owner."""
-        slot_records.remove_slot_locks(git_dir)
-        before = owner.before or owner
-        kept = self._protecting_refs(slot, before)
-        self._wipe(slot, git_dir, salvage_new_changes(self.slot_git(slot), before.task, before.run, kept))
-
-    def _wipe(self, slot: str, git_dir: Path, saved: str | None) -> None:
-        """Empty a slot whose content is saved (``saved``), if there is anything to discard."""
-        git = self.slot_git(slot)
-        ended = reset.end_operations(git, git_dir)
-        stripped = reset.strip_briefs(git)
-        if saved is not None or ended or stripped:
-            reset.discard_changes(git)
-
-    def _checkout(self, slot: str, owner: SlotOwner, *where: str) -> None:
-        """Switch a slot to another commit or branch."""
-        git = self.slot_git(slot).with_timeout(600)
-        done = git.run("switch", "--quiet", "--no-guess", "--no-overwrite-ignore", *where)
-        if done.code != 0:
-            # An ignored file is in the way of a tracked one: save it, then overwrite it.
-            create_salvage(git, owner.task, owner.run)
-            git.out("switch", "--quiet", "--no-guess", "--discard-changes", *where)
 
     def _refuse_blocked(self, branch: str, branches: dict[str, Branch]) -> None:
         """Raise Refused if a branch excludes ``branch``: to git a ref is a file or a directory of refs."""
@@ -501,9 +297,3 @@ class Worktrees:
             git_dir = self._git_dir(other)
             assert git_dir is not None
             self._detach_head(git_dir)
-
-    def _detach_head(self, git_dir: Path) -> None:
-        """Detach HEAD of a slot in git's records only. Its files are not changed and may be missing."""
-        slot_records.repair_commondir(git_dir)
-        git = self.git.with_git_dir(self.paths.root, git_dir, self._common_dir)
-        git.out("update-ref", "HEAD", git.out("rev-parse", "--verify", "HEAD^{commit}"))
