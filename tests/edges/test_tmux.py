@@ -623,31 +623,64 @@ def board(crew: Crew, clock: FakeClock) -> verbs.Crew:
     return made
 
 
-def seated(words: tuple[str, ...]) -> tuple[int, int]:
-    """A person at a terminal of 100 by 30 who runs this command: the pid, and what the person has in hand."""
-    pid, hand = pty.fork()
-    if not pid:
-        os.environ["TERM"] = "xterm-256color"
-        os.execvp(words[0], words)
-    fcntl.ioctl(hand, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    return pid, hand
+class Seat:
+    """A person at a terminal of 100 by 30 who runs a command and reads all that the terminal shows.
+
+    A terminal holds 15 KB that nobody reads; then the command in it waits, and its end with it.
+    """
+
+    def __init__(self, words: tuple[str, ...], term: str = "xterm-256color") -> None:
+        self.pid, self.hand = pty.fork()
+        if not self.pid:
+            # Before the command starts: tmux would draw everything twice.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+            os.execvpe(words[0], words, {**os.environ, "TERM": term})
+        self.seen = ""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        # At the end of the client the terminal has no other side any more.
+        with suppress(OSError):
+            while got := os.read(self.hand, 65536):
+                self.seen += got.decode(errors="replace")
+
+    def type(self, keys: str) -> None:
+        os.write(self.hand, keys.encode())
+
+    def leave(self, how: signal.Signals | None = None) -> None:
+        """Detach, or end the client by a signal."""
+        if how is None:
+            self.type("\x02d")
+        else:
+            os.kill(self.pid, how)
+        os.waitpid(self.pid, 0)
+        self.reader.join()
+        os.close(self.hand)
 
 
-def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, board: verbs.Crew) -> None:
-    run, pane = crew.tui()
-    seat = attach(board, "coder-1")
-    assert (seat.agent, seat.run) == ("coder-1", "coder-1.1")
-    pid, hand = seated(seat.command)
+def seated(pane: Pane) -> Seat:
+    """A person who has attached to this terminal."""
+    seat = Seat(pane.attach_argv)
     until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
-    os.write(hand, b"by hand")
+    return seat
+
+
+@pytest.mark.parametrize("term", ["xterm", "xterm-256color", "screen"])
+def test_a_person_attaches_types_and_leaves_and_the_program_goes_on(crew: Crew, board: verbs.Crew, term: str) -> None:
+    run, pane = crew.tui()
+    attached = attach(board, "coder-1")
+    assert (attached.agent, attached.run) == ("coder-1", "coder-1.1")
+    assert attached.command == pane.attach_argv
+    seat = Seat(attached.command, term)
+    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
+    seat.type("by hand")
     until(lambda: "by hand" in pane.capture(), "it was typed")
-    os.write(hand, b"\r")
+    seat.type("\r")
     until(crew.heard, "it was heard")
     assert crew.heard() == ["by hand"]
     assert keyboard.send(pane, "hello", TUI, Clock, limit=0.2) == NotSent("a person is typing into it")
-    os.write(hand, b"\x02d")
-    os.waitpid(pid, 0)
-    os.close(hand)
+    seat.leave()
     assert isinstance(session_process.read_state(run.path), RunningSession)
     assert keyboard.send(pane, "hello", TUI, Clock) == Sent(1)
     assert attach(board, "coder-1.1", read_only=True).command[-1] == "-r"
@@ -703,9 +736,7 @@ class Watched:
     run: RunDir
     pane: Pane
     other: RunDir
-    pid: int
-    hand: int
-    seen: list[str]
+    seat: Seat
 
 
 @pytest.fixture
@@ -713,22 +744,9 @@ def watched(crew: Crew) -> Iterator[Watched]:
     run, pane = crew.start([sys.executable, "-c", REPORTS])
     other, _ = crew.start(["sleep", "60"], "coder-2.1")
     until(lambda: "up" in pane.capture(), "it came up")
-    pid, hand = seated(pane.attach_argv)
-    seen: list[str] = []
-
-    def read() -> None:
-        # At the end of the client the terminal has no other side any more.
-        with suppress(OSError):
-            while got := os.read(hand, 65536):
-                seen.append(got.decode(errors="replace"))
-
-    threading.Thread(target=read, daemon=True).start()
-    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
-    yield Watched(run, pane, other, pid, hand, seen)
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(hand)
+    seat = seated(pane)
+    yield Watched(run, pane, other, seat)
+    seat.leave(signal.SIGKILL)
     assert isinstance(session_process.read_state(other.path), RunningSession), "the other agent lost its terminal"
 
 
@@ -738,19 +756,19 @@ def test_a_person_at_the_terminal_of_a_session_that_is_over_is_taken_along_to_th
     killed(watched.run, shim=True)
     later, pane = crew.start([sys.executable, "-c", "print('the next one', flush=True)\ninput()"], "coder-1.2")
     until(lambda: pane.screen(0.0).seconds_since_key is not None, "the person is at the next one")
-    until(lambda: "the next one" in "".join(watched.seen), "the person sees it")
+    until(lambda: "the next one" in watched.seat.seen, "the person sees it")
     assert not pane.screen(0.0).was_visited, "who was taken along has typed nothing"
     assert pane.address.server == watched.pane.address.server
     assert isinstance(session_process.read_state(later.path), RunningSession)
     assert tmux.find_pane(crew.root, "coder-1.1") is None
-    os.write(watched.hand, b"\x02d")
+    watched.seat.type("\x02d")
 
 
 def test_a_person_who_leaves_the_terminal_of_a_program_that_was_killed_ends_nobodys_terminal(watched: Watched) -> None:
     killed(watched.run)
     ended(watched.run)
     until(watched.pane.is_shim_dead, "the last screen")
-    os.write(watched.hand, b"\x02d")
+    watched.seat.type("\x02d")
     until(lambda: watched.pane.screen(0.0).seconds_since_key is None, "the person has left")
 
 

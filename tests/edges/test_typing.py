@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 
@@ -100,40 +99,31 @@ def test_a_persons_half_line_is_not_sent_with_a_message_and_goes_its_own_way_whe
     assert program != PROGRAM
     _, pane = crew.start([sys.executable, "-c", program, str(crew.told), "0", "1", "none"])
     until(lambda: "❯" in pane.capture(), "it came up")
-    pid, hand = seated(pane.attach_argv)
-    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
-    os.write(hand, b"rm -rf all? NO, WAIT - ")
+    seat = seated(pane)
+    seat.type("rm -rf all? NO, WAIT - ")
     until(lambda: "WAIT" in pane.capture(), "it was typed")
     until(lambda: (pane.screen(0.0).seconds_since_key or 0.0) > keyboard.PERSON_IDLE_AFTER, "the keys have rested")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
     assert crew.heard() == []
-    os.write(hand, b"\x02d")
-    os.waitpid(pid, 0)
-    os.close(hand)
+    seat.leave()
     until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=1.0) == NotSent("a person has begun a line in it")
     assert crew.heard() == []
-    pid, hand = seated(pane.attach_argv)
-    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
-    os.write(hand, b"\r")
+    seat = seated(pane)
+    seat.type("\r")
     until(crew.heard, "it was sent")
     assert keyboard.send(pane, "hello", TUI, Clock, limit=3 * keyboard.PERSON_IDLE_AFTER) == Sent(1)
     assert crew.heard() == ["rm -rf all? NO, WAIT - ", "hello"]
-    os.write(hand, b"\x02d")
-    os.waitpid(pid, 0)
-    os.close(hand)
+    seat.leave()
 
 
 def test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_person_was_there(crew: Crew) -> None:
     _, pane = crew.python("while True: print('got', input('> '), flush=True)")
     assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
-    pid, hand = seated(pane.attach_argv)
-    until(lambda: pane.screen(0.0).seconds_since_key is not None, "somebody is attached")
-    os.write(hand, b"half of")
+    seat = seated(pane)
+    seat.type("half of")
     until(lambda: "half of" in pane.capture(), "it was typed")
-    os.write(hand, b"\x02d")
-    os.waitpid(pid, 0)
-    os.close(hand)
+    seat.leave()
     until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
     assert keyboard.send(pane, "hello", LINES, Clock) == NotSent(keyboard.LINE_UNKNOWN, can_be_typed=False)
     assert "half ofhello" not in pane.capture()

@@ -27,7 +27,7 @@ from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, Ready
 from liza.rules.paths import Paths
 from tests.conftest import git, until
-from tests.edges.test_tmux import seated
+from tests.edges.test_tmux import Seat, seated
 from tests.real import rigs
 from tests.real.conftest import Begin
 from tests.real.model import Asked, Model, Say, Shell, Turn, serving, turns
@@ -154,17 +154,15 @@ def test_a_persons_half_line_in_a_real_program_is_not_sent_with_a_message_also_a
 ) -> None:
     pane = seen.start()
     past_the_dialogs(seen, pane)
-    pid, hand = seated(pane.attach_argv)
+    seat = seated(pane)
     try:
         until(lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.EMPTY, "an empty line")
-        os.write(hand, b"HALFLINE")
+        seat.type("HALFLINE")
         until(
             lambda: input_line.classify_line(pane.screen(0.0), seen.preset) is InputLine.BEGUN, "a line that was begun"
         )
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(hand)
+        seat.leave(signal.SIGKILL)
     until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
     came = keyboard.send(pane, "the message", seen.preset, Clock, limit=1.0)
     assert isinstance(came, NotSent)
@@ -187,15 +185,13 @@ def test_a_person_who_is_attached_goes_from_session_to_session_and_none_of_them_
         scene.wait(lambda: tmux.find_pane(crew.root, "coder-1.1") is not None, "a terminal", supervisor)
         pane = tmux.find_pane(crew.root, "coder-1.1")
         assert pane is not None
-        pid, hand = seated(pane.attach_argv)
+        seat = Seat(pane.attach_argv)
         try:
             for task in ("one", "two"):
                 scene.wait(lambda task=task: crew.status(task) == "READY_FOR_REVIEW", "work in review", supervisor)
             scene.wait(lambda: len(scene.spent()) == 2, "the end of both sessions", supervisor)
         finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            os.close(hand)
+            seat.leave(signal.SIGKILL)
         assert supervisor.stop() == 0
         assert [one.outcome for one in scene.spent()] == ["finished", "finished"]
         assert [crew.task(task).iteration for task in ("one", "two")] == [1, 1]
