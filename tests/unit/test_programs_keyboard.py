@@ -213,6 +213,14 @@ def test_a_line_with_a_colon_of_a_program_that_reads_no_keys_asks_for_nothing() 
     assert keyboard.find_refusal(at_cursor("Overwrite? [y/N] ", is_busy=True), PLAIN) is not None
 
 
+def test_a_persons_line_in_a_frame_that_no_row_knows_asks_for_nothing() -> None:
+    framed = at_cursor(
+        "┃  what is left?", "┃", "  /home/ann/shop (main)", line_mode=False, cursor_row=0, cursor_column=16
+    )
+    assert keyboard.find_refusal(framed, PLAIN) is None
+    assert keyboard.find_refusal(replace(framed, lines=framed.lines[:1]), PLAIN) is not None
+
+
 @pytest.mark.parametrize("line", ["Do you want to continue? [y/N] ", "Password: "])
 def test_words_of_a_question_elsewhere_than_before_the_cursor_keep_nobody_from_typing(line: str) -> None:
     assert keyboard.find_refusal(at_cursor(line, "> "), PLAIN) is None
@@ -239,6 +247,13 @@ def test_a_message_that_ends_like_a_question_asks_nothing_itself() -> None:
     stands = at_cursor("Overwrite? [y/N] y")
     assert keyboard.find_refusal(stands, PLAIN, "y") is not None
     assert keyboard.find_refusal(at_cursor("> do we overwr", "ite? [y/N]"), PLAIN, "do we overwrite? [y/N]") is None
+
+
+def test_a_message_that_ends_like_a_question_and_is_shown_in_part_asks_nothing_itself() -> None:
+    cut = at_cursor("\u276f", "\u2026 the parser first, and tell me then what is left?", line_mode=False)
+    assert keyboard.find_refusal(cut, PROMPT) is not None
+    assert keyboard.find_refusal(cut, PROMPT, "look at the parser first, and tell me then what is left?") is None
+    assert keyboard.find_refusal(cut, PROMPT, "is it left?") is not None
 
 
 def test_a_line_that_the_kernel_does_not_show_is_a_password() -> None:

@@ -124,19 +124,20 @@ def _line_question(screen: Screen, text: str) -> str | None:
     upper = above.rpartition("\n")[2]
     if screen.width and len(upper) >= screen.width - 1:
         line = upper + line
-    has_asked = is_question(line, is_busy=screen.is_busy)
+    # "Loading:" of a program that reads no keys asks for nothing, nor does a person's text in a frame with lines below.
+    can_ask = not screen.is_busy and not squeeze("".join(screen.lines[screen.cursor_row + 1 :]))
+    has_asked = is_question(line) if can_ask else is_explicit_question(line)
     if not has_asked and screen.line_mode and not line.strip():
         line, has_asked = upper, is_explicit_question(upper)
     return f"a question: {line.strip()[-60:]!r}" if has_asked else None
 
 
-def is_question(line: str, *, is_busy: bool = False) -> bool:
-    """Return whether a line, with the cursor after it, asks for something: it is explicit, or ends with ``?`` or ``:``.
+def is_question(line: str) -> bool:
+    """Return whether a line, with the cursor after it, asks for something: it ends with ``?`` or ``:``, or is explicit.
 
-    A text typed there is taken as the answer. A line such as ``Loading:`` of a program that reads no keys (``is_busy``)
-    asks for nothing. The row of a program whose prompt looks like a question names it as ``ready_prompt``.
+    A text typed there is taken as the answer. The row of a program whose prompt looks so names it as ``ready_prompt``.
     """
-    return is_explicit_question(line) or (not is_busy and _ASKS.search(line) is not None)
+    return _ASKS.search(line) is not None or is_explicit_question(line)
 
 
 def is_explicit_question(line: str) -> bool:
@@ -158,7 +159,8 @@ def _text_before_cursor(screen: Screen) -> str:
 def _strip_typed(screen_text: str, text: str) -> str:
     """Return what is before a ``text`` at the end of the screen, which may be wrapped and framed.
 
-    Return everything if the screen does not end with the text, and nothing if the text began above the screen.
+    Return everything if the screen does not end with the text, and nothing if only the text's end is visible: it began
+    above the screen, or its program shows a part of it.
     """
     squeezed = squeeze(text)
     remaining, at = len(squeezed), len(screen_text)
@@ -167,7 +169,7 @@ def _strip_typed(screen_text: str, text: str) -> str:
         if character := squeeze(screen_text[at]):
             remaining -= 1
             if character != squeezed[remaining]:
-                return screen_text
+                return "" if len(squeezed) - remaining > MARK_LENGTH else screen_text
     return screen_text[:at]
 
 
