@@ -27,9 +27,14 @@ def liza() -> None:
         from liza.cli.commands import hook_command
 
         _exit(hook_command.run_hook(words[1:]))
-    code = run_reporting_errors(dispatch_liza, sys.argv[1:], "liza")
+    _exit(run_command(words))
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run ``liza`` with these words to its end; return the exit code."""
+    code = run_reporting_errors(dispatch_liza, words, "liza")
     _record_history()
-    _exit(code)
+    return code
 
 
 def _exit(code: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -10,15 +11,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from liza.board import events
 from liza.board.store import Board
+from liza.cli import entry_points
 from liza.crew.crew import SystemClock, find_crew
 from liza.repo.slots import slots_directory
 from liza.rules.model import State, Task
@@ -76,6 +81,30 @@ class Crew:
         assert done.returncode == code, f"liza {words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stderr if code else done.stdout
 
+    def prepare(self, *words: str | Path, cwd: Path | None = None, **env: str) -> str:
+        """What ``liza`` printed, run in this process: for a step before what a test is about.
+
+        The same code runs as in `liza`; the start of a process, which is most of a command's CPU time, is left out.
+        """
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8") as out,
+            tempfile.TemporaryFile("w+", encoding="utf-8") as err,
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(cwd or self.root),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            Path(os.devnull).open() as nothing,
+        ):
+            patch.setattr(sys, "stdin", nothing)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            code = entry_points.run_command([str(word) for word in words])
+            out.seek(0)
+            err.seek(0)
+            printed = out.read()
+            assert code == 0, f"liza {words} ended with {code}\n{printed}{err.read()}"
+        return printed
+
     def json(self, *words: str | Path) -> Any:
         return json.loads(self.liza(*words, "--json"))
 
@@ -88,7 +117,7 @@ class Crew:
         typed = self.notes / "settings"
         typed.write_text(lines)
         names = "|".join(settings)
-        self.liza("edit", EDITOR=f'sh -c \'sed -i -E "/^  ({names}):/d" "$1"; cat "{typed}" >> "$1"\' typing')
+        self.prepare("edit", EDITOR=f'sh -c \'sed -i -E "/^  ({names}):/d" "$1"; cat "{typed}" >> "$1"\' typing')
 
     def add(self, *ids: str, **fields: str) -> None:
         """Tasks, with ``fields`` of the board instead of the usual ones."""
@@ -96,12 +125,12 @@ class Crew:
         wanted = [{"id": one, **{name: text.format(one) for name, text in usual.items()}, **fields} for one in ids]
         typed = self.notes / "tasks.yaml"
         typed.write_text(json.dumps(wanted))
-        self.liza("task", "add", "--file", typed)
+        self.prepare("task", "add", "--file", typed)
 
     def work_by_hand(self, task: str) -> Path:
         """Claim a task as a person would and commit a file in its worktree, which is given back."""
         self.add(task)
-        self.liza("claim", task, "--agent", "coder-1")
+        self.prepare("claim", task, "--agent", "coder-1")
         there = self.root / ".worktrees" / task
         (there / f"{task}.txt").write_text("x\n")
         self.git("add", "-A", cwd=there)
@@ -315,7 +344,7 @@ def started(tmp_path: Path, inside: bool = False, **settings: object) -> Iterato
         aside = tmp_path / "first"
         aside.mkdir()
         first = begun(aside)
-        first.liza("init", "Every file is there", "--no-test", *(["--worktrees", ".worktrees"] if inside else []))
+        first.prepare("init", "Every file is there", "--no-test", *(["--worktrees", ".worktrees"] if inside else []))
         first.configure(**QUICK)
         first.root.rename(made)
     (tmp_path / "notes").mkdir()

@@ -184,12 +184,12 @@ def test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_te
     bare_sh = " ".join(f"'{word}'" for word in [*bare(), "sh", "-c"])
     test.write_text(
         f"#!/bin/sh\n[ -f task-1.txt ] || exit 0\n(setsid {bare_sh} '{judge}; exec sleep 60' &)\n"
-        f"until [ -f {said} ]; do :; done\n"
+        f"until [ -f {said} ]; do sleep 0.1; done\n"
     )
     test.chmod(0o755)
     crew.git("add", "-A")
     crew.git("commit", "-q", "-m", "a test that judges")
-    crew.liza("sync", "main")
+    crew.prepare("sync", "main")
     crew.configure(integration_command="./run-tests")
     for task in ("task-1", "task-2"):
         there = crew.work_by_hand(task)
@@ -219,7 +219,7 @@ def unshared() -> list[str]:
 def watched(crew: Crew) -> Crew:
     """A crew with a supervisor at work, and a task that waits for a verdict."""
     there = crew.work_by_hand("task-1")
-    crew.liza("submit", cwd=there)
+    crew.prepare("submit", cwd=there)
     crew.agent("planner-1", crew.script("planner", "sleep 600\n"))
     crew.wait_supervised("planner-1")
     return crew

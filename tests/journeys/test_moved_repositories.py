@@ -17,7 +17,7 @@ from tests.journeys.crews import APPROVE, Crew, begun, started
 def drafted(crew: Crew, task: str = "first") -> Path:
     """The real directory of a claimed task's worktree, with a file that is not committed."""
     crew.add(task)
-    crew.liza("claim", task, "--agent", "coder-1")
+    crew.prepare("claim", task, "--agent", "coder-1")
     there = (crew.root / ".worktrees" / task).resolve()
     (there / "draft.txt").write_text("half\n")
     return there

@@ -17,8 +17,8 @@ def red(crew: Crew) -> Crew:
     """A crew whose tests are red for every merge, and a task that waits to be merged."""
     crew.configure(integration_command="exit 7")
     there = crew.work_by_hand("task-1")
-    crew.liza("submit", cwd=there)
-    crew.liza("verdict", "approve", "good", "--task", "task-1")
+    crew.prepare("submit", cwd=there)
+    crew.prepare("verdict", "approve", "good", "--task", "task-1")
     return crew
 
 
