@@ -82,7 +82,7 @@ def test_a_session_deaf_to_term_and_all_that_it_started_elsewhere_end_with_the_s
         trap '' TERM INT HUP
         setsid sh -c 'trap "" TERM; echo $$ > "$0/server"; read line < "$0/gate"' "$NOTES" &
         echo half > half.txt
-        while [ ! -s "$NOTES/server" ]; do :; done
+        while [ ! -s "$NOTES/server" ]; do sleep 0.1; done
         echo "$$" > "$NOTES/at-work"
         read line < "$NOTES/gate"
         """,
