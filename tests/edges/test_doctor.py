@@ -89,8 +89,12 @@ def test_a_claimed_task_whose_worktree_was_deleted_is_named_and_laid_out_again(t
     assert told(there, "claim") == []
     shutil.rmtree(there.paths.worktrees)
     (found,) = told(there, "claim")
-    assert found.text == "c is claimed as coder-1.3, and its worktree .worktrees/c is not there"
-    assert found.hint == "liza doctor --fix"
+    worktree = there.paths.slot("s1")
+    link = f".worktrees/c, the link to its worktree {worktree}, is gone"
+    assert (found.text, found.hint) == (f"c is claimed as coder-1.3, and {link}", "liza doctor --fix")
+    shutil.rmtree(worktree)
+    (found,) = told(there, "claim")
+    assert found.text == f"c is claimed as coder-1.3, and its worktree {worktree} is gone"
     report = doctor(there.paths.root, fix=True)
     assert any("c: its worktree" in line for line in report.repaired)
     assert told(there, "claim") == []

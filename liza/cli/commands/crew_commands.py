@@ -123,7 +123,10 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check git, the programs, the project and the crew, and print what has to be fixed."""
+    """Check git, the programs, the project and the crew, and print what has to be fixed.
+
+    The exit code is 0 if a crew can work here, and 5 if a finding prevents it (with --json, `ok` is false).
+    """
     from liza.verbs.doctor import doctor as verb
 
     report = verb(Path.cwd(), fix=fix, tests=tests, accepted=accept or ())

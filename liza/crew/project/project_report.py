@@ -166,13 +166,10 @@ def find_worktree_gaps(paths: Paths, git: Git, setup: str | None) -> Iterator[Fi
     modules = detect.find_submodules(git) if (root / ".gitmodules").is_file() else ()
     if modules and "submodule" not in (setup or ""):
         text = f"{', '.join(modules)}: empty in each worktree, because no set-up fetches it"
-        has_crew = paths.state.exists()
-        hint = (
-            f"liza edit (sandbox_setup: {SUBMODULE_COMMAND})"
-            if has_crew
-            else f'liza init "…" --setup "{SUBMODULE_COMMAND}"'
-        )
-        yield Finding("submodules", text, True, hint)
+        if paths.state.exists():
+            yield Finding("submodules", f"{text}; set config.sandbox_setup to {SUBMODULE_COMMAND}", True, "liza edit")
+        else:
+            yield Finding("submodules", text, True, f'liza init "…" --setup "{SUBMODULE_COMMAND}"')
     if _uses_lfs(root) and shutil.which("git-lfs") is None:
         yield Finding("lfs", ".gitattributes needs git-lfs, which is not installed", False, "git lfs install")
     yield from _commit_hooks(root, git)
@@ -203,7 +200,7 @@ def _node_modules(paths: Paths) -> Iterator[Finding]:
         modules = directory / "node_modules"
         if modules.is_dir():
             text = f"Node finds modules in {modules} from each worktree: tests may pass that fail in a fresh clone"
-            first = "liza down --purge, then: " if paths.state.exists() else ""
+            first = "liza down --purge && " if paths.state.exists() else ""
             other = suggest_directory(paths.root, os.environ)
             where = shlex.quote(str(other)) if other is not None else "DIR"
             yield Finding("node", text, True, f'{first}liza init "…" --worktrees {where}')

@@ -14,7 +14,7 @@ from liza.rules.project import project_kinds, test_proof
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.system.file_lock import Lock
 
-PROOF_HINT = "liza edit (config.integration_command, config.sandbox_setup), then: liza doctor --tests"
+PROOF_HINT = "liza edit && liza doctor --tests"
 
 
 def require_proof(crew: Crew, by: str) -> None:
@@ -27,7 +27,8 @@ def require_proof(crew: Crew, by: str) -> None:
     if used is not None:
         command = crew.board.read().config.integration_command
         problem = f"{command} does not test the worktree it runs in, it uses {used}"
-        raise Refused(f"nothing is merged: {problem}", PROOF_HINT)
+        advice = "change config.integration_command or config.sandbox_setup"
+        raise Refused(f"nothing is merged: {problem}; {advice}", PROOF_HINT)
 
 
 def prove_if_due(crew: Crew, by: str, commit: str) -> str | None:

@@ -19,7 +19,7 @@ from liza.repo.slots import leftovers, slot_records
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.merging import merge_alarms
-from liza.rules.model import State
+from liza.rules.model import State, Task
 from liza.rules.paths import HISTORY_REF, run_id
 from liza.rules.reports import drift_alarms
 from liza.rules.reports.up_command import up_command_for
@@ -108,11 +108,22 @@ def _check_claims(crew: Crew, state: State) -> Iterator[Finding]:
         if task.reservation is not None:
             yield Finding("claim", f"{task.id} is reserved as {task.reservation.run}", True, FIX_COMMAND)
     for task in recover.claims_without_worktree(crew, ACTOR):
-        text = f"{task.id} is claimed as {task.run}, and its worktree .worktrees/{task.id} is not there"
-        yield Finding("claim", text, True, FIX_COMMAND)
+        yield Finding("claim", _missing_worktree_text(crew, task), True, FIX_COMMAND)
     for task in recover.reviews_without_worktree(crew, ACTOR):
         text = f"{task.id} is under review as {task.review_run}, and the reviewer's worktree is not there"
         yield Finding("claim", text, True, FIX_COMMAND)
+
+
+def _missing_worktree_text(crew: Crew, task: Task) -> str:
+    """Say whether the worktree of a claimed task is gone, or incomplete, or only its link is gone (`git clean`)."""
+    worktree, link = crew.paths.slot(str(task.worktree)), f".worktrees/{task.id}"
+    if not worktree.is_dir():
+        reason = f"its worktree {worktree} is gone"
+    elif not crew.paths.task_link(task.id).is_symlink():
+        reason = f"{link}, the link to its worktree {worktree}, is gone"
+    else:
+        reason = f"its worktree {worktree} is not complete"
+    return f"{task.id} is claimed as {task.run}, and {reason}"
 
 
 def _check_merges(crew: Crew, state: State) -> Iterator[Finding]:
