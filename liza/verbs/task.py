@@ -52,9 +52,13 @@ def _missing_parts(state: State, task_id: str, specs: frozenset[str]) -> list[st
 
 
 def _next_for_draft(crew: Crew, by: str, state: State, task_id: str, specs: frozenset[str]) -> str:
-    """Next command for a draft: commit and `sync` for a missing document (people only), else `task edit`."""
+    """Next command for a draft: commit and `sync` for a missing document (people only), else `task edit`, which also
+    releases a draft that lacks nothing.
+    """
     draft = draft_specs.find_missing_parts(crew, state, claims.get_task(state, task_id), specs)
-    return draft.next if draft.missing and by.startswith(PERSON_PREFIX) else f"liza task edit {task_id} …"
+    if not draft.missing:
+        return f"liza task edit {task_id}"
+    return draft.next if by.startswith(PERSON_PREFIX) else f"liza task edit {task_id} --help"
 
 
 def _next_after_add(crew: Crew, by: str) -> str:

@@ -121,7 +121,7 @@ def test_a_blocked_task_asks_its_question_and_two_failed_coders_want_another_pla
 def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends_on_that() -> None:
     state = board(
         task("gone", Status.ABANDONED),
-        task("a", depends_on=("gone",)),
+        task("a", depends_on=("fine", "gone")),
         task("b", depends_on=("a",)),
         task("c", Status.SUPERSEDED, superseded_by=("gone",), rescope_reason="r"),
         task("d", depends_on=("c",)),
@@ -129,6 +129,8 @@ def test_what_depends_on_an_abandoned_task_can_never_be_claimed_nor_what_depends
     )
     assert set(find_unclaimable(state)) == {"a", "b", "d"}
     assert kinds(state) == ["never_claimable"] * 3
+    steps = [alarm.next for alarm in evaluate_alarms(state, NOW, AlarmFacts())]
+    assert steps[:2] == ["liza task edit a --depends fine", "liza task edit b --depends ''"]
 
 
 def test_a_superseded_dependency_with_living_successors_is_no_dead_end() -> None:

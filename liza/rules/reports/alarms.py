@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -90,7 +91,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
                     AlarmKind.NEVER_CLAIMABLE,
                     task.id,
                     f"{task.id} can never be claimed: it depends on {unclaimable[task.id]}",
-                    f"liza task edit {task.id} --depends …",
+                    _unlink_command(task, unclaimable[task.id].partition(",")[0]),
                 )
             )
         elif failed_by_every_coder(state, task):
@@ -98,6 +99,12 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
                 Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
+
+
+def _unlink_command(task: Task, dependency: str) -> str:
+    """Return the command that removes one dependency of a task and keeps the others."""
+    others = ",".join(name for name in task.depends_on if name != dependency)
+    return shlex.join(["liza", "task", "edit", task.id, "--depends", others])
 
 
 def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
