@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from liza.crew.crew import Crew
+from liza.crew.current_alarms import find_alarms
 from liza.rules.merging.merge_alarms import Alarm
 from liza.rules.model import State
 from liza.system.file_lock import Lock
 from liza.system.files import replace_unsynced
-from liza.verbs.status import find_alarms
 
 AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = "supervisor_left"

@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import asdict as fields_of
 
-from liza.board import revision_journal, signals
-from liza.crew import activity, commits_ahead, draft_specs, measurability, usage_summary
+from liza.board import signals
+from liza.crew import activity, commits_ahead, current_alarms, usage_summary
 from liza.crew.crew import Crew
-from liza.crew.drift import confirmed_settings, drift_cache
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.errors import LizaError, SharedPathBlocked
+from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
-from liza.rules.paths import branch_of, role_of, run_id, sort_agents
+from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
 from liza.rules.reports import alarms
-from liza.rules.reports.alarms import Alarm, AlarmFacts
-from liza.rules.reports.drift_alarms import RepositoryDrift
+from liza.rules.reports.alarms import Alarm
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import picking, planning
-from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.transitions import has_done
 from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
 
-RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
-MAX_NEWS_AGE = timedelta(days=1)
-"""Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
 QUOTA_WAIT_MARGIN = timedelta(hours=1)
 """Longest time that a supervisor rests after the announced end of a usage limit."""
 _AT_REST = (AgentStatus.OFFLINE, AgentStatus.WAITING)
-_DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
 
 
 def status(crew: Crew) -> dict[str, Any]:
@@ -59,8 +49,8 @@ def summarize(crew: Crew, state: State) -> dict[str, Any]:
     """As ``status``, for a board that was read already."""
     evidence = crew.gather_evidence(state)
     signal_names = signals.active_signals(crew.paths)
-    missing_parts = _incomplete_drafts(crew, state)
-    present = find_alarms(crew, state, evidence, missing_parts)
+    missing_parts = current_alarms.find_missing_parts(crew, state)
+    present = current_alarms.find_alarms(crew, state, evidence, missing_parts)
     rows_of_agents = [agent_row(crew, state, name, evidence, signal_names) for name in sort_agents(state.agents)]
     waiting = [
         *(alarm for alarm in present if alarms.needs_person(alarm)),
@@ -121,160 +111,10 @@ def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
     return None if ahead is None else asdict(ahead)
 
 
-def _incomplete_drafts(crew: Crew, state: State) -> dict[str, MissingParts]:
-    """Missing parts of drafts; empty if git fails: `liza doctor` reports why."""
-    try:
-        return draft_specs.find_incomplete_drafts(crew, state)
-    except (LizaError, OSError):
-        return {}
-
-
-def find_alarms(
-    crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, MissingParts] | None = None
-) -> tuple[Alarm, ...]:
-    """Return all present alarms. ``lacks``: the result of ``find_incomplete_drafts``, if the caller has it."""
-    signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
-    blocking = tuple(_blocking_alarms(crew, state))
-    # A supervisor whose lock file was deleted only seems to be gone.
-    unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in blocking) else state.agents
-    facts = AlarmFacts(
-        evidence=evidence,
-        signals=signal_times,
-        unknown_config=crew.board.unknown_config(),
-        unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()),
-        repository=_repository(crew, state),
-        exits={name: left for name in state.agents if (left := _supervisor_exit(crew, name)) is not None},
-        unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
-        stuck_slots=_find_stuck_slots(crew),
-        missing_parts=_incomplete_drafts(crew, state) if lacks is None else lacks,
-        no_progress=_stuck_agents(crew, state),
-        unpriced=usage_summary.unpriced_budget_reason(crew, state),
-    )
-    return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
-
-
-def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Alarms for conditions that block every worktree, every merge or every new claim."""
-    from liza.crew import layout
-    from liza.crew.recovery import lost_worktrees
-    from liza.repo import ref_names, stale_locks
-    from liza.repo.slots import relocate, slot_records
-
-    damage_reason: str | None = None
-    with suppress(LizaError, OSError):
-        damage_reason = layout.damage(crew, state)
-    if damage_reason is not None:
-        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
-    if crew.moved_reason is not None:
-        yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
-    yield from lost_worktrees.worktree_alarms(crew, state)
-    # A board without the records of a crew, such as a sample board, never had pins.
-    if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
-        message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
-        yield Alarm(AlarmKind.PINS_GONE, "repository", message, layout.FIX)
-    pins_error = confirmed_settings.damaged(crew.paths)
-    if damage_reason is None and pins_error is not None:
-        yield Alarm(AlarmKind.PINS_DAMAGED, "repository", pins_error.message, pins_error.hint)
-    # If the repository cannot be read, `liza doctor` reports it.
-    with suppress(LizaError, OSError):
-        try:
-            slot_records.refuse_linked_directory(crew.paths.slots)
-            stale_locks.refuse_directory_at_lock(
-                relocate.find_common_dir(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
-            )
-        except SharedPathBlocked as error:
-            yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
-    with suppress(LizaError, OSError):
-        if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
-            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"))
-            yield Alarm(
-                AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
-            )
-
-
-def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
-    """Slots that were set aside; empty if they cannot be listed: `liza doctor` reports that."""
-    from liza.repo.slots import stuck_slots
-
-    try:
-        return tuple(str(path) for path in stuck_slots.list_retired(crew.paths.slot("x").parent))
-    except OSError:
-        return ()
-
-
-def _repository(crew: Crew, state: State) -> RepositoryDrift:
-    """Changes made to the repository from outside; the cached result of the last check if git fails.
-
-    The other alarms are reported all the same; `liza doctor` reports why git fails.
-    """
-    from liza.crew.drift import drift
-
-    try:
-        return drift.current_drift(crew, state)
-    except (LizaError, OSError):
-        return drift_cache.read_cache(crew.paths).seen
-
-
-def _supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
-    try:
-        return run_directory.read_supervisor_exit(crew.paths, agent)
-    except LizaError as error:
-        return SupervisorExit(time=crew.clock.now(), reason=error.message)
-
-
-def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
-    """Why the living sessions of agents make no progress, as measured by their supervisors."""
-    gauges = {name: usage_summary.read_gauge(crew, state, name) for name in state.agents}
-    return {
-        name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
-    }
-
-
-def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:
-    """Whether the agent holds work that a supervisor began, and no supervisor runs.
-
-    A person who works by hand has no run directory and needs no supervisor.
-    """
-    work = find_current_work(state, agent)
-    return work is not None and crew.run_dir(work.run).exists() and not crew.is_supervised(agent)
-
-
-def _outside_edit_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
-    """Alarms for recent edits from outside that overwrote something, or deleted a task that is still missing.
-
-    Other effects of such an edit are on the board itself, and have alarms of their own as long as they are there.
-    """
-    for record in islice(revision_journal.iter_newest_first(crew.paths.journal), RECENT_REVISIONS):
-        if not _is_news(record.time, crew.clock.now()):
-            continue
-        for index, message in enumerate(record.alerts):
-            deleted = _DELETED_ENTRY.match(message)
-            revision = f"revision {record.revision}"
-            if record.overwrote and index == 0:
-                yield Alarm(AlarmKind.OVERWRITTEN, revision, message, "liza history -p")
-            elif deleted and state.task(deleted[1]) is None:
-                yield Alarm(AlarmKind.EXTERNAL_EDIT, revision, message, "liza history -p")
-
-
-def _is_news(time: str, now: datetime) -> bool:
-    """Whether a revision of that time is recent; one without a valid time was written by hand and is not."""
-    try:
-        return now - datetime.fromisoformat(time) < MAX_NEWS_AGE
-    except (ValueError, TypeError):
-        return False
-
-
-def _signal_time(crew: Crew, name: str) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(crew.paths.signal(name).stat().st_mtime, UTC)
-    except FileNotFoundError:
-        return None
-
-
 def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> dict[str, Any]:
     """Return an agent as `status --json` prints it; ``why`` is the reason that it does not work, or null."""
     agent = state.agents[name]
-    exit_note = _supervisor_exit(crew, name)
+    exit_note = current_alarms.read_supervisor_exit(crew, name)
     holds = picking.occupation(state, name)
     why: str | None
     if exit_note is not None or not crew.is_supervised(name):
@@ -307,7 +147,7 @@ def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_na
         **activity.activity_row(crew, state, name if shown not in _AT_REST else ""),
         "calls": gauge.calls if gauge else None,
         "tokens": gauge.used.tokens if gauge and gauge.used else None,
-        "unmeasured": measurability.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
+        "unmeasured": usage_summary.unmeasured_reason(crew, state, name) if shown not in _AT_REST else None,
     }
 
 

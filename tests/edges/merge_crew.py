@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from liza.crew.crew import Crew, find_crew
+from liza.crew.current_alarms import find_alarms
 from liza.rules.errors import LizaError
 from liza.rules.model import Task
 from liza.rules.tasks.backlog import TaskFields
 from liza.verbs.claim import claim
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
-from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict

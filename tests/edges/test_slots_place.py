@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew, find_crew
+from liza.crew.current_alarms import find_alarms
 from liza.repo.slots import slots_directory
 from liza.repo.slots.pool import Worktrees
 from liza.rules.errors import Refused
@@ -23,7 +24,6 @@ from liza.verbs.down import purge
 from liza.verbs.init import InitOptions, init
 from liza.verbs.merge import merge
 from liza.verbs.restore import find_crew_or_lost, restore
-from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.task import add
 from liza.verbs.verdict import verdict

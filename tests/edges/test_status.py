@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from liza.cli.render import render_crew
 from liza.crew.crew import Crew
+from liza.crew.current_alarms import MAX_NEWS_AGE
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import RunRecord, UsageWait
 from liza.programs.session.session_process import RunningSession
@@ -25,7 +26,7 @@ from liza.rules.tasks import claims
 from liza.system.file_lock import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
-from liza.verbs.status import MAX_NEWS_AGE, status
+from liza.verbs.status import status
 from liza.verbs.task import unblock
 from liza.verbs.watch import watch
 from tests.campaign.small_board import FIRST

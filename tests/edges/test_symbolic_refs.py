@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from liza.crew.crew import Crew, find_crew
+from liza.crew.current_alarms import find_alarms
 from liza.crew.recovery import findings
 from liza.crew.recovery.recover import recover_crew
 from liza.repo import symbolic_refs
@@ -18,7 +19,6 @@ from liza.rules.reports.alarms import Alarm
 from liza.verbs.claim import claim
 from liza.verbs.down import purge
 from liza.verbs.merge import merge
-from liza.verbs.status import find_alarms
 from liza.verbs.submit import submit
 from liza.verbs.sync import sync
 from liza.verbs.task import release

@@ -1,0 +1,181 @@
+"""The present alarms of a crew: gather the facts, and evaluate them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from liza.board import revision_journal, signals
+from liza.crew import draft_specs, usage_summary
+from liza.crew.crew import Crew
+from liza.crew.drift import confirmed_settings, drift_cache
+from liza.programs.session import run_directory
+from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.errors import LizaError, SharedPathBlocked
+from liza.rules.formatting.redaction import redact
+from liza.rules.model import State, SupervisorExit
+from liza.rules.paths import branch_of
+from liza.rules.reports import alarms
+from liza.rules.reports.alarms import Alarm, AlarmFacts
+from liza.rules.reports.drift_alarms import RepositoryDrift
+from liza.rules.sessions.decide import find_current_work
+from liza.rules.tasks.drafts import MissingParts
+from liza.rules.tasks.picking import Evidence
+
+RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
+MAX_NEWS_AGE = timedelta(days=1)
+"""Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
+_DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
+
+
+def find_missing_parts(crew: Crew, state: State) -> dict[str, MissingParts]:
+    """Missing parts of drafts; empty if git fails: `liza doctor` reports why."""
+    try:
+        return draft_specs.find_incomplete_drafts(crew, state)
+    except (LizaError, OSError):
+        return {}
+
+
+def find_alarms(
+    crew: Crew, state: State, evidence: Evidence, lacks: Mapping[str, MissingParts] | None = None
+) -> tuple[Alarm, ...]:
+    """Return all present alarms. ``lacks``: the result of ``find_incomplete_drafts``, if the caller has it."""
+    signal_times = {name: _signal_time(crew, name) for name in signals.active_signals(crew.paths)}
+    blocking = tuple(_blocking_alarms(crew, state))
+    # A supervisor whose lock file was deleted only seems to be gone.
+    unwatched = () if any(alarm.kind == AlarmKind.DAMAGED for alarm in blocking) else state.agents
+    facts = AlarmFacts(
+        evidence=evidence,
+        signals=signal_times,
+        unknown_config=crew.board.unknown_config(),
+        unconfirmed=confirmed_settings.find_unconfirmed(crew.paths, crew.board.read_as_written()),
+        repository=_repository(crew, state),
+        exits={name: left for name in state.agents if (left := read_supervisor_exit(crew, name)) is not None},
+        unsupervised=frozenset(name for name in unwatched if _is_unsupervised(crew, state, name)),
+        stuck_slots=_find_stuck_slots(crew),
+        missing_parts=find_missing_parts(crew, state) if lacks is None else lacks,
+        no_progress=_stuck_agents(crew, state),
+        unpriced=usage_summary.unpriced_budget_reason(crew, state),
+    )
+    return (*blocking, *alarms.evaluate_alarms(state, crew.clock.now(), facts), *_outside_edit_alarms(crew, state))
+
+
+def _blocking_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Alarms for conditions that block every worktree, every merge or every new claim."""
+    from liza.crew import layout
+    from liza.crew.recovery import lost_worktrees
+    from liza.repo import ref_names, stale_locks
+    from liza.repo.slots import relocate, slot_records
+
+    damage_reason: str | None = None
+    with suppress(LizaError, OSError):
+        damage_reason = layout.damage(crew, state)
+    if damage_reason is not None:
+        yield Alarm(AlarmKind.DAMAGED, "repository", damage_reason, layout.AGAIN)
+    if crew.moved_reason is not None:
+        yield Alarm(AlarmKind.MOVED, "repository", crew.moved_reason, "liza down")
+    yield from lost_worktrees.worktree_alarms(crew, state)
+    # A board without the records of a crew, such as a sample board, never had pins.
+    if damage_reason is None and crew.paths.slots_record.exists() and not crew.paths.pins.exists():
+        message = ".liza/pins.json is gone, and with it which configuration may run and which settings were confirmed"
+        yield Alarm(AlarmKind.PINS_GONE, "repository", message, layout.FIX)
+    pins_error = confirmed_settings.damaged(crew.paths)
+    if damage_reason is None and pins_error is not None:
+        yield Alarm(AlarmKind.PINS_DAMAGED, "repository", pins_error.message, pins_error.hint)
+    # If the repository cannot be read, `liza doctor` reports it.
+    with suppress(LizaError, OSError):
+        try:
+            slot_records.refuse_linked_directory(crew.paths.slots)
+            stale_locks.refuse_directory_at_lock(
+                relocate.find_common_dir(crew.paths.root) / f"refs/heads/{state.config.integration_branch}.lock"
+            )
+        except SharedPathBlocked as error:
+            yield Alarm(AlarmKind.PLACE_BROKEN, "worktrees", f"{error.message}: no task can be merged", error.hint)
+    with suppress(LizaError, OSError):
+        if ref_names.has_branch_named_task(relocate.find_common_dir(crew.paths.root)):
+            conflict = ref_names.ref_conflict_error("task", branch_of("<id>"))
+            yield Alarm(
+                AlarmKind.BRANCH_IN_THE_WAY, "task", f"{conflict.message}: no new task can be claimed", conflict.hint
+            )
+
+
+def _find_stuck_slots(crew: Crew) -> tuple[str, ...]:
+    """Slots that were set aside; empty if they cannot be listed: `liza doctor` reports that."""
+    from liza.repo.slots import stuck_slots
+
+    try:
+        return tuple(str(path) for path in stuck_slots.list_retired(crew.paths.slot("x").parent))
+    except OSError:
+        return ()
+
+
+def _repository(crew: Crew, state: State) -> RepositoryDrift:
+    """Changes made to the repository from outside; the cached result of the last check if git fails.
+
+    The other alarms are reported all the same; `liza doctor` reports why git fails.
+    """
+    from liza.crew.drift import drift
+
+    try:
+        return drift.current_drift(crew, state)
+    except (LizaError, OSError):
+        return drift_cache.read_cache(crew.paths).seen
+
+
+def read_supervisor_exit(crew: Crew, agent: str) -> SupervisorExit | None:
+    try:
+        return run_directory.read_supervisor_exit(crew.paths, agent)
+    except LizaError as error:
+        return SupervisorExit(time=crew.clock.now(), reason=error.message)
+
+
+def _stuck_agents(crew: Crew, state: State) -> dict[str, str]:
+    """Why the living sessions of agents make no progress, as measured by their supervisors."""
+    gauges = {name: usage_summary.read_gauge(crew, state, name) for name in state.agents}
+    return {
+        name: redact(gauge.stuck) for name, gauge in gauges.items() if gauge is not None and gauge.stuck is not None
+    }
+
+
+def _is_unsupervised(crew: Crew, state: State, agent: str) -> bool:
+    """Whether the agent holds work that a supervisor began, and no supervisor runs.
+
+    A person who works by hand has no run directory and needs no supervisor.
+    """
+    work = find_current_work(state, agent)
+    return work is not None and crew.run_dir(work.run).exists() and not crew.is_supervised(agent)
+
+
+def _outside_edit_alarms(crew: Crew, state: State) -> Iterator[Alarm]:
+    """Alarms for recent edits from outside that overwrote something, or deleted a task that is still missing.
+
+    Other effects of such an edit are on the board itself, and have alarms of their own as long as they are there.
+    """
+    for record in islice(revision_journal.iter_newest_first(crew.paths.journal), RECENT_REVISIONS):
+        if not _is_news(record.time, crew.clock.now()):
+            continue
+        for index, message in enumerate(record.alerts):
+            deleted = _DELETED_ENTRY.match(message)
+            revision = f"revision {record.revision}"
+            if record.overwrote and index == 0:
+                yield Alarm(AlarmKind.OVERWRITTEN, revision, message, "liza history -p")
+            elif deleted and state.task(deleted[1]) is None:
+                yield Alarm(AlarmKind.EXTERNAL_EDIT, revision, message, "liza history -p")
+
+
+def _is_news(time: str, now: datetime) -> bool:
+    """Whether a revision of that time is recent; one without a valid time was written by hand and is not."""
+    try:
+        return now - datetime.fromisoformat(time) < MAX_NEWS_AGE
+    except (ValueError, TypeError):
+        return False
+
+
+def _signal_time(crew: Crew, name: str) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(crew.paths.signal(name).stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
