@@ -31,13 +31,17 @@ def write(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True, labe
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o600, *, sync: bool = True, label: str = "") -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, mode: int = 0o600, *, sync: bool = True, label: str = "", directory: Path | None = None
+) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces ``path`` at the end of the block. After an exception it is removed.
+
+    It is in ``directory``, or beside ``path``, on the same file system.
 
     ``sync``: fsync the file before the rename, so that a power cut leaves no empty file. ``label`` is the name in crash
     points, if not that of the file. Raises OSError.
     """
-    temporary, file = _open_temporary(path)
+    temporary, file = _open_temporary(path, directory or path.parent)
     name = label or path.name
     try:
         with file:
@@ -51,12 +55,28 @@ def replacing(path: Path, mode: int = 0o600, *, sync: bool = True, label: str = 
         raise
 
 
+def write_from(
+    directory: Path, path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True, label: str = ""
+) -> None:
+    """Replace ``path`` as ``write`` does; the temporary file is in ``directory``, where git does not look for files.
+
+    If that is on another file system, the temporary file is beside ``path``. Raises OSError.
+    """
+    try:
+        with replacing(path, mode, sync=sync, label=label, directory=directory) as file:
+            file.write(data)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        write(path, data, mode, sync=sync, label=label)
+
+
 def write_if_absent(path: Path, data: bytes, mode: int = 0o600) -> bool:
     """Write ``path`` atomically unless it exists; return whether it was written. Of several writers one wins.
 
     Raises OSError.
     """
-    temporary, file = _open_temporary(path)
+    temporary, file = _open_temporary(path, path.parent)
     try:
         with file:
             file.write(data)
@@ -79,10 +99,10 @@ def write_link(path: Path, target: str, label: str) -> None:
     crash_points.point("renamed", label)
 
 
-def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """Create a file of a new name beside ``path``."""
+def _open_temporary(path: Path, directory: Path) -> tuple[Path, BinaryIO]:
+    """Create a file of a new name in ``directory``, to replace ``path``."""
     prefix = f".{path.name[:_MAX_PREFIX]}."
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=f".{os.getpid()}", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=f".{os.getpid()}", dir=directory)
     return Path(name), os.fdopen(handle, "wb")
 
 

@@ -6,7 +6,6 @@ bytes, with any encoding, line ends or missing last newline.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from liza.programs.brief.quoting import strip_block, strip_blocks
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
-from liza.system import crash_points
+from liza.system import atomic
 
 NEW_FILE_MODE = 0o644
 MAX_FILE_SIZE = 1 << 23  # bytes
@@ -131,23 +130,4 @@ def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
     """Replace the file by a rename; keep its mode. The temporary file is in the run's directory, where git does not
     look."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else NEW_FILE_MODE
-    temporary = run_dir.path / f"brief.{os.getpid()}.aside"
-    _write(temporary, data, mode)
-    crash_points.point("written", "brief")
-    try:
-        temporary.replace(target)
-        crash_points.point("renamed", "brief")
-    except OSError as error:
-        temporary.unlink()
-        if error.errno != errno.EXDEV:
-            raise
-        # The worktree is on another file system: the temporary file must be beside the target, where git may see it
-        # briefly.
-        beside = target.with_name(f".{target.name}.aside")
-        _write(beside, data, mode)
-        beside.replace(target)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    path.write_bytes(data)
-    path.chmod(mode)
+    atomic.write_from(run_dir.path, target, data, mode, sync=False, label="brief")

@@ -6,7 +6,6 @@ section out. The previous contents stay byte for byte, and remain effective.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -189,17 +188,7 @@ def _replace_file(target: Path, data: bytes, run_dir: RunDir) -> None:
     look."""
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
     _hooks_directory(run_dir).mkdir(mode=0o700, exist_ok=True)
-    temporary = _hooks_directory(run_dir) / "ready"
-    atomic.write(temporary, data, mode)
-    try:
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink()
-        if error.errno != errno.EXDEV:
-            raise
-        # The worktree is on another file system: the temporary file must be beside the target, where git may see it
-        # briefly.
-        atomic.write(target, data, mode)
+    atomic.write_from(_hooks_directory(run_dir), target, data, mode, label="hooks")
     crash_points.point("hooks", "laid")
 
 
