@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from liza.system import crash_points, untrusted_files
+from liza.system import crash_points
 
-open_regular = untrusted_files.open_to_read
 _MAX_PREFIX = 50  # characters of the file's name in the temporary name; a character has up to 4 of the 255 bytes
 
 

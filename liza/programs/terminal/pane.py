@@ -23,7 +23,7 @@ from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
 from liza.rules.errors import NotRegularFile, Refused
 from liza.rules.model import FrozenStruct
 from liza.rules.paths import Paths, agent_of
-from liza.system import atomic, file_growth, processes
+from liza.system import file_growth, processes, untrusted_files
 
 _BRACKETED = re.compile(rb"\x1b\[\?(?:[0-9]+;)*2004(?:;[0-9]+)*([hl])")
 _MAX_SEQUENCE = 64  # maximum bytes of such an escape sequence
@@ -206,7 +206,10 @@ class Pane:
     def _has_bracketed_paste(self) -> bool:
         """Return whether the program's last request about bracketed pastes switched them on."""
         state, window = b"", b""
-        with suppress(FileNotFoundError, NotRegularFile), atomic.open_regular(self.path / "output.log") as file:
+        with (
+            suppress(FileNotFoundError, NotRegularFile),
+            untrusted_files.open_to_read(self.path / "output.log") as file,
+        ):
             # Not mmap: the file may be truncated meanwhile, which would raise SIGBUS.
             while chunk := file.read(1 << 20):
                 window = window[-_MAX_SEQUENCE:] + chunk
