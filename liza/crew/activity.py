@@ -11,7 +11,7 @@ from liza.programs.session import session_process, setup_note
 from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
 from liza.rules.model import State
-from liza.rules.sessions.decide import CurrentWork, find_current_work
+from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.work_kinds import WorkKind
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}

@@ -13,8 +13,8 @@ from pathlib import Path
 from liza.crew.crew import Crew
 from liza.programs.session import run_directory, session_process
 from liza.rules.errors import LizaError, NotOwner, Refused
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, role_of
-from liza.rules.sessions.decide import find_current_work
 from liza.system import ancestors, processes
 from liza.system.file_lock import Lock
 

@@ -13,9 +13,9 @@ from liza.programs.session.run_directory import Gauge
 from liza.programs.usage import ledger
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, State
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, run_id
 from liza.rules.sessions import spending
-from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.message_rules import MessageStage
 from liza.rules.sessions.spending import LedgerEntry, UsageTotal
 

@@ -23,9 +23,9 @@ from liza.repo.runner import FALLBACK_IDENTITY
 from liza.repo.slots import slot_setup
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import State
+from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.reports import ref_moves
-from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.tasks import claims
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes

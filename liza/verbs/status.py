@@ -20,13 +20,13 @@ from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Agent, State, Status, SupervisorExit
+from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
 from liza.rules.reports import alarms
 from liza.rules.reports.alarms import Alarm
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
-from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick

@@ -15,11 +15,11 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.merging.merge_alarms import Alarm as Alarm
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
+from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import test_proof
 from liza.rules.reports import drift_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
-from liza.rules.sessions.decide import CurrentWork, find_current_work
 from liza.rules.settings import UnconfirmedSetting
 from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import drafts, forged_status, planning

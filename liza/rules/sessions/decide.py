@@ -6,11 +6,12 @@ event therefore changes nothing, and a restarted supervisor decides like one tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from liza.rules.merging import merge_rules
-from liza.rules.model import State, Status
+from liza.rules.model import Status
+from liza.rules.owned_work import CurrentWork as CurrentWork
+from liza.rules.owned_work import find_current_work as find_current_work
 from liza.rules.paths import role_of
 from liza.rules.sessions import message_rules, model_silence
 from liza.rules.sessions.actions import (
@@ -84,30 +85,6 @@ def _decide(at: Situation) -> Action:
     if work is not None:
         return _continue_work(at, work)
     return _look_for_work(at)
-
-
-@dataclass(frozen=True)
-class CurrentWork:
-    """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None).
-
-    ``kind`` is ``work``, ``review`` or ``planning``.
-    """
-
-    run: str
-    task: str | None
-    kind: str
-
-
-def find_current_work(state: State, agent: str) -> CurrentWork | None:
-    """Return the work that ``agent`` holds on the board; None if it holds none."""
-    for task in state.tasks:
-        if task.status is S.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
-            return CurrentWork(task.run, task.id, "work")
-        if task.reviewing_by == agent and task.review_run:
-            return CurrentWork(task.review_run, task.id, "review")
-    if state.planning.run and planning.current_planner(state) == agent:
-        return CurrentWork(state.planning.run, None, "planning")
-    return None
 
 
 def _is_given_back(at: Situation, work: CurrentWork) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from liza.rules.model import State
-from liza.rules.sessions.decide import find_current_work
+from liza.rules.owned_work import find_current_work
 from liza.rules.tasks import claims
 from liza.rules.tasks.planning import end_planning
 from liza.rules.tasks.reviews import release_review
