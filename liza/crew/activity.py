@@ -56,10 +56,10 @@ def _session_activity(crew: Crew, state: State, work: CurrentWork, directory: Ru
     if directory.read_question() is not None:
         asked_at = (directory.path / "asks").stat().st_mtime
         return Activity(WAITING_FOR_PERSON, datetime.fromtimestamp(asked_at, UTC).replace(microsecond=0))
-    return Activity(_KIND_LABELS[WorkKind(work.kind)], session.time)
+    return Activity(_KIND_LABELS[work.kind], session.time)
 
 
 def _manual_activity(state: State, work: CurrentWork) -> Activity | None:
     task = state.task(work.task) if work.task else None
     times = [event.time for event in task.history if event.run == work.run] if task is not None else []
-    return Activity(_KIND_LABELS[WorkKind(work.kind)], times[0]) if times else None
+    return Activity(_KIND_LABELS[work.kind], times[0]) if times else None

@@ -9,27 +9,25 @@ from dataclasses import dataclass
 
 from liza.rules.model import State, Status
 from liza.rules.tasks import planning
+from liza.rules.work_kinds import WorkKind
 
 
 @dataclass(frozen=True)
 class CurrentWork:
-    """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None).
-
-    ``kind`` is ``work``, ``review`` or ``planning``.
-    """
+    """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
 
     run: str
     task: str | None
-    kind: str
+    kind: WorkKind
 
 
 def find_current_work(state: State, agent: str) -> CurrentWork | None:
     """Return the work that ``agent`` holds on the board; None if it holds none."""
     for task in state.tasks:
         if task.status is Status.CLAIMED and task.assigned_to == agent and task.run and task.reservation is None:
-            return CurrentWork(task.run, task.id, "work")
+            return CurrentWork(task.run, task.id, WorkKind.WORK)
         if task.reviewing_by == agent and task.review_run:
-            return CurrentWork(task.review_run, task.id, "review")
+            return CurrentWork(task.review_run, task.id, WorkKind.REVIEW)
     if state.planning.run and planning.current_planner(state) == agent:
-        return CurrentWork(state.planning.run, None, "planning")
+        return CurrentWork(state.planning.run, None, WorkKind.PLANNING)
     return None

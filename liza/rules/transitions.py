@@ -119,11 +119,11 @@ def apply_verb(task: Task, verb: HistoryEvent, invocation: Invocation, **changes
     return replace(add_event(task, verb, invocation), status=transition.target, **changes)
 
 
-def add_event(task: Task, event: str, invocation: Invocation) -> Task:
+def add_event(task: Task, event: HistoryEvent, invocation: Invocation) -> Task:
     """Return the task with one line more in its history and nothing else changed."""
     line = Event(
         time=invocation.now,
-        event=str(event),
+        event=event.value,
         agent=invocation.by,
         run=invocation.run,
         commit=invocation.commit,
@@ -132,7 +132,7 @@ def add_event(task: Task, event: str, invocation: Invocation) -> Task:
     return replace(task, history=(*task.history, line))
 
 
-def has_done(task: Task, verb: str, run: str | None) -> bool:
+def has_done(task: Task, verb: HistoryEvent, run: str | None) -> bool:
     """Return whether ``run`` has already done ``verb`` on this task. A repeated verb is then answered `unchanged`."""
     return run is not None and any(event.event == verb and event.run == run for event in task.history)
 

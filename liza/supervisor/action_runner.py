@@ -17,14 +17,16 @@ from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NotOwne
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.times import format_time
+from liza.rules.history_events import HistoryEvent
+from liza.rules.owned_work import find_current_work
 from liza.rules.sessions import actions, model_silence
-from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
 from liza.rules.tasks import claims, coding
 from liza.rules.tasks.give_back import give_back_work
 from liza.rules.tasks.planning import WAKE_REASONS, claim_planning
+from liza.rules.work_kinds import WorkKind
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue
@@ -183,7 +185,7 @@ class ActionRunner:
         self.memory.forget_session()
         rule = OUTCOME_RULES[result.outcome]
         # Planning has no limit of tries of its own, so a planning session without progress counts as a crash.
-        has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == "planning"
+        has_looped = result.outcome is SessionOutcome.LOOPED and work is not None and work.kind == WorkKind.PLANNING
         if rule.fault is Fault.CRASH or has_looped:
             self.memory.streak = self.memory.streak.crashed(self.crew.clock.monotonic())
         self._rest_after(result)
@@ -287,7 +289,7 @@ class ActionRunner:
         self._count_crash()
         self.notify(f"{run} crashed before its program started: {why}")
         work = find_current_work(self.crew.board.read(), self.agent)
-        if work is not None and work.kind == "work" and work.task is not None:
+        if work is not None and work.kind == WorkKind.WORK and work.task is not None:
             with self.crew.change(self.agent, "crash", work.task) as tx:
                 now = self.crew.clock.now()
                 tx.state = coding.record_session_end(
@@ -311,7 +313,7 @@ class ActionRunner:
         work = find_current_work(state, self.agent)
         if work is None:
             return
-        with self.crew.change(self.agent, claims.STOP, work.task) as tx:
+        with self.crew.change(self.agent, HistoryEvent.STOP, work.task) as tx:
             tx.state = give_back_work(tx.state, self.agent, self.crew.clock.now())
 
     def resume_terminal_log(self, run: str) -> None:

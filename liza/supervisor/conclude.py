@@ -23,6 +23,7 @@ from liza.rules.model import State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
 from liza.rules.tasks import claims, coding, planning, reviews
+from liza.rules.work_kinds import WorkKind
 from liza.supervisor.run_evidence import trusted_record
 from liza.supervisor.worktree_files import remove_worktree_files
 from liza.system import crash_points
@@ -150,7 +151,7 @@ def _has_committed(crew: Crew, directory: RunDir) -> bool:
     if crew.worktrees.exists(slot):
         return crew.worktrees.head_commit(slot) != record.commit
     # The slot or git's records of it were deleted: its commits are on the task's branch.
-    tip = crew.worktrees.branch_tip(record.task) if record.kind == "work" and record.task else None
+    tip = crew.worktrees.branch_tip(record.task) if record.kind == WorkKind.WORK and record.task else None
     return tip is not None and tip != record.commit
 
 
@@ -164,12 +165,12 @@ def _last_output_lines(directory: RunDir) -> str:
 def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
     now = crew.clock.now()
     state = crew.board.read()
-    if record.kind == "planning":
+    if record.kind == WorkKind.PLANNING:
         if state.planning.run == record.run:
             _record_planning_end(crew, record, result)
         return
     assert record.task is not None
-    if record.kind == "review":
+    if record.kind == WorkKind.REVIEW:
         _record_review_end(crew, record, result)
         return
     task = state.task(record.task)

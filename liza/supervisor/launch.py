@@ -27,6 +27,7 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.reports import ref_moves
 from liza.rules.tasks import claims
+from liza.rules.work_kinds import WorkKind
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
 
@@ -129,7 +130,7 @@ class Launcher:
         Only if that session ended through no fault of its own and the program supports it. If resuming fails, that
         counts as a crash, and the next session starts a new conversation.
         """
-        task = state.task(work.task) if work.task and work.kind == "work" else None
+        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
         if task is None or not claims.is_continuation(task) or not self.preset.resume.id:
             return ()
         earlier = [run for run in list_runs(self.crew.paths, directory.agent) if run != directory.run]
@@ -176,12 +177,12 @@ class Launcher:
         """Return the slot of the work, checked out at the commit where the run starts. Raises Missing, GitFailed."""
         worktrees = self.crew.worktrees
         agent = agent_of(work.run)
-        if work.kind == "planning":
+        if work.kind == WorkKind.PLANNING:
             tip = drift.require_integration(self.crew, state)
             worktrees.detach(agent, tip, work.run)
             return agent
         task = claims.get_task(state, work.task or "")
-        if work.kind == "review":
+        if work.kind == WorkKind.REVIEW:
             assert task.review_commit is not None
             worktrees.detach(agent, task.review_commit, work.run)
             return agent

@@ -28,6 +28,7 @@ from liza.rules.model import Config, State, SupervisorExit
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.reports.alarms import BY_HAND_HINT
 from liza.rules.sessions.actions import Exit
+from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.system.file_lock import Lock
@@ -76,7 +77,7 @@ def supervise(
     try:
         exit_action = _run_to_exit(crew, supervisor, choice.spec)
         tmux.close_agent_panes(crew.paths.root, agent)
-        _set_status(crew, agent, "OFFLINE", choice.spec)
+        _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec)
         record_history(crew)
     finally:
         lock.release()
@@ -104,7 +105,7 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
     agent = supervisor.agent
     run_directory.clear_supervisor_exit(crew.paths, agent)
     try:
-        _set_status(crew, agent, "IDLE", program)
+        _set_status(crew, agent, AgentStatus.IDLE, program)
         for repair in recover_crew(crew, agent):
             supervisor.notify(repair.message)
         exit_action = supervisor.run()
@@ -145,16 +146,16 @@ def _lock_agent(crew: Crew, agent: str) -> Lock:
     return lock
 
 
-def _set_status(crew: Crew, agent: str, status: str, program: str) -> None:
+def _set_status(crew: Crew, agent: str, status: AgentStatus, program: str) -> None:
     """Write the agent's status (IDLE or OFFLINE) to the board."""
-    with crew.change(agent, "start" if status == "IDLE" else "leave") as tx:
+    with crew.change(agent, "start" if status == AgentStatus.IDLE else "leave") as tx:
         state = claims.ensure_agent(tx.state, agent)
         tx.state = _with_status(state, agent, status, program, crew)
 
 
-def _with_status(state: State, agent: str, status: str, program: str, crew: Crew) -> State:
+def _with_status(state: State, agent: str, status: AgentStatus, program: str, crew: Crew) -> State:
     now = crew.clock.now()
-    until = claims.lease_expiry(state, now) if status == "IDLE" else now
+    until = claims.lease_expiry(state, now) if status == AgentStatus.IDLE else now
     before = state.agents[agent]
     after = replace(
         before, status=status, program=program, terminal=_terminal_name(), heartbeat=now, lease_expires=until

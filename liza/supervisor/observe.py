@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from liza.crew.crew import Crew
+from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.presets.preset import Preset
 from liza.programs.session import session_process
 from liza.programs.session.failure_watch import FailureWatch
@@ -17,7 +18,7 @@ from liza.programs.terminal import idle_detection, readiness, screens, tmux
 from liza.programs.terminal.pane import Pane
 from liza.programs.terminal.readiness import NotReady, NotReadyReason, ReadinessFacts, Ready, StillStarting
 from liza.rules.model import State
-from liza.rules.sessions.decide import find_current_work
+from liza.rules.owned_work import find_current_work
 from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import SilenceKind
@@ -292,4 +293,4 @@ def _is_waiting(directory: RunDir, facts: ReadinessFacts) -> bool:
     if facts.screen is None:
         return False
     turn = directory.read_turn()
-    return turn.phase == "idle" if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD
+    return turn.phase == TurnPhase.IDLE if turn else facts.screen.idle_confidence > idle_detection.IDLE_THRESHOLD

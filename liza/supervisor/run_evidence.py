@@ -13,12 +13,12 @@ from liza.crew.crew import Crew
 from liza.programs.session import session_process
 from liza.programs.session.run_directory import RunDir, RunRecord, list_runs
 from liza.rules.errors import LizaError
+from liza.rules.history_events import CLOSING_EVENTS
 from liza.rules.model import State
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import run_number
-from liza.rules.sessions.decide import find_current_work
+from liza.rules.work_kinds import WorkKind
 from liza.system import proc_stat, processes
-
-CLOSING_EVENTS = ("submit", "submit again", "block", "handoff", "approve", "reject", "deadlock", "release review")
 
 
 def find_unconcluded_run(crew: Crew, state: State, agent: str) -> RunDir | None:
@@ -49,7 +49,7 @@ def trusted_record(crew: Crew, state: State, directory: RunDir) -> RunRecord | N
     if work is None or work.run != directory.run:
         return record
     task = state.task(work.task) if work.task else None
-    slot = task.worktree if task is not None and work.kind == "work" else directory.agent
+    slot = task.worktree if task is not None and work.kind == WorkKind.WORK else directory.agent
     base = record or RunRecord(agent=directory.agent, run=directory.run, kind=work.kind, started=crew.clock.now())
     worktree = str(crew.paths.slot(slot)) if slot else ""
     return replace(base, kind=work.kind, task=work.task, worktree=worktree)

@@ -17,8 +17,8 @@ from liza.repo.survey import list_changed_files
 from liza.rules.errors import LizaError
 from liza.rules.merging import merge_rules
 from liza.rules.model import Budget, State
+from liza.rules.owned_work import find_current_work
 from liza.rules.sessions import message_rules, spending
-from liza.rules.sessions.decide import find_current_work
 from liza.rules.sessions.session_facts import (
     BudgetState,
     MergeFacts,

@@ -19,9 +19,10 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.repo.hiding import brief_filter
 from liza.repo.runner import Git
 from liza.rules.model import State
+from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import agent_of
-from liza.rules.sessions.decide import CurrentWork
 from liza.rules.tasks import planning
+from liza.rules.work_kinds import WorkKind
 from liza.system import crash_points
 
 
@@ -133,7 +134,7 @@ class WorktreeFiles:
 
     def _earlier_commits(self, state: State, work: CurrentWork, worktree: Path) -> tuple[str, ...]:
         """Return what earlier runs committed on the task's branch, newest first, at most 10. Raises GitFailed."""
-        task = state.task(work.task) if work.task and work.kind == "work" else None
+        task = state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
         if (
             task is None
             or task.base_commit is None

@@ -27,8 +27,8 @@ from liza.programs.session import run_directory
 from liza.repo.runner import Git
 from liza.rules.errors import read_last_message
 from liza.rules.formatting import toml_text
+from liza.rules.history_events import UNFINISHED_ENDS
 from liza.rules.model import Status, Task
-from liza.rules.tasks.claims import SESSION_END_EVENTS, STOP
 from liza.verbs import init, task
 from liza.verbs.down import end_unsupervised_sessions
 
@@ -45,8 +45,6 @@ _TASK_FIELDS = {
     "spec_ref": "README.md",
 }
 _END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
-_END_EVENTS = SESSION_END_EVENTS - {STOP}
-"""Events of a session that ended without a submission: another session would end the same way."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,8 @@ def _wait(crew: Crew, child: subprocess.Popen[bytes], end: float) -> bool:
 
 
 def _is_over(task: Task) -> bool:
-    return task.status in _END_STATUSES or any(event.event in _END_EVENTS for event in task.history)
+    # After a session without a closing command, another one would end the same way.
+    return task.status in _END_STATUSES or any(event.event in UNFINISHED_ENDS for event in task.history)
 
 
 def _task(crew: Crew) -> Task:
@@ -224,7 +223,7 @@ def _failure_reason(crew: Crew, task_entry: Task, log: str, in_time: bool, secon
     if not in_time:
         return f"not done within {seconds:.0f} s; last output: {last}"
     session_failure = next(
-        (event.detail for event in task_entry.history if event.event in _END_EVENTS and event.detail), None
+        (event.detail for event in task_entry.history if event.event in UNFINISHED_ENDS and event.detail), None
     )
     return task_entry.blocked_reason or (exit_note.reason if exit_note else None) or session_failure or last
 

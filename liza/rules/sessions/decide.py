@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.model import Status
-from liza.rules.owned_work import CurrentWork as CurrentWork
-from liza.rules.owned_work import find_current_work as find_current_work
+from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of
 from liza.rules.sessions import message_rules, model_silence
 from liza.rules.sessions.actions import (
@@ -43,6 +43,7 @@ from liza.rules.tasks import picking, planning
 from liza.rules.tasks.claims import is_last_end_blameless
 from liza.rules.tasks.picking import LimitReached, NoTask
 from liza.rules.transitions import has_done
+from liza.rules.work_kinds import WorkKind
 
 S = Status
 # A question on a terminal causes no event, so the terminal is polled.
@@ -89,8 +90,8 @@ def _decide(at: Situation) -> Action:
 
 def _is_given_back(at: Situation, work: CurrentWork) -> bool:
     """Return whether the work was already given back. A stopped task still belongs to its coder."""
-    task = at.state.task(work.task) if work.task and work.kind == "work" else None
-    return task is not None and has_done(task, "stop", work.run)
+    task = at.state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
+    return task is not None and has_done(task, HistoryEvent.STOP, work.run)
 
 
 def _decide_living(at: Situation, session: SessionFacts, leaving: bool) -> Action:
@@ -224,7 +225,7 @@ def _continue_work(at: Situation, work: CurrentWork) -> Action:
         )
     if at.session is not None and at.session.run == work.run and not _is_given_back(at, work):
         return StartSession(work.run)
-    if work.kind != "work":
+    if work.kind != WorkKind.WORK:
         return GiveBack(work.run)
     assert work.task is not None
     task = at.state.task(work.task)
@@ -237,7 +238,7 @@ def _continue_work(at: Situation, work: CurrentWork) -> Action:
 
 def _lease_left(at: Situation, work: CurrentWork) -> float | None:
     """Return the seconds until the lease of a claim expires; None for given-back work, reviews and planning."""
-    task = at.state.task(work.task) if work.task and work.kind == "work" else None
+    task = at.state.task(work.task) if work.task and work.kind == WorkKind.WORK else None
     if task is None or task.lease_expires is None or _is_given_back(at, work):
         return None
     return (task.lease_expires - at.now).total_seconds()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from liza.rules.history_events import HistoryEvent
+
 
 class SessionOutcome(StrEnum):
     """How a session ended."""
@@ -52,7 +54,7 @@ class OutcomeRule(NamedTuple):
     ``ends_failures``: failures before it no longer count as failures in a row.
     """
 
-    event: str
+    event: HistoryEvent
     fault: Fault
     rest: RestKind = RestKind.NONE
     reported: bool = False
@@ -60,15 +62,15 @@ class OutcomeRule(NamedTuple):
 
 
 OUTCOME_RULES = {
-    SessionOutcome.FINISHED: OutcomeRule("ended", Fault.TRY, ends_failures=True),
-    SessionOutcome.HANDED_OFF: OutcomeRule("ended", Fault.TRY, RestKind.AFTER_HANDOFF, ends_failures=True),
-    SessionOutcome.CRASHED: OutcomeRule("crash", Fault.CRASH, RestKind.BACKOFF, reported=True),
-    SessionOutcome.LOOPED: OutcomeRule("ended", Fault.TRY, RestKind.BACKOFF),
-    SessionOutcome.STOPPED: OutcomeRule("stop", Fault.NONE),
-    SessionOutcome.HELD_UP: OutcomeRule("held up", Fault.NONE, RestKind.BACKOFF, reported=True),
-    SessionOutcome.QUOTA: OutcomeRule("quota", Fault.NONE, RestKind.USAGE_LIMIT, reported=True),
-    SessionOutcome.UNANSWERED: OutcomeRule("unanswered", Fault.NONE, RestKind.NO_ANSWER, reported=True),
-    SessionOutcome.UNUSABLE: OutcomeRule("unusable", Fault.NONE, RestKind.UNTIL_PERSON_ACTS, reported=True),
+    SessionOutcome.FINISHED: OutcomeRule(HistoryEvent.ENDED, Fault.TRY, ends_failures=True),
+    SessionOutcome.HANDED_OFF: OutcomeRule(HistoryEvent.ENDED, Fault.TRY, RestKind.AFTER_HANDOFF, ends_failures=True),
+    SessionOutcome.CRASHED: OutcomeRule(HistoryEvent.CRASH, Fault.CRASH, RestKind.BACKOFF, reported=True),
+    SessionOutcome.LOOPED: OutcomeRule(HistoryEvent.ENDED, Fault.TRY, RestKind.BACKOFF),
+    SessionOutcome.STOPPED: OutcomeRule(HistoryEvent.STOP, Fault.NONE),
+    SessionOutcome.HELD_UP: OutcomeRule(HistoryEvent.HELD_UP, Fault.NONE, RestKind.BACKOFF, reported=True),
+    SessionOutcome.QUOTA: OutcomeRule(HistoryEvent.QUOTA, Fault.NONE, RestKind.USAGE_LIMIT, reported=True),
+    SessionOutcome.UNANSWERED: OutcomeRule(HistoryEvent.UNANSWERED, Fault.NONE, RestKind.NO_ANSWER, reported=True),
+    SessionOutcome.UNUSABLE: OutcomeRule(HistoryEvent.UNUSABLE, Fault.NONE, RestKind.UNTIL_PERSON_ACTS, reported=True),
 }
 
 

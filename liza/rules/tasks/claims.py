@@ -13,27 +13,16 @@ from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId
 from liza.rules.formatting.suggestions import did_you_mean
-from liza.rules.history_events import HistoryEvent
+from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent
 from liza.rules.model import Agent, ProcessIdentity, Reservation, State, Status, Task
 from liza.rules.paths import agent_of, role_of, run_id
 from liza.rules.paths import check_task_id as checked_id
-from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
+from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
 
-STOP = OUTCOME_RULES[SessionOutcome.STOPPED].event
-"""Event in the history: a session was stopped on purpose."""
-HELD_UP = OUTCOME_RULES[SessionOutcome.HELD_UP].event
-"""Event in the history: the board, its lock or the disk kept a session from finishing."""
-QUOTA = OUTCOME_RULES[SessionOutcome.QUOTA].event
-"""Event in the history: a usage limit of the model ended a session."""
-UNANSWERED = OUTCOME_RULES[SessionOutcome.UNANSWERED].event
-"""Event in the history: the model gave no usable answer (none for too long, only errors, or half an answer)."""
-SESSION_END_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values())
-"""Events in the history with which a supervisor records the end of a session."""
 _BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
-_CONVERSATION_EVENTS = {"claim", "handoff", "reject", *SESSION_END_EVENTS}
 
 
 @dataclass(frozen=True)
@@ -195,8 +184,8 @@ def is_last_end_blameless(task: Task) -> bool:
 
 def is_continuation(task: Task) -> bool:
     """Return whether the next session continues the conversation of the last one, which ended without its fault."""
-    ends = [event.event for event in task.history if event.event in _CONVERSATION_EVENTS]
-    if ends[-2:] == [UNANSWERED, UNANSWERED]:
+    ends = [event.event for event in task.history if event.event in FRAMING_EVENTS]
+    if ends[-2:] == [HistoryEvent.UNANSWERED, HistoryEvent.UNANSWERED]:
         # Some servers fail for one conversation, for example if it is too long. Start a new one after two failures.
         return False
     return bool(ends) and ends[-1] in _BLAMELESS_EVENTS
