@@ -121,7 +121,7 @@ def session_of(crew: Crew, program: list[str], run: str = "coder-1.1", **more: A
         *program,
     ]
     environ = {**os.environ, "LIZA_RUN": run, "LIZA_ROOT": str(crew.root), "LIZA_TASK": "task-1"}
-    return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=90, cwd=crew.root, **more)
+    return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=300, cwd=crew.root, **more)
 
 
 def bare() -> list[str]:
