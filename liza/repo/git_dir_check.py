@@ -18,11 +18,12 @@ from liza.repo.worktree_records import records_directory
 from liza.rules.errors import GitFailed, NotRegularFile
 from liza.system import untrusted_files
 
-# Files that git reads completely, or waits for, whatever the command: those of all worktrees, of this worktree, and
-# those of the other worktrees, which a command that lists worktrees or switches branches reads.
+# Files that git reads completely, or waits for, whatever the command: those of all worktrees, and of this worktree.
 _SHARED_FILES = ("HEAD", "config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _OWN_FILES = ("HEAD", "index")
+# Files of the other worktrees, and the commands that read them. Other commands go on: one bad record stops no merge.
 _RECORD_FILES = ("HEAD", "commondir", "gitdir", "locked")
+_RECORD_READERS = frozenset(("branch", "checkout", "fetch", "fsck", "gc", "prune", "rev-list", "switch", "worktree"))
 _REF = re.compile(r"refs/[^\0^~:]+")
 _MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
@@ -62,6 +63,8 @@ def _read_files(args: Sequence[str], git_dir: Path | None, common: Path | None) 
         return
     yield from (f"{common}/{name}" for name in _SHARED_FILES)
     yield from (f"{common}/{ref.group()}" for ref in map(_REF.match, args) if ref)
+    if _RECORD_READERS.isdisjoint(args) and not any("worktreepath" in arg for arg in args):
+        return
     try:
         records = [entry.path for entry in os.scandir(records_directory(common))]
     except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from liza.rules.errors import NotRegularFile
 from liza.system import untrusted_files
 
 BLOCK = 1 << 20
@@ -15,7 +14,7 @@ LONGEST_LINE = 16 << 20
 
 
 class Tail:
-    """The lines that were appended to a file since the last call. A path that is not a regular file has none.
+    """The lines that were appended to a file since the last call. A path that does not exist has none.
 
     ``first``: start that many bytes before the end; None: start at the beginning. ``most``: if there are more new
     bytes, read only that many at the end. If the file became shorter, continue at its end, or with ``anew`` at its
@@ -31,7 +30,7 @@ class Tail:
         self._rest = b""
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that are complete now. Raises OSError."""
+        """Yield the lines that are complete now. Raises NotRegularFile, OSError."""
         end = self._end()
         while self.size < end and (block := self._block(end)):
             *complete, self._rest = (self._rest + block).split(b"\n")
@@ -45,7 +44,7 @@ class Tail:
         try:
             with untrusted_files.open_to_read(self.path) as file:
                 end = file.seek(0, 2)
-        except (FileNotFoundError, NotRegularFile):
+        except FileNotFoundError:
             return 0
         if not self._began:
             self._began, self.size = True, max(0, end - (self._first or 0))
@@ -60,7 +59,7 @@ class Tail:
             with untrusted_files.open_to_read(self.path) as file:
                 file.seek(self.size)
                 block = file.read(min(BLOCK, end - self.size))
-        except (FileNotFoundError, NotRegularFile):
+        except FileNotFoundError:
             return b""
         self.size += len(block)
         return block

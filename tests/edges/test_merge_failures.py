@@ -18,7 +18,7 @@ from liza.crew.merging import candidate
 from liza.crew.recovery.recover import recover_crew
 from liza.repo.merge import merge_refs, merges
 from liza.repo.runner import Git
-from liza.rules.errors import LizaError, LockTimeout, Refused, SystemRefused
+from liza.rules.errors import LizaError, LockTimeout, NotRegularFile, Refused
 from liza.verbs import show_task
 from liza.verbs.diff import diff
 from liza.verbs.doctor import doctor
@@ -663,7 +663,7 @@ def test_a_proof_that_cannot_be_run_again_is_told_on_the_task_that_waits_for_it(
     log = crew.crew.paths.logs / "baseline-tests.log"
     log.unlink()
     log.mkdir()
-    with pytest.raises(SystemRefused, match="baseline-tests"):
+    with pytest.raises(NotRegularFile, match="baseline-tests"):
         merge(crew.crew)
     assert "baseline-tests.log" in crew.alarms()["merge_set_aside"]
     log.rmdir()
@@ -695,10 +695,10 @@ def test_a_failure_of_the_system_that_was_marked_is_a_named_error_and_no_bug(cre
     crew.approved("a")
     log = crew.crew.paths.logs / "merge-a.log"
     log.mkdir(parents=True)
-    with pytest.raises(SystemRefused, match=r"merge-a\.log"):
+    with pytest.raises(NotRegularFile, match=r"merge-a\.log"):
         merge(crew.crew)
     assert "merge-a.log" in crew.alarms()["merge_set_aside"]
-    with pytest.raises(SystemRefused):
+    with pytest.raises(NotRegularFile):
         merge(crew.crew, "a")
     log.rmdir()
     assert crew.merge("a") == ""

@@ -18,6 +18,7 @@ from liza.programs.session.session_process import EndedSession
 from liza.programs.usage import ledger, usage_report
 from liza.rules.errors import LizaError, NotRegularFile, UsageError
 from liza.rules.paths import Paths
+from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry
 from liza.supervisor.conclude import conclude_session
 from liza.system import untrusted_files
@@ -124,7 +125,7 @@ def test_a_session_whose_output_cannot_be_read_is_settled_all_the_same_and_the_r
     (run.path / "exit.json").write_bytes(msgspec.json.encode(EndedSession(time=NOW, code=3)))
     came = conclude_session(crew, run, preset_table.load_presets(crew.paths).resolve("claude"), {})
     assert run.is_concluded()
-    assert came.kind == "crashed"
+    assert came.outcome is SessionOutcome.CRASHED
     assert f"{run.output_path} cannot be read: " in came.reason
     assert [one.used for one in ledger.read_entries(crew.paths)] == [None]
 

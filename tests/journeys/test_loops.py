@@ -89,7 +89,7 @@ def test_status_shows_every_limit_before_anything_is_spent_and_says_that_a_limit
         shown = crew.liza("status")
         assert "1,000 tokens, cost not known, limit 100,000 tokens a task, $5.00 a sprint" in shown
         assert (
-            "config.budget.money_per_sprint does not count 1 of 1 sessions: looping reported no cost for the "
+            "config.budget.money_per_sprint does not count 1 of 1 session: looping reported no cost for the "
             "model. A token limit counts them: config.budget.tokens_per_task"
         ) in shown
         assert supervisor.stop() == 0

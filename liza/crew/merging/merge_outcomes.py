@@ -10,7 +10,15 @@ from liza.crew.crew import PERSON_PREFIX, Crew
 from liza.crew.drift import drift
 from liza.crew.merging.candidate import CandidateResult
 from liza.repo.merge import merge_refs, merges
-from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, Missing, SharedPathBlocked, SystemRefused
+from liza.rules.errors import (
+    BoardInconsistent,
+    LizaError,
+    LockTimeout,
+    Missing,
+    NotRegularFile,
+    SharedPathBlocked,
+    SystemRefused,
+)
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
@@ -96,7 +104,9 @@ def is_task_error(crew: Crew, error: BaseException) -> bool:
 
     False if git cannot read the repository.
     """
-    if not isinstance(error, CAUGHT_ERRORS) or isinstance(error, _GENERAL_ERRORS):
+    # A path that is not a regular file is Missing, but may be that of one task, as its log.
+    is_general = isinstance(error, _GENERAL_ERRORS) and not isinstance(error, NotRegularFile)
+    if not isinstance(error, CAUGHT_ERRORS) or is_general:
         return False
     try:
         return merge_refs.is_readable(crew.git, crew.board.read().config.integration_branch)

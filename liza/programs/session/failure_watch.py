@@ -12,6 +12,7 @@ from pathlib import Path
 from liza.programs.presets.preset import Preset
 from liza.programs.session.failure_patterns import ModelFailure, ModelSigns, update_failure
 from liza.programs.usage import usage_report
+from liza.rules.errors import NotRegularFile
 from liza.rules.sessions.model_silence import MAX_REFUSALS, MAX_RETRIES
 from liza.rules.sessions.session_ends import SilenceKind
 from liza.system.file_tail import Tail
@@ -88,7 +89,7 @@ def _tail(path: Path) -> Tail:
 
 def _lines(tail: Tail) -> Iterator[str]:
     """Yield the new lines; none if the file cannot be read."""
-    with suppress(OSError):
+    with suppress(OSError, NotRegularFile):
         yield from tail.lines()
 
 

@@ -15,7 +15,7 @@ from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir
 from liza.programs.usage import usage_report
 from liza.programs.usage.conversation_log import ConversationUsage, find_log_files
 from liza.programs.usage.tool_calls import FinishedCall, ToolCallReader
-from liza.rules.errors import LizaError
+from liza.rules.errors import LizaError, NotRegularFile
 from liza.rules.sessions.loop_detection import (
     Progress,
     ToolCall,
@@ -149,7 +149,7 @@ class Meter:
                 self._log_tails.setdefault(path, Tail(path))
         for tail in self._log_tails.values():
             # The log is in the program's own directory. An unreadable one must not prevent the other measurements.
-            with suppress(OSError):
+            with suppress(OSError, NotRegularFile):
                 for line in tail.lines():
                     if (event := _parse_object(line)) is not None:
                         self._log_usage.add(event)

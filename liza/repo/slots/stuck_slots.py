@@ -60,7 +60,7 @@ def retire_slot(slot: Path) -> Path:
     """Rename a slot with its content to a free name beside it. Return the new path. Raises OSError.
 
     Its ``.git`` file is removed if possible, because it points to the records of the slot that replaces it. Raises
-    SystemRefused if MAX_RETIRED slots were retired and nobody has removed them: they would fill the disk.
+    SystemRefused if MAX_RETIRED slots were retired and none was removed: they would fill the disk.
     """
     if len(list_retired(slot.parent)) >= MAX_RETIRED:
         raise SystemRefused(
