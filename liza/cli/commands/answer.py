@@ -28,7 +28,7 @@ def answer(
     answers: Annotated[list[str] | None, typer.Argument(metavar="[ANSWER]...", help="One answer per question.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer the questions of tasks: at a terminal one after the other, elsewhere print a list of them.
+    """Answer the open questions of tasks. At a terminal it asks them one by one; elsewhere it prints a list.
 
     An empty answer leaves a task unchanged.
     """

@@ -32,14 +32,17 @@ def init(
     ] = None,
     spec: Annotated[str | None, typer.Option("--spec", help="A committed file that describes the goal.")] = None,
     test: Annotated[str | None, typer.Option("--test", help="The project's test command; default: detected.")] = None,
-    no_test: Annotated[bool, typer.Option("--no-test", help="Merge without testing; recorded as untested.")] = False,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Merge without tests; recorded as untested.")] = False,
     setup: Annotated[str | None, typer.Option("--setup", help="A command that runs once in each new worktree.")] = None,
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not prove that the tests use the code of their worktree.")
     ] = False,
-    accept_red: Annotated[bool, typer.Option("--accept-red", help="Continue although the tests fail already.")] = False,
+    accept_red: Annotated[bool, typer.Option("--accept-red", help="Continue if the tests already fail.")] = False,
     budget: Annotated[float | None, typer.Option("--budget", help="Cost limit of a sprint, in dollars.")] = None,
-    permissions: Annotated[str | None, typer.Option("--permissions", help="confined or bypass.")] = None,
+    permissions: Annotated[
+        str | None,
+        typer.Option("--permissions", help="confined: only what needs no permission prompt; bypass: skip the prompts."),
+    ] = None,
     program: ProgramOption = None,
     integration_branch: Annotated[
         str, typer.Option("--integration-branch", help="The branch that receives the merges.")
@@ -52,7 +55,7 @@ def init(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Prepare this repository for a crew: goal, integration branch, test baseline, board.
+    """Prepare this repository for a crew: create the integration branch and the board, and run the tests.
 
     Your checkout and your files are not changed.
     """
@@ -105,7 +108,7 @@ def demo(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Watch a crew at work on a small project, with scripted agents: nothing to install, nothing to pay."""
+    """Run a crew of scripted agents on a small project. It needs no AI program and costs nothing."""
     from liza.demo.run import run_demo as show
 
     return show(directory)
@@ -118,14 +121,14 @@ def doctor(
     accept: Annotated[
         list[str] | None,
         typer.Option(
-            "--accept", metavar="NAME", help="Accept the change that an alarm reports, by its name; repeatable."
+            "--accept", metavar="NAME", help="Accept the change of a setting or ref that an alarm names; repeatable."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Check git, the programs, the project and the crew, and print what has to be fixed.
 
-    The exit code is 0 if a crew can work here, and 5 if a finding prevents it (with --json, `ok` is false).
+    The exit code is 0 if a crew can work here. It is 5 if a finding prevents that; with --json, `ok` is then false.
     """
     from liza.verbs.doctor import doctor as verb
 
@@ -153,7 +156,7 @@ def up(
         typer.Option(
             "--program",
             metavar="[WHO=]PROGRAM",
-            help="Their program: a NAME, or script:COMMAND; WHO: a role or an agent; default: as configured.",
+            help="A NAME, or script:COMMAND; with WHO, only for this role or agent; default: as configured.",
         ),
     ] = None,
     terminal: Annotated[
@@ -161,14 +164,14 @@ def up(
     ] = False,
     detached: Annotated[bool, typer.Option("-d", "--detach", help="Leave the crew running, and return.")] = False,
     exit_when_done: Annotated[
-        bool, typer.Option("--exit-when-done", help="Stop once the goal is reached, instead of waiting for tasks.")
+        bool, typer.Option("--exit-when-done", help="Stop when the goal is reached; do not wait for new tasks.")
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Start the crew: one planner, one coder and one reviewer by default. Ctrl+C stops it.
 
-    A second Ctrl+C stops at once, a third one kills all processes. Each line starts with the time of day. If the reader
-    of the output exits (`| head`), the output ends and the crew continues.
+    A second Ctrl+C stops it at once. A third one kills all its processes. Each line starts with the time of day. If the
+    reader of the output exits (`| head`), the output ends and the crew continues.
     """
     from liza.up import start as crews
 
@@ -222,13 +225,14 @@ class _Steps:
 
 @declare_command(app, "down", "liza down")
 def down(
-    now: Annotated[bool, typer.Option("--now", help="Stop at once, without time to finish.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End the sessions at once, without time to finish.")] = False,
     purge: Annotated[bool, typer.Option("--purge", help="Then remove everything of Liza from the repository.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the crew. --purge then removes Liza from the repository; commits that exist nowhere else are kept.
+    """Stop the crew. With --purge, then remove Liza from the repository.
 
-    If any are kept, the history of the board (refs/liza/blackboard) is kept with them.
+    --purge keeps commits that exist nowhere else. If there are any, it also keeps the history of the board
+    (refs/liza/blackboard).
     """
     from liza.verbs import down as verbs
 

@@ -32,7 +32,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Redraw at each change.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the goal, the tasks, the agents, and what needs you."""
+    """Show the goal, the tasks, the agents, and what waits for you."""
     if not watch:
         fast_commands.status(as_json)
         return
@@ -48,7 +48,7 @@ def status(
 @declare_command(app, "diff", "liza diff invoice-model")
 def diff(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="The task.")],
-    stat: Annotated[bool, typer.Option("--stat", help="Only the names of the files, and the number of lines.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Show only file names and numbers of changed lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a task changes compared with integration, including uncommitted changes of a running session."""
@@ -99,12 +99,12 @@ def logs(
     ] = 200,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="10m", help="Only output of this last period: a number and s, m, h or d."),
+        typer.Option("--since", metavar="10m", help="Only output that is not older: a number and s, m, h or d."),
     ] = None,
     times: Annotated[bool, typer.Option("-t", "--times", help="Include the time of day of each line.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an agent's program printed in its newest run. Without AGENT: all agents, each line with its name."""
+    """Show the output of an agent's newest run. Without AGENT, show all agents; each line has the agent's name."""
     from liza.verbs import logs as verbs
 
     crew = find_crew()
@@ -216,7 +216,7 @@ def agents(
 
 @declare_command(app, "watch", "liza watch")
 def watch(as_json: JsonOption = False) -> None:
-    """Print each thing that needs a person once, until it is resolved. Ctrl+C ends it."""
+    """Print each alarm once. An alarm that is resolved and comes back is printed again. Ctrl+C ends the command."""
     from liza.verbs.watch import watch as verb
 
     for alarm in verb(find_crew()):
@@ -243,7 +243,7 @@ def validate(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="A board, or a directory with one.")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check a board against all rules. Exit 1 with each violation, exit 4 if the board cannot be read.
+    """Check a board against all rules. Print each violation and exit 1; exit 4 if the board cannot be read.
 
     With PATH it needs no crew.
     """

@@ -24,19 +24,19 @@ def list_(as_json: JsonOption = False) -> None:
 @declare_command(app, "check", "liza programs check script:./agent.sh")
 def check(
     name: Annotated[
-        str | None, typer.Argument(help="Only this program, and try it; default: all installed programs.")
+        str | None, typer.Argument(help="Check this program, with a small task; default: all installed ones.")
     ] = None,
     run: Annotated[
-        bool | None, typer.Option("--run/--no-run", help="Let it do a small task, which calls its model.")
+        bool | None, typer.Option("--run/--no-run", help="Let each program do a small task. This calls its model.")
     ] = None,
     limit: Annotated[float, typer.Option("--limit", min=1, help="Time limit of the task, in seconds.")] = 300,
     as_json: JsonOption = False,
 ) -> int:
     """Check that programs are installed and work. Exit 1 if one does not.
 
-    A tried program does a small task, from its brief to its submission, in a temporary project with this crew's
-    permissions. This shows whether its login, its permissions and its output patterns work. It calls its model a few
-    times.
+    With NAME or --run, a program does a small task in a temporary project, from the brief to the submission, with the
+    permissions of this crew. This shows whether its login, its permissions and its output patterns work. The program
+    calls its model a few times.
     """
     from liza.verbs.programs import check_programs
 
@@ -50,7 +50,7 @@ def show(
     name: Annotated[str, typer.Argument(help="The program.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what Liza can do with a program, by which means, and how it runs it."""
+    """Show how Liza runs a program, and what Liza can do with it."""
     from liza.verbs.programs import show_program
 
     program = show_program(name)
@@ -59,7 +59,7 @@ def show(
 
 @declare_command(app, "trust", "liza programs trust")
 def trust(as_json: JsonOption = False) -> None:
-    """Trust this project's liza.toml in its present form to name programs. Read it first: it can name any command."""
+    """Trust the present content of this project's liza.toml. Read it first: it can make Liza run any command."""
     from liza.verbs.programs import trust_project_programs
 
     result = trust_project_programs()

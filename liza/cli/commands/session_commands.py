@@ -36,7 +36,7 @@ def verdict(
     word: Annotated[str, typer.Argument(metavar="approve|reject", help="Your verdict.")],
     text: Annotated[str, typer.Argument(help="What you ran and saw, or what is wrong and how you saw it.")],
     task: Annotated[
-        str | None, typer.Option("--task", help="The task; only for a person: an agent's run has one.")
+        str | None, typer.Option("--task", help="The task, if a person gives the verdict. An agent's run has a task.")
     ] = None,
     commit: Annotated[
         str | None, typer.Option("--commit", help="The commit that you judge; default: the one under review.")
@@ -74,7 +74,7 @@ def handoff(
     planned: Annotated[bool, typer.Option("--done", help="For a planner: planning is finished.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand the work over to a new session, with what it must know. With --done, a planner ends its planning."""
+    """Hand the work over to a new session, and write what it must know. With --done, a planner ends its planning."""
     from liza.verbs.handoff import HandoffNote
     from liza.verbs.handoff import handoff as verb
 
@@ -93,7 +93,7 @@ def report(
     detail: Annotated[list[str] | None, typer.Option("--detail", metavar="K=V", help="A detail; repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record something that others must know, and continue with the task."""
+    """Record a problem or a fact that others must know. The run continues."""
     from liza.verbs.report import report as verb
 
     printing.print_result(verb(find_crew(), kind, text, parse_details(detail or [])), as_json)
@@ -104,7 +104,7 @@ def heartbeat(
     extend: Annotated[str | None, typer.Option("--extend", metavar="TIME", help="Duration: 90s, 15m, 2h.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Extend the lease of this run. For scripts: a supervisor does it for its agent."""
+    """Extend the lease of this run. For scripts: a supervisor extends the lease of its agent itself."""
     fast_commands.heartbeat(as_json, None if extend is None else parse_duration(extend, "liza heartbeat --extend 15m"))
 
 
@@ -126,7 +126,7 @@ def hook(
 ) -> None:
     """Answer a hook of an agent program: its JSON on stdin, the answer on stdout. Liza installs these hooks itself.
 
-    The exit code is 0, whatever fails; 2 prevents a tool call.
+    The exit code is 0, also after an error. It is 2 if the hook refuses a tool call and the program expects this code.
     """
     from liza.cli.commands import hook_command
 

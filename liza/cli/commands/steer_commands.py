@@ -21,11 +21,11 @@ def claim(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Claim a task, or for a code-reviewer a review, by hand: create its worktree and start its lease.
+    """Claim a task by hand: create its worktree and start its lease. A code-reviewer claims a review.
 
-    It does not run the set-up (config.sandbox_setup), which only a supervisor runs itself. The output names the set-up
-    if it has to run in this worktree before the test command. Deactivate a virtual environment first (`deactivate`):
-    otherwise the tests may use your checkout.
+    It does not run the set-up command (config.sandbox_setup): only a supervisor runs it. The output names the set-up
+    command if you have to run it in this worktree before the test command. If a virtual environment is activated, run
+    `deactivate` first: otherwise the tests may use your checkout.
     """
     from liza.verbs.claim import claim as verb
 
@@ -52,7 +52,7 @@ def note(
 def pause(
     why: Annotated[str, typer.Argument(help="The reason.")] = "",
     checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Stop until a person has reviewed the sprint.")
+        bool, typer.Option("--checkpoint", help="Start nothing new until a person has reviewed the sprint.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,7 +65,7 @@ def pause(
 
 @declare_command(app, "resume", "liza resume")
 def resume(as_json: JsonOption = False) -> None:
-    """Remove the signals of `liza pause`. Refused while a budget is used up: raise it first (`liza edit`)."""
+    """Remove the signals of `liza pause`. Refused while a budget is used up: raise it with `liza edit`."""
     from liza.verbs.resume import resume as verb
 
     printing.print_result(verb(find_crew()), as_json)
@@ -76,11 +76,12 @@ def sync(
     branch: Annotated[str | None, typer.Argument(help="The branch; default: the branch of your checkout.")] = None,
     accept_moved: Annotated[
         bool,
-        typer.Option("--accept-moved", help="Also if integration was moved and merged tasks are missing from it."),
+        typer.Option("--accept-moved", help="Continue if integration was moved and merged tasks are missing from it."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge your branch into integration, tested. This also accepts changes that others made to integration."""
+    """Merge your branch into integration, if the tests pass on the merge. This also accepts moves of integration that
+    Liza did not make."""
     from liza.verbs.sync import sync as verb
 
     printing.print_result(verb(find_crew(), branch, accept_moved=accept_moved), as_json)
@@ -94,7 +95,9 @@ def merge(
     supervisor: Annotated[str | None, typer.Option("--for", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge an approved task into integration, if its tests pass on the merge. A supervisor does this itself."""
+    """Merge an approved task into integration, if the tests pass on the merge. Supervisors do this without a request.
+
+    Exit 1 if the task was returned to its coder."""
     from liza.rules.model import Status
     from liza.verbs.merge import merge as verb
 

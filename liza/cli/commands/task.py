@@ -17,7 +17,7 @@ app = create_app("Show and change tasks.")
 TaskIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The task.")]
 Desc = Annotated[str | None, typer.Option("--desc", help="What is to be done.")]
 Done = Annotated[
-    str | None, typer.Option("--done", help="When the task is done: a condition that a command can disprove.")
+    str | None, typer.Option("--done", help="The condition for done; a command must be able to disprove it.")
 ]
 Scope = Annotated[str | None, typer.Option("--scope", help="The files that the task may change.")]
 Spec = Annotated[
@@ -26,15 +26,13 @@ Spec = Annotated[
 Priority = Annotated[int | None, typer.Option("--priority", help="1 (first) to 9; default 3.")]
 Depends = Annotated[str | None, typer.Option("--depends", metavar="A,B", help="Tasks that must be merged first.")]
 MaxIterationsOption = Annotated[int | None, typer.Option("--max-iterations", help="Maximum number of tries.")]
-Draft = Annotated[bool, typer.Option("--draft", help="Keep the task from being claimed for now.")]
+Draft = Annotated[bool, typer.Option("--draft", help="Keep the task a DRAFT, so that it cannot be claimed.")]
 File = Annotated[str | None, typer.Option("--file", metavar="F|-", help="Tasks as YAML, one or a list; - is stdin.")]
 
 
 @declare_command(app, "list", "liza task list --status BLOCKED")
 def list_(
-    status: Annotated[
-        str | None, typer.Option("--status", help="Only tasks with this status; a,b for several.")
-    ] = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only tasks with this status; several: A,B.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the tasks."""
@@ -80,7 +78,7 @@ def add(
     file: File = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a task, or with --file several: all or none. An incomplete task becomes a DRAFT."""
+    """Add a task. With --file, add several tasks: all or none. An incomplete task becomes a DRAFT."""
     from liza.verbs import task as verbs
 
     if file is not None:
@@ -107,7 +105,7 @@ def edit(
     draft: Draft = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the text of a task that is not claimed. A DRAFT that is complete can then be claimed."""
+    """Change the fields of a task that is not claimed. A DRAFT can be claimed when it is complete."""
     from liza.verbs import task as verbs
 
     fields = TaskFields(task_id, desc, done, scope, spec, priority, split_names(depends), most, draft)
