@@ -18,7 +18,7 @@ from liza.programs.session.run_directory import RunDir, RunRecord
 from liza.programs.terminal import tmux
 from liza.programs.usage import ledger
 from liza.programs.usage.meter import Meter
-from liza.rules.errors import LizaError, Refused
+from liza.rules.errors import LizaError, NotRegularFile, Refused
 from liza.rules.model import State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
@@ -65,7 +65,7 @@ def _used(meter: Meter) -> TokenUsage | None:
     """Return what the session used, or None if its files cannot be read."""
     try:
         return meter.final_usage()
-    except OSError:
+    except (OSError, NotRegularFile):
         return None
 
 

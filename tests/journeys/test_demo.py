@@ -219,7 +219,7 @@ def test_the_persons_checkout_and_index_are_as_they_were(shown: Facts) -> None:
 def test_the_history_has_one_commit_a_revision_with_its_number_and_few_changed_lines(shown: Facts) -> None:
     assert [int(number) for number in shown["numbers"]] == list(range(1, shown["revision"] + 1))
     assert len(shown["subjects"]) == shown["revision"]
-    arrow = re.compile(r"[a-z-]+: [A-Z_]+ → [A-Z_]+ \((?:coder|code-reviewer|planner|human:)[^ ]*\)")
+    arrow = re.compile(r"[a-z-]+: [A-Z_]+ → [A-Z_]+ \((?:coder|code-reviewer|planner|human:|liza)[^ ]*\)")
     plain = re.compile(r"(?:[a-z-]+: )?[a-z ]+ \([^ ]+\)")
     assert all(arrow.fullmatch(one) or plain.fullmatch(one) for one in shown["subjects"]), shown["subjects"]
     assert any(

@@ -68,7 +68,7 @@ class Meter:
         self._hook_progress = Progress()
 
     def measure(self, pause: float) -> Measurement:
-        """Read new data. ``pause`` is passed on to ``loop_detection.add_call``. Raises OSError."""
+        """Read new data. ``pause`` is passed on to ``loop_detection.add_call``. Raises NotRegularFile, OSError."""
         with self._lock:
             now = self._steady()
             first, before = self._measured_at is None, now if self._measured_at is None else self._measured_at
@@ -94,7 +94,7 @@ class Meter:
             )
 
     def final_usage(self) -> TokenUsage | None:
-        """Return the usage of a session that is over. Raises OSError."""
+        """Return the usage of a session that is over. Raises NotRegularFile, OSError."""
         self._searched_at = None
         self.measure(0.0)
         with self._lock:
