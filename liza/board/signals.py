@@ -42,7 +42,7 @@ def active_signals(paths: Paths) -> tuple[str, ...]:
 def read_signal_text(paths: Paths, name: str) -> str | None:
     """Return the text of a signal file; None if there is none. Raises UsageError for an unknown name."""
     try:
-        return paths.signal(_check_name(name)).read_text(encoding="utf-8", errors="replace")
+        return untrusted_files.read(paths.signal(_check_name(name)), _MAX_REASON).decode(errors="replace")
     except FileNotFoundError:
         return None
 

@@ -97,7 +97,7 @@ def require_task(caller: RunCaller) -> str:
 
 
 def require_person(crew: Crew, *, planner: bool) -> str:
-    """Return the name of the caller of a verb that is for people.
+    """Return the name of the caller of a verb that is for people, and for supervisors: they run outside every session.
 
     Inside a session the verb is refused, unless ``planner`` is set and the session is a planner's: then the agent's
     name is returned. Raises Refused, NotOwner.

@@ -223,7 +223,7 @@ def _search_starts(start: Path | None) -> Iterator[Path]:
 
 
 def _find_root(start: Path) -> Path | None:
-    """Root of the nearest crew: a directory at or above ``here``, or the root named by the mark file above a slot."""
+    """Root of the nearest crew: a directory at or above ``start``, or the root named by the mark file above a slot."""
     for directory in (start, *start.parents):
         if _has_board(directory):
             return directory

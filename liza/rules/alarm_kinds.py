@@ -1,4 +1,7 @@
-"""Kinds of alarms, as `status --json` and the alert log name them. Pure."""
+"""Kinds of alarms, as `status --json` names them.
+
+The alert log has more kinds: `budget`, `model`, `unmeasured`. Pure.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class ActionRunner:
                 raise AssertionError(action)
 
     def _start(self, run: str) -> None:
-        """Start a session: the only start path. A failed start counts as a crash and is recorded with its reason."""
+        """Start a session with the launcher. A failed start counts as a crash and is recorded with its reason."""
         try:
             started = self.launcher.start(run)
         except (NotOwner, BoardInconsistent, WriteFailed, LockTimeout):
@@ -178,7 +178,7 @@ class ActionRunner:
         session_process.stop(directory.path, run, self.crew.paths.root, grace)
 
     def _conclude_session(self, run: str) -> None:
-        """Record the end of a session, and set the rest before the next one by its kind."""
+        """Record the end of a session, and set how long the agent rests, by the outcome."""
         directory = self.crew.run_dir(run)
         work = find_current_work(self.crew.board.read(), self.agent)
         result = conclude_session(self.crew, directory, self.launcher.preset, self.launcher.environ)
@@ -302,6 +302,7 @@ class ActionRunner:
         self.memory.streak = self.memory.streak.crashed(now).saw(SessionOutcome.CRASHED, now, config)
 
     def _renew_lease(self, run: str) -> None:
+        """Renew the lease of the run on the board. A heartbeat adds no revision."""
         with self.crew.board.heartbeat(self.agent) as tx:
             tx.state = claims.renew_lease(tx.state, run, self.crew.clock.now())
         if self.memory.session is not None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
+from liza.rules.alarm_kinds import AlarmKind
 from liza.rules.merging.merge_alarms import Alarm
 from liza.rules.model import State
+from liza.system import untrusted_files
 from liza.system.file_lock import Lock
 from liza.system.files import replace_unsynced
 
 AlarmKeys = list[tuple[str, str]]
-SELF_LOGGED_KIND = "supervisor_left"
+SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""
 
 
@@ -29,7 +33,7 @@ def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
 
 def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
     path = crew.paths.tx / "alerts"
-    logged = set(msgspec.json.decode(path.read_bytes(), type=AlarmKeys)) if path.exists() else set()
+    logged = _read_logged(path)
     alarms = {
         (alarm.kind, alarm.about): alarm
         for alarm in find_alarms(crew, state, crew.gather_evidence(state))
@@ -41,3 +45,11 @@ def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
     if set(alarms) != logged:
         replace_unsynced(path, msgspec.json.encode(sorted(alarms)))
     return new
+
+
+def _read_logged(path: Path) -> set[tuple[str, str]]:
+    """Return the alarms that are logged and present; none if the file is damaged, so that they are logged again."""
+    try:
+        return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
+    except (FileNotFoundError, msgspec.DecodeError):
+        return set()

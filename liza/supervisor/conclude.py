@@ -185,7 +185,7 @@ def _record_end(crew: Crew, record: RunRecord, result: SessionEnd) -> None:
 
 
 def _is_uncounted(outcome: SessionOutcome) -> bool:
-    """Whether the session itself had no part in its end, nor a person who stopped it."""
+    """Return whether the end counts against nothing: neither the session nor a person caused it."""
     return OUTCOME_RULES[outcome].fault is Fault.NONE and outcome is not SessionOutcome.STOPPED
 
 

@@ -1,4 +1,4 @@
-"""The only start path of a session: prepare the worktree, write the brief, start the program."""
+"""Start a session: prepare the worktree, write the brief, start the program. No other module starts one."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ class Launcher:
         self.worktree_files = WorktreeFiles(crew, preset, notify)
 
     def start(self, run: str) -> session_process.RunningSession | session_process.StartFailed | SetUpDue:
-        """Start the first session of ``run``. Raises NotOwner if the run has no claim any more, LizaError for other
-        failures.
+        """Start the session of ``run``, or return SetUpDue if the set-up has to run first.
+
+        Raises NotOwner if the run has no claim any more, LizaError for other failures.
         """
         state = self.crew.board.read()
         work = find_current_work(state, agent_of(run))

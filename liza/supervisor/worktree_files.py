@@ -1,4 +1,4 @@
-"""Write the files that a session reads in its worktree and git does not see: its brief and its program's hooks."""
+"""Write a session's brief and its program's hooks into the worktree, and hide them from git."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def try_flock(descriptor: int) -> bool:
 def take_flock(descriptor: int, limit: float) -> bool:
     """Take the lock. Wait at most ``limit`` seconds, for ever if negative; return whether it was taken.
 
-    If it was not, or if an exception such as KeyboardInterrupt ends the wait, the descriptor is closed, at the latest
-    when the lock becomes free.
+    Without the lock, also after an exception such as KeyboardInterrupt, the descriptor is closed: now, or by the
+    waiting thread when it gets the lock.
     """
     try:
         if try_flock(descriptor):
@@ -107,7 +107,7 @@ class _FlockThread:
         self._finished.set()
 
     def _give_up(self, close: bool) -> bool:
-        """Stop waiting. Return whether the lock was not taken; ``close`` gives up also a lock that was taken.
+        """Stop waiting. Return True if the lock was not taken. ``close``: release it if it was.
 
         Closed race: under the guard either the thread has reported the lock, or it sees that the caller gave up.
         """

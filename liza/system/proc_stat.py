@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 PROC = Path("/proc")
-PARENT, USER_TICKS, SYSTEM_TICKS, START_TIME = 1, 11, 12, 19
-"""Indices of fields of ``read_stat``: pid of the parent, CPU time in clock ticks, ticks from boot to start."""
+STATE, PARENT, GROUP, TERMINAL_GROUP, USER_TICKS, SYSTEM_TICKS, START_TIME = 0, 1, 2, 5, 11, 12, 19
+"""Indices of fields of ``read_stat``: state, pid of the parent, process group, foreground group of its terminal, CPU
+time in clock ticks, ticks from boot to start."""
 
 
 def read_stat(pid: int | str) -> list[bytes] | None:

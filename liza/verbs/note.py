@@ -1,4 +1,4 @@
-"""note: a person's message; it is part of the recipients' briefs."""
+"""note: a person's text in the next briefs of its recipients; with `--now` also a message to the running session."""
 
 from __future__ import annotations
 

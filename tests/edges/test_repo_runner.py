@@ -206,7 +206,7 @@ def test_a_pipe_in_the_record_of_another_worktree_is_named_at_once(repo: Path, t
     os.mkfifo(record)
     for command in (("worktree", "list"), ("for-each-ref", "--format=%(worktreepath)"), ("switch", "--detach", "main")):
         with pytest.raises(GitFailed, match=r"was not run: .* is a pipe") as caught:
-            Git(repo).out(*command, timeout=60)
+            Git(repo).out(*command, timeout=5)
         assert caught.value.hint == f"rm {record}"
 
 

@@ -19,10 +19,12 @@ from liza.crew.current_alarms import MAX_NEWS_AGE
 from liza.programs.session import run_directory, setup_note
 from liza.programs.session.run_directory import RunRecord, UsageWait
 from liza.programs.session.session_process import RunningSession
+from liza.rules.errors import NotRegularFile
 from liza.rules.model import State, Status, SupervisorExit
 from liza.rules.paths import Paths
 from liza.rules.sessions.spending import TokenUsage
 from liza.rules.tasks import claims
+from liza.supervisor.alarm_log import log_new_alarms
 from liza.system.file_lock import Lock
 from liza.system.processes import identify_self
 from liza.verbs.agents import list_agents
@@ -95,6 +97,25 @@ def test_a_reason_that_cannot_be_read_is_told_as_that_and_hides_nothing_else(cre
     (crew.paths.runs / "coder-1" / "left.json").write_text("nonsense")
     assert "left.json cannot be read" in str(row(crew)[1])
     assert alerts(crew)[0][0] == "supervisor_left"
+
+
+@pytest.mark.parametrize("record", [b"", b"[1]", b"\xff"])
+def test_a_damaged_record_of_the_logged_alarms_ends_no_supervisor_and_the_alarms_are_logged_again(
+    crew: Crew, record: bytes
+) -> None:
+    claim(crew)
+    record_of_run = RunRecord(agent="coder-1", run="coder-1.1", kind="work", started=crew.clock.now(), task="t1")
+    crew.run_dir("coder-1.1").create(record_of_run)
+    logged = crew.paths.tx / "alerts"
+    assert [alarm.kind for alarm in log_new_alarms(crew, crew.board.read())] == ["supervisor_gone"]
+    assert log_new_alarms(crew, crew.board.read()) == ()
+    logged.write_bytes(record)
+    assert [alarm.kind for alarm in log_new_alarms(crew, crew.board.read())] == ["supervisor_gone"]
+    assert log_new_alarms(crew, crew.board.read()) == ()
+    logged.unlink()
+    os.mkfifo(logged)
+    with pytest.raises(NotRegularFile, match="alerts"):
+        log_new_alarms(crew, crew.board.read())
 
 
 def test_what_an_agent_holds_whose_supervisor_was_killed_is_an_alarm_at_once_and_no_work(crew: Crew) -> None:

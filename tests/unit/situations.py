@@ -34,7 +34,7 @@ OF_SITUATION = {
     },
     "over_budget": ("budget", "over_budget"),
     "seconds_left": ("budget", "seconds_left"),
-    "merge_lock_free": ("merging", "lock_free"),
+    "merge_lock_free": ("merging", "may_start"),
     "resumable_merge": ("merging", "resumable"),
 }
 

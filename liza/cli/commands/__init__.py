@@ -2,6 +2,6 @@
 
 A command is declared with `declare.declare_command` and imports its verb when it runs, to keep start-up short.
 `fast_commands.py` and `hook_command.py` run without the option parser.
-To add a command: add a verb to `liza.verbs`, declare it here, list it in `command_table.py`.
+To add a command, follow the five steps for a verb in CONTRIBUTING.md.
 Read `steer_commands.py` first.
 """

@@ -8,7 +8,7 @@ import msgspec
 
 from liza.rules.paths import Paths
 from liza.rules.reports.drift_alarms import RepositoryDrift
-from liza.system import atomic
+from liza.system import atomic, untrusted_files
 
 RepositoryStamp = list[list[int] | None]
 
@@ -25,9 +25,9 @@ class CachedDrift(msgspec.Struct, frozen=True):
 
 
 def read_cache(paths: Paths) -> CachedDrift:
-    """Return the last result, or an empty one. Raises OSError."""
+    """Return the last result, or an empty one. Raises NotRegularFile, OSError."""
     try:
-        return msgspec.json.decode(_cache_path(paths).read_bytes(), type=CachedDrift)
+        return msgspec.json.decode(untrusted_files.read(_cache_path(paths)), type=CachedDrift)
     except (FileNotFoundError, msgspec.DecodeError):
         # The next detection writes it again.
         return CachedDrift([], RepositoryDrift())

@@ -2,6 +2,7 @@
 
 Offers: panes and the crew's tmux server (`tmux`, `pane`, `tmux_client`, `tmux_socket`), what a screen shows (`screens`,
 `input_line`), whether the program waits for input (`idle_detection`, `shells`), whether a session is ready
-(`readiness`), and typing that checks that the text was accepted (`keyboard`). The policies are pure.
+(`readiness`), and typing that checks that the text was accepted (`keyboard`). `screens`, `input_line` and
+`keyboard.plan_typing` are pure.
 Read `tmux.py` first, then `keyboard.py`.
 """

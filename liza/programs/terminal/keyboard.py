@@ -1,7 +1,8 @@
 """Typing into a program's terminal with a check of the effect: only at its prompt, never into a question.
 
-The policy is a generator: it yields an action (look at the screen, paste, Enter), and receives the screen after it. It
-ends when the screen shows that the text was accepted, or the reason why not.
+``plan_typing`` decides and touches no terminal. It is a generator: it yields an action (look at the screen, paste,
+Enter), and receives the screen after it. It ends when the screen shows that the text was accepted, or the reason why
+not.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def has_prompt(screen: Screen, ready_prompt: str) -> bool:
 
 
 def find_question(screen: Screen, ready_prompt: str, dialogs: Sequence[Dialog], text: str = "") -> str | None:
-    """Return what on the screen waits for a person's decision, for a person; None if nothing does.
+    """Describe the question, menu or dialog on the screen that waits for a person; None if there is none.
 
     A dialog's text above the prompt is earlier output and no dialog. ``text`` is what was typed; it is no question.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from liza.programs.terminal.idle_detection import PROC, descriptor_target, is_terminal
-from liza.system import processes
+from liza.system import proc_stat, processes
 
 SHELLS = frozenset({
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "rzsh", "rksh", "ksh93", "lksh", "oksh", "pdksh",
@@ -55,7 +55,10 @@ def find_foreground_argv(shim: int) -> tuple[str, ...] | None:
     If several processes have it, a shell that reads the terminal is preferred: it may receive what is typed.
     """
     try:
-        group = _stat_field(shim, 5)
+        fields = proc_stat.read_stat(shim)
+        if fields is None:
+            return None
+        group = int(fields[proc_stat.TERMINAL_GROUP])
         argv = _argv_of(group)
     except (OSError, ValueError):
         return None
@@ -70,13 +73,9 @@ def _foreground_readers(shim: int, group: int) -> Iterator[tuple[str, ...]]:
     for pid in processes.find_descendants(living) if living is not None else ():
         # A process that ended meanwhile reads nothing.
         with suppress(OSError, ValueError):
-            if _stat_field(pid, 2) == group and is_terminal(descriptor_target(pid, 0)):
+            fields = proc_stat.read_stat(pid)
+            if fields is not None and int(fields[proc_stat.GROUP]) == group and is_terminal(descriptor_target(pid, 0)):
                 yield _argv_of(pid)
-
-
-def _stat_field(pid: int, number: int) -> int:
-    """Return a field of ``/proc/<pid>/stat``, counted from 0 at the state. Raises OSError, ValueError."""
-    return int((PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()[number])
 
 
 def _argv_of(pid: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import struct
 from pathlib import Path
 
 from liza.rules.errors import Refused
+from liza.system import proc_stat
 
 CONNECT_LIMIT = 5.0  # seconds; the kernel accepts a connection even if the server is busy
 _CREDENTIALS = struct.Struct("iII")  # struct ucred of unix(7): pid, user, group
@@ -71,9 +72,10 @@ def is_server_listening(address: str, server: int) -> bool:
 def is_server_stopped(server: int) -> bool:
     """Return whether a server is stopped (SIGSTOP or traced), so that a call to it does not return."""
     try:
-        return Path(f"/proc/{server}/stat").read_bytes().rpartition(b") ")[2][:1] in (b"T", b"t")
+        fields = proc_stat.read_stat(server)
     except OSError:
         return False
+    return fields is not None and fields[proc_stat.STATE] in (b"T", b"t")
 
 
 def _peer_credentials(line: socket.socket) -> tuple[int, int]:

@@ -73,7 +73,7 @@ class AlarmFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alarm, ...]:
-    """Return all current alarms, the most severe first."""
+    """Return all current alarms, in the order in which `status` shows them."""
     alarms = [*_invalid(state), *drift_alarms.repository_alarms(state, seen.repository, seen.unconfirmed)]
     alarms += [*_signals(seen, now), *_config(seen)]
     alarms += [

@@ -36,14 +36,14 @@ class ClaimPlanning:
 
 @dataclass(frozen=True)
 class StartSession:
-    """Prepare the worktree, write the brief, start the program: the first session of this run."""
+    """Prepare the worktree, write the brief, and start the program of this run."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Start the next run on the claim that the agent holds."""
+    """Record the next run on the agent's claim. ``StartSession`` starts it on a later pass."""
 
     task: str
     run: str

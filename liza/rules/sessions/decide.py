@@ -175,7 +175,7 @@ def _model_waits(at: Situation, session: SessionFacts) -> list[float]:
 
 
 def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
-    """Return the action for a session that should not go on: stop, remind, warn or pause; None if it should."""
+    """Return the action for a session that should not go on: stop, remind, warn or pause; None if it may go on."""
     if session.start.never_ready is not None:
         reason = StopReason.PERSON_NEEDED if session.start.needs_person else StopReason.NOT_READY
         return StopSession(session.run, reason, session.start.never_ready)
@@ -273,7 +273,7 @@ def _look_for_work(at: Situation) -> Action:
 def _merge(at: Situation) -> Merge | None:
     """Return a merge to start, or None. A merger is a child process, so a supervisor with a session can start one."""
     task = merge_rules.next_to_merge(at.state, at.now)
-    if task is not None and at.merging.lock_free:
+    if task is not None and at.merging.may_start:
         return Merge(task.id)
     return None if at.merging.resumable is None else Merge(at.merging.resumable)
 

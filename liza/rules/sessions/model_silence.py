@@ -42,12 +42,12 @@ class ModelSilence:
 
 
 def describe_failure(kind: SilenceKind, words: str) -> str:
-    """Return the reason as a sentence."""
+    """Return the text for a failure that the program's output reported."""
     return _SENTENCES[kind].format(words=words)
 
 
 def describe_silence(seconds: float) -> str:
-    """Return the stop reason of a session that got no answer."""
+    """Return the text for a silent model: for how long it gave no answer."""
     return f"no answer from its model for {seconds:.0f} s"
 
 

@@ -46,7 +46,7 @@ class StartFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Why its model gives no answer, and the kind and text that the person was told."""
+    """Why the session's model gives no answer, and the kind and text that the person was told."""
 
     silence: ModelSilence | None = None
     reported: tuple[str, str] | None = None
@@ -54,7 +54,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class IdleFacts:
-    """``seconds`` that the program has been idle at its terminal, since it became idle or was reminded."""
+    """``seconds``: how long the program has waited at its terminal since it became idle or was last reminded."""
 
     seconds: float = 0.0
     reminders: int = 0
@@ -62,7 +62,7 @@ class IdleFacts:
 
 @dataclass(frozen=True)
 class QuestionFacts:
-    """The question that its screen shows to a person, and the one that the person was told of."""
+    """The question that the session's screen shows to a person, and the one that the person was told of."""
 
     shown: str | None = None
     reported: str | None = None
@@ -70,7 +70,7 @@ class QuestionFacts:
 
 @dataclass(frozen=True)
 class LoopFacts:
-    """Why the session makes no progress, and whether it was told so."""
+    """Why the session makes no progress, and whether the session was warned."""
 
     stuck: Stuck | None = None
     warned: bool = False
@@ -122,10 +122,9 @@ class SupervisorFacts:
 
 @dataclass(frozen=True)
 class MergeFacts:
-    """Whether the merge lock is free, and a task whose tested candidate waited for a person's files, which no longer
-    block it."""
+    """Whether a merger may be started, and a task whose tested candidate no longer waits for a person's files."""
 
-    lock_free: bool = True
+    may_start: bool = True
     resumable: str | None = None
 
 

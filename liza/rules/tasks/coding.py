@@ -213,7 +213,7 @@ def record_session_end(
 ) -> State:
     """Record that a session of this run ended while the run still owns the task.
 
-    ``moved``: the session made a commit or ran a verb. The task is blocked after MAX_CRASHES crashes since the last
+    ``moved``: the session made a commit. The task is blocked after MAX_CRASHES crashes since the last
     unblock, or after MAX_IDLE_SESSIONS sessions in a row without progress. An end without fault is only recorded.
     """
     task = state.task(task_id)
