@@ -90,5 +90,6 @@ def _git_directories() -> Iterator[Path | None]:
 
 def _is_in_repository(path: Path, common: Path) -> bool:
     """Return whether a current directory is inside the repository or one of its worktrees."""
-    tops = [common, common.parent, *(gitfile.parent for gitfile in list_worktrees(common).values())]
+    worktrees = list_worktrees(common, skip_unreadable=True)
+    tops = [common, common.parent, *(gitfile.parent for gitfile in worktrees.values())]
     return any(path.is_relative_to(top) for top in tops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from liza.rules.errors import NotRegularFile
@@ -14,14 +15,21 @@ def records_directory(common: Path) -> Path:
     return common / "worktrees"
 
 
-def list_worktrees(common: Path) -> dict[Path, Path]:
+def list_worktrees(common: Path, *, skip_unreadable: bool = False) -> dict[Path, Path]:
     """Return the git directory of each linked worktree with the path of its ``.git`` file, existing or not, sorted.
 
-    Records that name no such file are left out. Raises OSError.
+    Records that name no such file are left out. ``skip_unreadable``: so are those that this user may not read, for a
+    caller that looks for something in all of them. Otherwise raises OSError.
     """
     directory = records_directory(common)
     records = sorted(directory.iterdir()) if directory.is_dir() else ()
-    return {record: gitfile for record in records if (gitfile := recorded_path(record)) is not None}
+    worktrees = {}
+    for record in records:
+        with suppress(PermissionError) if skip_unreadable else nullcontext():
+            gitfile = recorded_path(record)
+            if gitfile is not None:
+                worktrees[record] = gitfile
+    return worktrees
 
 
 def recorded_path(git_dir: Path) -> Path | None:

@@ -32,7 +32,7 @@ class AbsentCheckoutRecord:
 
 def record_absent(git: Git, branch: str, commit: str) -> None:
     """Record the last commit of the absent checkouts of a branch, before the branch moves. Raises GitFailed."""
-    for git_dir, gitfile in worktree_records.list_worktrees(git_dirs(git)[1]).items():
+    for git_dir, gitfile in _linked_worktrees(git).items():
         if (
             not gitfile.parent.is_dir()
             and _read_head(git_dir) == f"ref: refs/heads/{branch}"
@@ -44,7 +44,7 @@ def record_absent(git: Git, branch: str, commit: str) -> None:
 def find_lagging(git: Git, branch: str) -> tuple[AbsentCheckoutRecord, ...]:
     """Return the checkouts of a branch that were absent when it moved. Raises GitFailed."""
     records = []
-    for git_dir, gitfile in worktree_records.list_worktrees(git_dirs(git)[1]).items():
+    for git_dir, gitfile in _linked_worktrees(git).items():
         last_commit = _read_last_commit(git_dir)
         if last_commit is not None and _read_head(git_dir) == f"ref: refs/heads/{branch}":
             records.append(AbsentCheckoutRecord(gitfile.parent, git_dir, last_commit))
@@ -59,6 +59,11 @@ def remove_record(git: Git, record: AbsentCheckoutRecord) -> None:
 def is_lagging(git: Git, record: AbsentCheckoutRecord, tip: str) -> bool:
     """Return whether the index of an existing checkout still has entries of its last commit. Raises GitFailed."""
     return checkout_files.is_behind(git.at(record.directory), record.last_commit, tip)
+
+
+def _linked_worktrees(git: Git) -> dict[Path, Path]:
+    """Return the linked worktrees. git itself skips a record that it may not read: one stops no merge."""
+    return worktree_records.list_worktrees(git_dirs(git)[1], skip_unreadable=True)
 
 
 def _read_head(git_dir: Path) -> str:
