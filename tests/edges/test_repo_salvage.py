@@ -271,6 +271,12 @@ def test_a_name_that_a_symbolic_ref_takes_is_left_to_it(slot: Git) -> None:
     assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"
 
 
+def test_a_name_below_which_there_is_a_ref_is_left_to_it(slot: Git) -> None:
+    (slot.directory / "new").write_text("x")
+    slot.out("update-ref", "refs/liza/salvage/t/coder-1.1/planted", "HEAD")
+    assert create_salvage(slot, "t", "coder-1.1") == "refs/liza/salvage/t/coder-1.1+2"
+
+
 def test_the_newest_salvage_of_a_task_is_laid_back_once(slot: Git) -> None:
     assert find_unrestored(slot, "t") is None
     (slot.directory / "new").write_text("x")

@@ -271,7 +271,7 @@ def _create_ref(git: Git, ref: str, commit: str) -> str:
         result = git.run(*args)
         if result.code == 0:
             return name
-        if git.find_commit(name) is None:
+        if not _is_taken(git, name):
             break
         number += 1
         name = f"{ref}+{number}"
@@ -281,6 +281,11 @@ def _create_ref(git: Git, ref: str, commit: str) -> str:
         raise GitFailed(f"{name} could not be written: {reason}", hint or "git for-each-ref refs/liza/salvage")
     git.out(*args)
     return name
+
+
+def _is_taken(git: Git, name: str) -> bool:
+    """Return whether there is a ref of that name, or one below it: to git a ref is a file or a directory of refs."""
+    return git.find_commit(name) is not None or git.out("for-each-ref", "--count=1", "--format=%(refname)", name) != ""
 
 
 def _message(task: str, run: str, extras: _Extras) -> str:
