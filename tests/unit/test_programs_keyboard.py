@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -211,6 +212,22 @@ def test_a_line_at_the_cursor_that_only_waits_is_typed_into(line: str) -> None:
 def test_a_line_with_a_colon_of_a_program_that_reads_no_keys_asks_for_nothing() -> None:
     assert keyboard.find_refusal(at_cursor("Building the index: ", is_busy=True), PLAIN) is None
     assert keyboard.find_refusal(at_cursor("Overwrite? [y/N] ", is_busy=True), PLAIN) is not None
+
+
+def test_a_question_of_a_program_with_a_connection_open_is_one() -> None:
+    assert keyboard.find_refusal(at_cursor("Really delete all files? ", is_busy=True), PLAIN) is not None
+
+
+@pytest.mark.parametrize("line", ["Really delete all files? ", "Username: "])
+def test_a_prompt_above_a_question_does_not_win_over_it(line: str) -> None:
+    screen = at_cursor("❯ clean up", line, is_busy=True, idle_confidence=0.0)
+    policy = keyboard.plan_typing("yes", PROMPT)
+    act: object = next(policy)
+    with suppress(StopIteration):
+        for now in range(60):
+            act = policy.send(replace(screen, time=float(now)))
+            assert isinstance(act, LookAtScreen)
+    assert now < 59, "it was typed, or never refused"
 
 
 def test_a_persons_line_in_a_frame_that_no_row_knows_asks_for_nothing() -> None:

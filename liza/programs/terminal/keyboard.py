@@ -257,7 +257,8 @@ def _wait_until_typable(
             is_busy = screen.is_busy and screen.time < min(prompt_wins_at, end)
             # Without a prompt the same screen is required twice: output drawn just before the read may appear later.
             if not is_busy and (_has_prompt(screen, preset) or screen.lines == lines_before):
-                return screen
+                # If the busy sign is not trusted any more, the program may read an answer.
+                return find_refusal(replace(screen, is_busy=False), preset) or screen
             reason, timeout = (
                 "it shows its prompt and does not read input" if is_busy else "it has only begun to read input",
                 FIRST_INTERVAL,

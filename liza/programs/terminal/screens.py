@@ -21,6 +21,7 @@ _MARKED_OPTION = re.compile("[\\s|\u2500-\u259f]*[●◉❯›>▶→✔*•]\\s
 _OPTION_DISTANCE = 4  # maximum lines between two options of a menu
 _MAX_QUESTION = 400  # characters at a line's end that are examined
 _ASKS = re.compile(r"[?:]\s*$")
+_LABEL = re.compile(r":\s*$")
 _CHOICES = re.compile(  # "Overwrite? (Y/n/a)", "Go on [y/N] "
     r"([?:]\s*[\[({<][^\])}>]{1,60}|[\[({<]\s*(y|n|yes|no)\s*([/|,][^\])}>]{0,60})?)[\])}>]+[\s?:>.!]*$", re.IGNORECASE
 )
@@ -124,8 +125,10 @@ def _line_question(screen: Screen, text: str) -> str | None:
     upper = above.rpartition("\n")[2]
     if screen.width and len(upper) >= screen.width - 1:
         line = upper + line
-    # "Loading:" of a program that reads no keys asks for nothing, nor does a person's text in a frame with lines below.
-    can_ask = not screen.is_busy and not squeeze("".join(screen.lines[screen.cursor_row + 1 :]))
+    # A person's text in a frame with lines below asks for nothing, nor does "Loading:" of a program that reads no keys.
+    # A busy program may read keys all the same, if it has a connection open, so its "?" counts.
+    is_last = not squeeze("".join(screen.lines[screen.cursor_row + 1 :]))
+    can_ask = is_last and not (screen.is_busy and _LABEL.search(line))
     has_asked = is_question(line) if can_ask else is_explicit_question(line)
     if not has_asked and screen.line_mode and not line.strip():
         line, has_asked = upper, is_explicit_question(upper)
