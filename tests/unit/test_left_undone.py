@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from liza.rules.model import Status
+from liza.rules.model import MergeInProgress, Status
 from liza.rules.tasks.planning import find_stalled_tasks
-from tests.unit.boards import BASE, board, task
+from tests.unit.boards import BASE, HEAD, board, task
 
 S = Status
 CODER, REVIEWER = frozenset({"coder"}), frozenset({"code-reviewer"})
@@ -30,3 +30,11 @@ def test_a_crew_leaves_undone_what_waits_for_a_role_that_nobody_has(
 ) -> None:
     state = board(task("t", status, review_commit=BASE, blocked_reason="r", blocked_questions=("q",)))
     assert find_stalled_tasks(state, roles) == (("t",) if undone else ())
+
+
+def test_a_crew_leaves_nothing_undone_that_it_continues_after_a_person_has_acted() -> None:
+    merging = MergeInProgress(candidate=HEAD, expected=HEAD, waiting=("a.txt",))
+    waiting = board(task("t", S.APPROVED, review_commit=HEAD, approved_by="code-reviewer-1", merging=merging))
+    assert find_stalled_tasks(waiting, REVIEWER) == ()
+    blocked = task("d", S.BLOCKED, blocked_reason="r", blocked_questions=("q",))
+    assert find_stalled_tasks(board(blocked, task("t", S.UNCLAIMED, depends_on=("d",))), CODER) == ()

@@ -190,25 +190,37 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
 
 
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
-    """Return the open tasks if none of them can progress with supervisors of ``roles`` only; empty if one can."""
-    if can_continue(state, roles):
+    """Return the open tasks if supervisors of ``roles`` can continue none of them, whatever a person does."""
+    unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
+    if _can_plan(state, roles) or any(_has_role(task, roles) for task in unfinished):
         return ()
-    return tuple(task.id for task in state.tasks if task.status not in FINAL_STATUSES)
+    return tuple(task.id for task in unfinished)
 
 
 def can_continue(state: State, roles: frozenset[str]) -> bool:
     """Return whether supervisors of ``roles`` can plan, or continue a task, without a person."""
-    if "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger)):
+    if _can_plan(state, roles):
         return True
     return any(_can_progress(state, task, roles) for task in state.tasks if task.status not in FINAL_STATUSES)
 
 
-def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
+def _can_plan(state: State, roles: frozenset[str]) -> bool:
+    return "planner" in roles and (state.planning.run is not None or isinstance(next_trigger(state), Trigger))
+
+
+def _has_role(task: Task, roles: frozenset[str]) -> bool:
+    """Return whether one of ``roles`` continues tasks of this status. Every supervisor merges."""
     if task.status is S.APPROVED:
-        return bool(roles) and not (task.merging is not None and task.merging.waiting)
+        return bool(roles)
+    return _NEEDS.get(task.status, "planner") in roles - {"planner"}
+
+
+def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
+    if task.status is S.APPROVED and task.merging is not None and task.merging.waiting:
+        return False
     if task.status in CLAIMABLE_STATUSES and (unmet_dependencies(state, task) or failed_by_every_coder(state, task)):
         return False
-    return _NEEDS.get(task.status, "planner") in roles - {"planner"}
+    return _has_role(task, roles)
 
 
 _NEEDS = {
