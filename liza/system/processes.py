@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from liza.rules.model import ProcessIdentity
+from liza.system.ancestors import SHIM_PREFIX
 from liza.system.proc_stat import PARENT, PROC, START_TIME, is_ended, read_stat
 
 _BOOT_ID_FILE = PROC / "sys" / "kernel" / "random" / "boot_id"
@@ -126,6 +127,11 @@ def iter_run_pids(run: str, root: Path) -> Iterator[int]:
     return _iter_pids_with_variables(f"LIZA_RUN={run}", f"LIZA_ROOT={root}")
 
 
+def iter_guard_pids(run: str, root: Path) -> Iterator[int]:
+    """Yield the pids of the guards of the run's commands, which have the run in variables of their own."""
+    return _iter_pids_with_variables(f"{SHIM_PREFIX}RUN={run}", f"{SHIM_PREFIX}ROOT={root}")
+
+
 def iter_agent_pids(agent: str, root: Path) -> Iterator[int]:
     """Yield the pids of all runs of an agent of this crew, the highest pid first."""
     return _iter_pids_with_variables(f"LIZA_AGENT_ID={agent}", f"LIZA_ROOT={root}")
@@ -211,6 +217,25 @@ def _pids() -> tuple[int, ...]:
 def kill_run(run: str, root: Path, limit: float = 5.0) -> tuple[int, ...]:
     """Send SIGKILL to every process of the run until none is found. Return the pids left after ``limit`` seconds."""
     return kill_all(lambda: iter_run_pids(run, root), limit)
+
+
+def wait_until_gone(find: Callable[[], Iterable[int]], limit: float) -> tuple[int, ...]:
+    """Wait until ``find`` yields no pid.
+
+    Return the pids left after ``limit`` seconds; those now if there is no pidfd.
+    """
+    end = time.monotonic() + limit
+    while True:
+        pids = tuple(find())
+        if not pids or time.monotonic() >= end or not hasattr(os, "pidfd_open"):
+            return pids
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                try:
+                    wait_readable(handle, max(0.0, end - time.monotonic()))
+                finally:
+                    os.close(handle)
 
 
 def kill_all(find: Callable[[], Iterable[int]], limit: float = 5.0) -> tuple[int, ...]:

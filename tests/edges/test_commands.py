@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from liza.crew.project import commands
+from liza.programs.session.guarded_command import GUARD_SCRIPT, start_guarded
+from liza.system import processes
 from tests.conftest import until
 
 
@@ -54,6 +57,33 @@ def test_what_a_command_started_is_over_when_the_command_is(tmp_path: Path, esca
     for pid in mine:
         os.kill(int(pid), signal.SIGKILL)
     assert mine == []
+
+
+def test_a_guard_whose_caller_died_before_it_started_runs_no_command(tmp_path: Path) -> None:
+    read_end, alive = os.pipe()
+    os.close(alive)
+    words = [sys.executable, "-I", "-S", str(GUARD_SCRIPT), str(read_end), "touch", str(tmp_path / "ran")]
+    guard = subprocess.run(words, pass_fds=(read_end,), check=False)
+    os.close(read_end)
+    assert guard.returncode == -signal.SIGTERM
+    assert not (tmp_path / "ran").exists()
+
+
+def test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards(tmp_path: Path) -> None:
+    variables = {**os.environ, "LIZA_RUN": commands.COMMAND_RUN, "LIZA_ROOT": str(tmp_path)}
+    with (tmp_path / "log").open("wb") as out:
+        guarded = start_guarded(["sleep", "600"], tmp_path, out, variables)
+    until(lambda: list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path)), "the command")
+    os.kill(guarded.process.pid, signal.SIGSTOP)
+    os.close(guarded.alive_fd)
+    ending = threading.Thread(target=commands.kill_orphan_commands, args=(tmp_path,))
+    ending.start()
+    assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path))
+    os.kill(guarded.process.pid, signal.SIGCONT)
+    guarded.process.wait(60)
+    ending.join(60)
+    assert not ending.is_alive()
+    assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path)) == []
 
 
 def test_a_command_whose_caller_was_killed_is_ended_by_its_guard(tmp_path: Path) -> None:

@@ -120,7 +120,12 @@ def _exit_on_signals() -> Iterator[None]:
 
 
 def kill_orphan_commands(root: Path) -> None:
-    """End the processes of a killed merger's commands. The caller must hold the merge lock."""
+    """End the processes of a killed merger's commands. The caller must hold the merge lock.
+
+    Their guards come first: one that has just started has no command yet, and each kills all that its command started.
+    """
+    if processes.wait_until_gone(lambda: processes.iter_guard_pids(COMMAND_RUN, root), guarded_command.END_LIMIT):
+        processes.kill_all(lambda: processes.iter_guard_pids(COMMAND_RUN, root))
     processes.kill_run(COMMAND_RUN, root)
 
 

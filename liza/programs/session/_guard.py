@@ -34,6 +34,9 @@ def main(alive: int, words: list[str]) -> None:
         signal.signal(name, signal.SIG_IGN)
     wakeup = _open_wakeup_pipe()
     _shim.prctl(_shim.SUBREAPER, 1)
+    # A caller killed while this process started: its successor may already work where the command would.
+    if _is_caller_dead(alive):
+        _exit_like(signal.SIGTERM)
     child = os.fork()
     if child == 0:
         _exec_command(alive, words)
@@ -82,6 +85,11 @@ def _wait(child: int, alive: int, wakeup: int) -> int:
             return status
         if alive in ready and not os.read(alive, 1):
             return signal.SIGTERM
+
+
+def _is_caller_dead(alive: int) -> bool:
+    """Return whether the write end of the pipe is closed. Nothing is ever written to it."""
+    return bool(select.select([alive], [], [], 0.0)[0])
 
 
 def _reap(child: int) -> int | None:

@@ -20,7 +20,7 @@ from liza.programs.session.session_process import RunningSession
 from liza.programs.terminal import idle_detection, shells, tmux_client, tmux_socket
 from liza.programs.terminal.screens import Screen
 from liza.programs.terminal.tmux_socket import TmuxNotAnswering, TmuxServerGone
-from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.errors import Missing, NotRegularFile, Refused
 from liza.rules.model import FrozenStruct
 from liza.rules.paths import Paths, agent_of
 from liza.system import file_growth, processes, untrusted_files
@@ -254,7 +254,11 @@ class Pane:
         if tmux_socket.is_server_stopped(server):
             # A stopped server would use up the whole time limit of the call.
             raise TmuxNotAnswering(f"the tmux server of {self.run} is stopped", f"kill -CONT {server}")
-        return tmux_client.call_tmux(*words, socket=("-S", socket))
+        try:
+            return tmux_client.call_tmux(*words, socket=("-S", socket))
+        except Missing as error:
+            # The terminal cannot be reached, which ends no session.
+            raise Refused(error.message, error.hint) from error
 
 
 def _terminal_mode(terminal: str) -> tuple[bool | None, bool]:
