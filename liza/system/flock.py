@@ -19,16 +19,17 @@ from liza.system import untrusted_files
 
 
 @contextmanager
-def lock_path(path: Path, timeout: float = 300, mode: int = 0o644) -> Iterator[int]:
+def lock_path(path: Path, timeout: float = 300, mode: int = 0o644, *, make_parents: bool = True) -> Iterator[int]:
     """Hold flock(2) on ``path``: an existing directory, or a file, which is created with ``mode`` if missing.
 
-    Yields the descriptor; a child that inherits it keeps the lock. Raises LockTimeout after ``timeout`` seconds,
-    NotRegularFile, also for a link, OSError.
+    ``make_parents``: create missing directories above it, too. Yields the descriptor; a child that inherits it keeps
+    the lock. Raises LockTimeout after ``timeout`` seconds, NotRegularFile, also for a link, OSError.
     """
     if path.is_dir():
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, mode)
     if not take_flock(descriptor, timeout):
         raise LockTimeout(f"{path} was not free within {timeout:g} s: another process holds it", "liza doctor")

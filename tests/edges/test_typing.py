@@ -9,6 +9,7 @@ import pytest
 
 from liza.programs.terminal import keyboard
 from liza.programs.terminal.keyboard import NotSent, Sent
+from liza.system.flock import lock_path
 from tests.conftest import until
 from tests.edges.test_tmux import LINES, PROGRAM, TUI, Clock, Crew, crew, seated
 
@@ -22,6 +23,20 @@ def script(crew: Crew, text: str) -> str:
     path = crew.root / "agent.sh"
     path.write_text(text)
     return str(path)
+
+
+def test_only_one_process_types_into_a_terminal_and_none_creates_the_directory_of_a_run_that_was_moved(
+    crew: Crew,
+) -> None:
+    _, pane = crew.python("while True: print('got', input('> '), flush=True)")
+    with lock_path(pane.typing_lock):
+        found = keyboard.send(pane, "hello", LINES, Clock, limit=0.1)
+    assert found == NotSent("another process is typing into it")
+    assert keyboard.send(pane, "hello", LINES, Clock) == Sent(1)
+    pane.path = crew.root / "moved" / pane.run
+    with pytest.raises(FileNotFoundError):
+        keyboard.send(pane, "hello", LINES, Clock)
+    assert not pane.path.parent.exists()
 
 
 INTO_SHELLS = [
@@ -125,5 +140,5 @@ def test_where_no_row_says_how_an_empty_line_looks_nothing_is_typed_once_a_perso
     until(lambda: "half of" in pane.capture(), "it was typed")
     seat.leave()
     until(lambda: pane.screen(0.0).seconds_since_key is None, "the person has left")
-    assert keyboard.send(pane, "hello", LINES, Clock) == NotSent(keyboard.LINE_UNKNOWN, can_be_typed=False)
+    assert keyboard.send(pane, "hello", LINES, Clock) == keyboard.LINE_UNKNOWN
     assert "half ofhello" not in pane.capture()

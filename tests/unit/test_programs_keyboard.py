@@ -338,15 +338,11 @@ def refused(screen: Screen, preset: Preset) -> NotSent:
 
 def test_where_nobody_knows_how_an_empty_line_looks_a_message_goes_into_the_brief_once_a_person_was_there() -> None:
     plain = at_cursor("> ", was_visited=True)
-    assert refused(plain, PLAIN) == NotSent(keyboard.LINE_UNKNOWN, can_be_typed=False)
-    assert refused(replace(plain, was_visited=False, seconds_since_key=60.0), PLAIN) == NotSent(
-        keyboard.LINE_UNKNOWN, can_be_typed=False
-    )
+    assert refused(plain, PLAIN) == keyboard.LINE_UNKNOWN
+    assert refused(replace(plain, was_visited=False, seconds_since_key=60.0), PLAIN) == keyboard.LINE_UNKNOWN
     assert isinstance(looked_at(replace(plain, was_visited=False), preset=PLAIN), Paste), "nobody was ever there"
     # A row that says it is waited for: the program may still be coming up.
-    assert refused(at_cursor("no prompt here", was_visited=True, line_mode=False), PROMPT) == NotSent(
-        keyboard.LINE_UNKNOWN, can_be_typed=False
-    )
+    assert refused(at_cursor("no prompt here", was_visited=True, line_mode=False), PROMPT) == keyboard.LINE_UNKNOWN
 
 
 def test_a_person_who_reads_the_history_is_left_there_until_the_keys_have_rested() -> None:

@@ -7,12 +7,10 @@ not.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +21,8 @@ from liza.programs.terminal.idle_detection import IDLE_THRESHOLD, SILENT_SECONDS
 from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
+from liza.rules.errors import LockTimeout
+from liza.system.flock import lock_path
 
 MAX_LINE_BYTES = 4000  # bytes of a line that the kernel edits: it drops input beyond 4095 bytes without an error
 TYPABLE_LIMIT = 20.0  # seconds for a program to accept input
@@ -32,7 +32,6 @@ PERSON_IDLE_AFTER = 10.0  # seconds without a key after which an attached person
 ENTER_WAITS = (0.7, 1.0, 2.0, 4.0)  # seconds for each Enter to have an effect
 FIRST_INTERVAL, MAX_INTERVAL = 0.05, 0.5  # seconds between two reads of a screen that does not change
 MIN_REST, REST_STEP, MAX_REST = 0.02, 0.002, 0.1  # seconds between two reads of a changing screen, growing by a step
-LINE_UNKNOWN = "it is not known whether a person has begun a line in it"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -57,6 +56,10 @@ class NotSent:
     counts_as_try: bool = True
     can_be_typed: bool = True
     is_left_unsent: bool = False
+
+
+LINE_UNKNOWN = NotSent("it is not known whether a person has begun a line in it", can_be_typed=False)
+"""The row does not describe an empty line, or the line looks different: the next brief delivers the message."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,13 @@ def send(
     Blocks for ``limit`` seconds, plus the seconds that typing itself may take. ``wanted`` is called right before the
     first key, because another process may have delivered the text meanwhile. Raises LizaError if the terminal is gone.
     """
-    with _lock_typing(pane.typing_lock, clock, limit) as is_locked, pane.watch_changes() as wait_for_change:
-        if not is_locked:
+    with ExitStack() as stack:
+        try:
+            # Of a repository that was moved, no directory reappears at the old path.
+            stack.enter_context(lock_path(pane.typing_lock, limit, 0o600, make_parents=False))
+        except LockTimeout:
             return NotSent("another process is typing into it")
+        wait_for_change = stack.enter_context(pane.watch_changes())
         policy = plan_typing(text, preset, limit, patterns)
         action = next(policy)
         has_typed = False
@@ -179,24 +186,6 @@ def _perform(pane: Terminal, action: KeyboardAction, wait_for_change: Callable[[
         case Enter():
             pane.press_enter()
             wait_for_change(FIRST_INTERVAL)
-
-
-@contextmanager
-def _lock_typing(path: Path, clock: SteadyClock, limit: float) -> Iterator[bool]:
-    """Yield whether the lock for typing was acquired within ``limit`` seconds."""
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
-        end = clock.monotonic() + limit
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if clock.monotonic() >= end:
-                    yield False
-                    return
-                time.sleep(FIRST_INTERVAL)  # polled, because flock has no timeout
-            else:
-                yield True
-                return
 
 
 def plan_typing(text: str, preset: Preset, limit: float = TYPABLE_LIMIT, patterns: Sequence[str] = ()) -> TypingPolicy:
@@ -251,22 +240,23 @@ def _wait_until_typable(
         refusal = find_refusal(screen, preset)
         if refusal is not None and (not refusal.is_retryable or _is_steady(screen)):
             return refusal
-        reason = refusal.reason if refusal is not None else _reason_to_wait(screen, text, preset, patterns)
-        if reason is None:
+        wait = refusal or _reason_to_wait(screen, text, preset, patterns)
+        if wait is None:
             prompt_wins_at = prompt_wins_at or screen.time + PROMPT_OVERRIDE
             is_busy = screen.is_busy and screen.time < min(prompt_wins_at, end)
             # Without a prompt the same screen is required twice: output drawn just before the read may appear later.
             if not is_busy and (_has_prompt(screen, preset) or screen.lines == lines_before):
                 # If the busy sign is not trusted any more, the program may read an answer.
                 return find_refusal(replace(screen, is_busy=False), preset) or screen
-            reason, timeout = (
-                "it shows its prompt and does not read input" if is_busy else "it has only begun to read input",
+            wait, timeout = (
+                NotSent(
+                    "it shows its prompt and does not read input" if is_busy else "it has only begun to read input"
+                ),
                 FIRST_INTERVAL,
             )
             lines_before = screen.lines
-        if screen.time >= end or (reason == LINE_UNKNOWN and not input_line.is_described(preset)):
-            # The row does not describe an empty line, or the line looks different: the next brief delivers the message.
-            return NotSent(reason, can_be_typed=reason != LINE_UNKNOWN)
+        if screen.time >= end or (wait is LINE_UNKNOWN and not input_line.is_described(preset)):
+            return wait
         if screen.seconds_since_change is not None and screen.seconds_since_change < SILENT_SECONDS:
             # SILENT_SECONDS without output are a sign of their own, and no event reports them.
             timeout = min(timeout, SILENT_SECONDS - screen.seconds_since_change + MIN_REST)
@@ -328,16 +318,16 @@ def _is_person_typing(screen: Screen) -> bool:
     return screen.seconds_since_key is not None and screen.seconds_since_key < PERSON_IDLE_AFTER
 
 
-def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequence[str]) -> str | None:
+def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequence[str]) -> NotSent | None:
     """Return why it is too early to type; None if it is not."""
     if screen.in_copy_mode:
-        return "a person reads its history"
+        return NotSent("a person reads its history")
     if _is_person_typing(screen):
-        return "a person is typing into it"
+        return NotSent("a person is typing into it")
     if screen.was_visited or screen.seconds_since_key is not None:
         line = input_line.classify_line(screen, preset, text)
         if line is not InputLine.EMPTY:
-            return LINE_UNKNOWN if line is InputLine.UNKNOWN else "a person has begun a line in it"
+            return LINE_UNKNOWN if line is InputLine.UNKNOWN else NotSent("a person has begun a line in it")
     if _has_prompt(screen, preset):
         return None
     if screen.idle_confidence > IDLE_THRESHOLD and not screens.is_blank(screen):
@@ -345,7 +335,8 @@ def _reason_to_wait(screen: Screen, text: str, preset: Preset, patterns: Sequenc
     last = next((line for line in reversed(screen.text.splitlines()) if line.strip()), "")
     if any(re.search(pattern, last) for pattern in patterns):
         return None
-    return f"it does not show its prompt {preset.ready_prompt!r}" if preset.ready_prompt else "it takes no input"
+    prompt = preset.ready_prompt
+    return NotSent(f"it does not show its prompt {prompt!r}" if prompt else "it takes no input")
 
 
 def _has_prompt(screen: Screen, preset: Preset) -> bool:
