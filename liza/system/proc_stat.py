@@ -14,8 +14,8 @@ def read_stat(pid: int | str) -> list[bytes] | None:
     """Return the fields of ``/proc/<pid>/stat`` from the third on, the state; None if there is no such process, or
     ``/proc`` hides it.
 
-    They are split after the command name, which may contain blanks and brackets. ``pid`` may be ``self``. Raises
-    OSError.
+    They are split after the command name, which may contain blanks and brackets. ``pid`` may be ``self``, or
+    ``PID/task/THREAD`` for one thread. Raises OSError.
     """
     try:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b") ")[2].split()

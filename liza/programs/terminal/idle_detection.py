@@ -9,9 +9,9 @@ from enum import Enum
 from pathlib import Path
 
 from liza.programs.session.session_process import RunningSession
-from liza.system import processes
+from liza.system import proc_stat, processes
+from liza.system.proc_stat import PROC
 
-PROC = Path("/proc")
 BLOCKED_CONFIDENCE, POLLING_CONFIDENCE = 0.95, 0.6
 SILENT_SECONDS = 0.5  # seconds without output that count as silence
 FULL_SILENCE_SECONDS = 3.0  # seconds of silence for confidence 1, before the limit MAX_SILENCE_CONFIDENCE
@@ -89,7 +89,7 @@ def read_thread_state(pid: int) -> ThreadState | None:
     try:
         states = [_thread_state(pid, thread) for thread in (PROC / str(pid) / "task").iterdir()]
     except (OSError, ValueError):
-        # The process ended meanwhile, or belongs to another user.
+        # The process or a thread ended meanwhile, or it belongs to another user.
         return None
     if ThreadState.READS in states and ThreadState.WORKS in states:
         # A garbage collector, or work in parallel to a thread that reads: uncertain.
@@ -103,8 +103,10 @@ def _thread_state(pid: int, thread: Path) -> ThreadState:
     The descriptors that it waits for are known only for epoll. In any other wait, an open socket or pipe may be the
     connection to a model or a tool, so the thread does not count as waiting for its terminal.
     """
-    state = (thread / "stat").read_bytes().rpartition(b") ")[2][:1]
-    if state in (b"R", b"D"):
+    fields = proc_stat.read_stat(f"{pid}/task/{thread.name}")
+    if fields is None:
+        raise ProcessLookupError(f"thread {thread.name} of process {pid}")
+    if fields[proc_stat.STATE] in (b"R", b"D"):
         return ThreadState.WORKS
     channel = (thread / "wchan").read_text()
     if channel.startswith(_EPOLL_CHANNELS):
