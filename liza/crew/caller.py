@@ -14,7 +14,7 @@ from liza.crew.crew import Crew
 from liza.programs.session import run_directory, session_process
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.owned_work import find_current_work
-from liza.rules.paths import agent_of, role_of
+from liza.rules.paths import agent_of, person_id, role_of
 from liza.system import ancestors, processes
 from liza.system.file_lock import Lock
 
@@ -40,9 +40,9 @@ _INSIDE_PROJECT_COMMAND = "it was called from inside a test or a set-up command 
 def current_person() -> str:
     """Name of the current person in the history: ``human:<login name>``, or the user id if there is no name."""
     try:
-        return f"human:{getpass.getuser()}"
+        return person_id(getpass.getuser())
     except (OSError, KeyError):
-        return f"human:{os.getuid()}"
+        return person_id(str(os.getuid()))
 
 
 def identify_run(crew: Crew, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> RunCaller:

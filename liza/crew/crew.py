@@ -25,7 +25,7 @@ from liza.rules.errors import BoardInconsistent, LizaError, Missing, NoCrew, Not
 from liza.rules.formatting.redaction import redact, redact_changes
 from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Status, Task
-from liza.rules.paths import HISTORY_REF, Paths, agent_of
+from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
 from liza.rules.tasks.picking import Evidence
 from liza.system import program_path
@@ -34,10 +34,6 @@ from liza.system.file_lock import Lock
 if TYPE_CHECKING:
     from liza.repo.runner import Git
     from liza.repo.slots.pool import Worktrees
-
-
-PERSON_PREFIX = "human:"
-"""Prefix of a person's name in the history."""
 
 
 class SystemClock:
@@ -109,9 +105,9 @@ class Crew:
         with self.board.transaction(actor, event, task=task) as tx:
             yield tx
             if tx.state is not tx.before:
-                changed = tx.state if actor.startswith(PERSON_PREFIX) else redact_changes(tx.before, tx.state)
+                changed = tx.state if is_person(actor) else redact_changes(tx.before, tx.state)
                 tx.state = update_derived_fields(changed)
-        if actor.startswith(PERSON_PREFIX):
+        if is_person(actor):
             confirmed_settings.confirm_settings(
                 self.paths, settings.changed_settings(tx.before.config, tx.state.config), tx.before.config
             )

@@ -25,6 +25,7 @@ from liza.demo.demo_crew import DemoCrew, SupervisorEnded
 from liza.repo.runner import Git
 from liza.rules.errors import Refused
 from liza.rules.model import State, Status
+from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.statuses import GoalStatus
 
@@ -133,7 +134,7 @@ class DemoProgress:
         before, state = self.last_state, self.crew.board.read()
         self.last_state = state
         for news in find_news(before, state):
-            _print_line("you" if news.who.startswith("human:") else LIZA if news.liza else news.who, news.text)
+            _print_line("you" if is_person(news.who) else LIZA if news.liza else news.who, news.text)
         self._answer_questions(state)
         self._start_reviewer(state)
         return state.goal.status == GoalStatus.COMPLETED

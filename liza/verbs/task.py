@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from liza.board.task_file import load_tasks
 from liza.crew import draft_specs
 from liza.crew.caller import require_person
-from liza.crew.crew import PERSON_PREFIX, Crew
+from liza.crew.crew import Crew
 from liza.crew.result import Result, make_result
 from liza.crew.spec_files import find_existing_specs
 from liza.programs.session import session_process
 from liza.repo.slots.salvage import salvage_if_needed
 from liza.rules.errors import UsageError
 from liza.rules.model import State, Status
+from liza.rules.paths import is_person
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.sessions.session_ends import StopReason
 from liza.rules.tasks import backlog, claims, reviews
@@ -58,11 +59,11 @@ def _next_for_draft(crew: Crew, by: str, state: State, task_id: str, specs: froz
     draft = draft_specs.find_missing_parts(crew, state, claims.get_task(state, task_id), specs)
     if not draft.missing:
         return f"liza task edit {task_id}"
-    return draft.next if by.startswith(PERSON_PREFIX) else f"liza task edit {task_id} --help"
+    return draft.next if is_person(by) else f"liza task edit {task_id} --help"
 
 
 def _next_after_add(crew: Crew, by: str) -> str:
-    if not by.startswith(PERSON_PREFIX):
+    if not is_person(by):
         return 'liza handoff "what you decided" --done, when all is planned'
     state = crew.board.read()
     running = any(crew.is_supervised(agent) for agent in state.agents)
@@ -142,7 +143,7 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     task = claims.get_task(tx.state, task_id)
     if not failed_by_every_coder(tx.state, task):
         return make_result(tx.before, tx.state, task_id, "a coder continues it; liza status")
-    step = another_coder_command(tx.state) if by.startswith(PERSON_PREFIX) else "liza status"
+    step = another_coder_command(tx.state) if is_person(by) else "liza status"
     result = make_result(tx.before, tx.state, task_id, step)
     return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
 

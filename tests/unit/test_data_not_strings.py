@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,12 @@ def test_a_field_with_an_enum_is_not_compared_with_a_literal(path: Path) -> None
 def test_each_allowed_comparison_is_there() -> None:
     found = {(_name(path), field) for path in MODULES for field, _ in _compared_fields(path.read_text())}
     assert set(ALLOWED) - found == set()
+
+
+def test_one_module_knows_how_a_person_is_written_in_the_history() -> None:
+    assert [_name(path) for path in MODULES if re.search(r"""["']human:""", path.read_text())] == [
+        "liza/rules/paths.py"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from liza.crew import draft_specs
-from liza.crew.crew import PERSON_PREFIX, Crew
+from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging.candidate import CandidateResult
 from liza.repo.merge import merge_refs, merges
@@ -23,6 +23,7 @@ from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_rules
 from liza.rules.merging.merge_rules import MergeFailure, MergeFailureKind
 from liza.rules.model import MergeInProgress, Status, Task
+from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA
 from liza.rules.transitions import Invocation, add_event
 from liza.system import crash_points
@@ -35,7 +36,7 @@ _GENERAL_ERRORS = (BoardInconsistent, LockTimeout, Missing, SharedPathBlocked)
 
 def merge_actor(by: str) -> str:
     """Return the actor of a merge for the history: the person, or Liza for any supervisor."""
-    return by if by.startswith(PERSON_PREFIX) else LIZA
+    return by if is_person(by) else LIZA
 
 
 def finish_merge(crew: Crew, by: str, task: Task, merging: MergeInProgress) -> None:

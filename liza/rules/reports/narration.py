@@ -9,6 +9,7 @@ from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
 from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
+from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
 
 LIZA = "liza"
@@ -42,7 +43,7 @@ def find_news(before: State, after: State) -> tuple[NewsItem, ...]:
 
 def is_crew_event(event: Event) -> bool:
     """Return whether a supervisor did this for the crew: a merge that no person requested."""
-    return event.event in CREW_EVENTS and not (event.agent or "").startswith("human:")
+    return event.event in CREW_EVENTS and not is_person(event.agent or "")
 
 
 def _when(line: tuple[Event, Task]) -> tuple[object, str]:

@@ -10,7 +10,7 @@ from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import Anomaly, State, Status, Task
-from liza.rules.paths import agent_of
+from liza.rules.paths import agent_of, is_person
 from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
 from liza.rules.tasks.coding import add_failure
 from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
@@ -19,7 +19,6 @@ from liza.rules.transitions import Invocation, apply_verb, has_done
 S = Status
 E = HistoryEvent
 MAX_REVIEWS_WITHOUT_VERDICT = 2  # reviews without a verdict, before the task is BLOCKED
-HUMAN_PREFIX = "human:"
 REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
 
@@ -142,14 +141,14 @@ def _deadlock(state: State, task: Task, invocation: Invocation, changes: dict[st
 
 
 def _verdict_invocation(by: str, now: datetime, commit: str, reason: str) -> Invocation:
-    name, run = (by, None) if by.startswith(HUMAN_PREFIX) else (agent_of(by), by)
+    name, run = (by, None) if is_person(by) else (agent_of(by), by)
     return Invocation(now=now, by=name, run=run, commit=commit, detail=reason)
 
 
 def _get_task_for_verdict(state: State, task_id: str, by: str, verb: HistoryEvent, commit: str) -> Task | None:
     """Return the task that a verdict is about; None if ``by`` has already given this verdict."""
     task = get_task(state, task_id)
-    if by.startswith(HUMAN_PREFIX):
+    if is_person(by):
         if task.status is not S.READY_FOR_REVIEW:
             raise Refused(f"{task_id} is {task.status}: there is nothing to judge", f"liza task show {task_id}")
     else:
