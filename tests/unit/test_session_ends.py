@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from liza.programs.session.run_directory import StopNote
+from liza.rules.sessions import session_ends
 from liza.rules.sessions.session_ends import (
     OUTCOME_RULES,
     STOP_RULES,
@@ -65,6 +66,13 @@ def test_a_stop_note_of_0_1_0_loads_with_its_sentence_and_its_reason(
     written = msgspec.json.encode({"time": "2026-01-01T00:00:00Z", **note})
     read = msgspec.json.decode(written, type=StopNote)
     assert (read.stop_reason, read.reason) == (reason, note["reason"])
+
+
+def test_a_stop_note_of_0_1_0_keeps_its_reason_if_a_sentence_is_reworded(monkeypatch: pytest.MonkeyPatch) -> None:
+    reworded = {reason: rule._replace(sentence=f"reworded {rule.sentence}") for reason, rule in STOP_RULES.items()}
+    monkeypatch.setattr(session_ends, "STOP_RULES", reworded)
+    for note, reason in OLD_NOTES:
+        assert msgspec.convert({"time": "2026-01-01T00:00:00Z", **note}, StopNote).stop_reason is reason
 
 
 @pytest.mark.parametrize("kind", SilenceKind)

@@ -151,6 +151,19 @@ def stop_reason_of(silence: SilenceKind) -> StopReason:
     return _REASON_OF_SILENCE.get(silence, StopReason.NO_ANSWER)
 
 
+_TEXTS_OF_0_1_0 = {
+    "stop": StopReason.STOP,
+    "over": StopReason.OVER,
+    "fenced": StopReason.FENCED,
+    "orphaned": StopReason.ORPHANED,
+    "it is idle at its terminal and has run no closing command": StopReason.IDLE,
+    "no progress": StopReason.NO_PROGRESS,
+    "not ready": StopReason.NOT_READY,
+    "hung": StopReason.HUNG,
+}
+"""How the reasons begin that version 0.1.0 wrote; details may follow. They never change, unlike the sentences above."""
+
+
 def stop_reason_of_text(
     sentence: str, *, person_needed: bool = False, silence: SilenceKind | None = None
 ) -> StopReason:
@@ -159,5 +172,4 @@ def stop_reason_of_text(
         return stop_reason_of(silence)
     if person_needed:
         return StopReason.PERSON_NEEDED
-    # "no progress: the same call …": the sentence of NO_PROGRESS has details.
-    return next((reason for reason, rule in STOP_RULES.items() if sentence.startswith(rule.sentence)), StopReason.HUNG)
+    return next((reason for text, reason in _TEXTS_OF_0_1_0.items() if sentence.startswith(text)), StopReason.HUNG)
