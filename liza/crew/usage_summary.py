@@ -50,8 +50,9 @@ def sprint_cost(crew: Crew, state: State) -> dict[str, Any]:
 
 def _cost_text(total: UsageTotal, budget: Budget) -> str:
     """Format the total and the limits."""
-    used = [spending.format_tokens(total), spending.format_cost(total)] if total.sessions else ["nothing spent yet"]
-    return ", ".join([*(text for text in used if text != "tokens not known"), spending.format_limits(budget)])
+    used = [] if total.has_unknown_tokens else [spending.format_tokens(total)]
+    used = [*used, spending.format_cost(total)] if total.sessions else ["nothing spent yet"]
+    return ", ".join([*used, spending.format_limits(budget)])
 
 
 def task_cost_text(crew: Crew, state: State, task: str) -> str:

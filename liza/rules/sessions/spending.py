@@ -81,6 +81,11 @@ class UsageTotal(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     unpriced: int = 0
     used: TokenUsage = TokenUsage()
 
+    @property
+    def has_unknown_tokens(self) -> bool:
+        """Whether no session reported tokens, although there were some."""
+        return self.silent > 0 and not self.used.tokens
+
 
 def sum_usage(spent: Iterable[LedgerEntry]) -> UsageTotal:
     """Return the sum over all entries."""
@@ -105,8 +110,10 @@ def format_total(total: UsageTotal) -> str:
 
 def format_tokens(total: UsageTotal) -> str:
     """Return the tokens as text; it says which part is estimated or not known."""
+    if total.has_unknown_tokens:
+        return "tokens not known"
     if not total.used.tokens:
-        return "tokens not known" if total.silent else "no tokens"
+        return "no tokens"
     tokens, estimated = f"{total.used.tokens:,} tokens", total.used.estimated
     if not estimated:
         text = tokens
