@@ -1,6 +1,7 @@
 """`liza up`: start the supervisors of a crew, in this terminal or detached.
 
 `start.py` checks the programs and starts the supervisors; `foreground.py` relays their output and handles Ctrl+C;
+`supervisor_exits.py` waits for their exits and decides when the crew stops;
 `feed.py` prints without blocking; `waiting_lines.py` prints what only a person can continue; `crew_options.py` holds
 the options and starts one supervisor process.
 Read `start.py` first.

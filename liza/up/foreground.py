@@ -16,7 +16,6 @@ from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import LizaError
-from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
@@ -27,37 +26,29 @@ from liza.system import processes
 from liza.system.signal_repeats import Repeats
 from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.feed import Feed
+from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.up.waiting_lines import WaitingLines
 from liza.verbs.down import end_unsupervised_sessions
 
 PrintLine = Callable[[str, str], None]
-STOP_REQUESTED, SUPERVISOR_EXITED, PROGRAM_UNUSABLE, GOAL_DONE, BOARD_CHANGED = (
-    "stop",
-    "left",
-    "useless",
-    "done",
-    "changed",
-)
 KILLED_STATUS: Final = 130
 """Exit status after the third Ctrl+C."""
 LAST_OUTPUT_LIMIT: Final = 2.0
 """Seconds to read the last lines of an exited supervisor; another process may still hold its pipe open."""
 KILL_LIMIT: Final = 5.0  # seconds to kill the processes of one agent
-_ROLE_VERBS = {"planner": "plans", "coder": "codes", "code-reviewer": "reviews"}
-_NEXT_SIGNAL_HINTS = ("again: at once", "once more: kill everything")
 
 
 def run_foreground(
     crew: Crew, agents: Sequence[str], options: UpOptions, programs: Mapping[str, Preset], feed: Feed
 ) -> int:
     """Start the supervisors and wait until all have exited; return the worst of their exit codes."""
-    stop_events: queue.SimpleQueue[str] = queue.SimpleQueue()
+    up_events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
     children: dict[str, subprocess.Popen[str]] = {}
-    former_handlers = _install_signal_handlers(crew, children, stop_events, feed)
+    former_handlers = _install_signal_handlers(crew, children, up_events, feed)
     try:
-        return _stay(crew, agents, options, programs, feed, stop_events, children)
+        return _stay(crew, agents, options, programs, feed, up_events, children)
     finally:
-        # From here on no thread reads the stop events, and the feed may block: a signal must end the process.
+        # From here on no thread reads the events, and the feed may block: a signal must end the process.
         for number, handler in former_handlers.items():
             signal.signal(number, handler)
 
@@ -68,14 +59,14 @@ def _stay(
     options: UpOptions,
     programs: Mapping[str, Preset],
     feed: Feed,
-    stop_events: queue.SimpleQueue[str],
+    up_events: queue.SimpleQueue[UpEvent],
     children: dict[str, subprocess.Popen[str]],
 ) -> int:
     for agent in agents:
         children[agent] = start_supervisor(crew, agent, options)
     for agent, child in children.items():
-        threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, stop_events), daemon=True).start()
-    threading.Thread(target=_watch_goal, args=(crew, options, stop_events), daemon=True).start()
+        threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, up_events), daemon=True).start()
+    threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
 
     def is_there(role: str) -> bool:
         return any(crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role)
@@ -95,7 +86,8 @@ def _stay(
             feed("", reason)
         return reason is not None
 
-    was_asked = _wait_for_exits(children, programs, stop_events, feed, is_there, when_done, is_stuck)
+    calls = UpCallbacks(feed, is_there, when_done, is_stuck)
+    was_asked = SupervisorWait(children, programs, calls).wait(up_events)
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)
@@ -129,7 +121,7 @@ def _exit_status(codes: Sequence[int], was_asked: bool) -> int:
 
 
 def _install_signal_handlers(
-    crew: Crew, children: Mapping[str, subprocess.Popen[str]], stop_events: queue.SimpleQueue[str], feed: Feed
+    crew: Crew, children: Mapping[str, subprocess.Popen[str]], up_events: queue.SimpleQueue[UpEvent], feed: Feed
 ) -> dict[signal.Signals, Any]:
     """Install handlers for SIGINT, SIGTERM and SIGHUP; return the former ones.
 
@@ -142,9 +134,9 @@ def _install_signal_handlers(
         if not repeats.is_new(number):
             return
         count["heard"] += 1
-        if count["heard"] == len(_NEXT_SIGNAL_HINTS) + 1:
+        if count["heard"] == len(NEXT_SIGNAL_HINTS) + 1:
             threading.Thread(target=_kill_crew, args=(crew, dict(children), feed), daemon=True).start()
-        stop_events.put(STOP_REQUESTED)
+        up_events.put(UpEvent(UpEventKind.STOP_REQUESTED))
 
     return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
@@ -176,50 +168,7 @@ def _kill_crew(crew: Crew, children: Mapping[str, subprocess.Popen[str]], feed: 
         os._exit(KILLED_STATUS)
 
 
-def _wait_for_exits(
-    children: Mapping[str, subprocess.Popen[str]],
-    programs: Mapping[str, Preset],
-    stop_events: queue.SimpleQueue[str],
-    tell: PrintLine,
-    is_there: Callable[[str], bool],
-    when_done: Callable[[], bool] = lambda: False,
-    is_stuck: Callable[[Collection[str]], bool] = lambda running: False,
-) -> bool:
-    """Wait until all supervisors have exited; pass each stop request on to them. Return whether there was one.
-
-    If a program turns out to be unusable, only the supervisors that run it are stopped. ``is_there``: whether a role
-    has a running agent. ``when_done``: report that the goal is reached; true if the crew is to stop then. ``is_stuck``:
-    true if the crew is to stop because the remaining agents can do nothing more.
-    """
-    requests, running, leaving = 0, set(children), set[str]()
-    while running:
-        event, _, agent = stop_events.get().partition(" ")
-        if event == SUPERVISOR_EXITED:
-            running.remove(agent)
-            if running - leaving and not requests and not is_there(role_of(agent)):
-                tell("", f"no agent {_ROLE_VERBS[role_of(agent)]} now: liza status says why; the others continue")
-        if event in (SUPERVISOR_EXITED, BOARD_CHANGED) and (requests or not is_stuck(running) or not running):
-            continue
-        if event == PROGRAM_UNUSABLE:
-            # Supervisors of the same program would fail in the same way, one after the other.
-            alike = [name for name in running if name != agent and programs[name].command == programs[agent].command]
-            for name in alike if not requests else ():
-                leaving.add(name)
-                children[name].send_signal(signal.SIGTERM)
-            continue
-        if event == GOAL_DONE and (requests or not when_done()):
-            continue
-        requests += 1
-        if requests <= len(_NEXT_SIGNAL_HINTS):
-            whom = count_noun(len(running), "agent") if requests == 1 else "at once"
-            tell("", f"stopping {whom}… ({_NEXT_SIGNAL_HINTS[requests - 1]})")
-        for name in running:
-            # The second time, a different signal: two pending SIGTERM are delivered as one.
-            children[name].send_signal(signal.SIGTERM if requests == 1 else signal.SIGINT)
-    return requests > 0
-
-
-def _watch_goal(crew: Crew, options: UpOptions, stop_events: queue.SimpleQueue[str]) -> None:
+def _watch_goal(crew: Crew, options: UpOptions, up_events: queue.SimpleQueue[UpEvent]) -> None:
     """Put GOAL_DONE each time the crew becomes done, BOARD_CHANGED at the start and at each change."""
     changes: queue.Queue[Any] = queue.Queue()
     was_done = False
@@ -230,9 +179,9 @@ def _watch_goal(crew: Crew, options: UpOptions, stop_events: queue.SimpleQueue[s
             with suppress(LizaError, OSError):
                 is_done = is_crew_done(crew.board.read(), options.planners > 0)
                 if is_done and not was_done:
-                    stop_events.put(GOAL_DONE)
+                    up_events.put(UpEvent(UpEventKind.GOAL_DONE))
                 was_done = is_done
-            stop_events.put(BOARD_CHANGED)
+            up_events.put(UpEvent(UpEventKind.BOARD_CHANGED))
             changes.get()
 
 
@@ -256,16 +205,16 @@ def done_message(crew: Crew, state: State) -> str:
 
 
 def _wait_for_supervisor(
-    agent: str, child: subprocess.Popen[str], tell: PrintLine, stop_events: queue.SimpleQueue[str]
+    agent: str, child: subprocess.Popen[str], tell: PrintLine, up_events: queue.SimpleQueue[UpEvent]
 ) -> None:
-    """Wait for a supervisor and put its exit into ``heard``, also if its output cannot be read or printed."""
+    """Wait for a supervisor and put its exit into ``up_events``, also if its output cannot be read or printed."""
     lines = threading.Thread(target=_relay_output, args=(agent, child, tell), daemon=True)
     lines.start()
     code = child.wait()
     lines.join(LAST_OUTPUT_LIMIT)
     if code == EXIT_UNUSABLE:
-        stop_events.put(f"{PROGRAM_UNUSABLE} {agent}")
-    stop_events.put(f"{SUPERVISOR_EXITED} {agent}")
+        up_events.put(UpEvent(UpEventKind.PROGRAM_UNUSABLE, agent))
+    up_events.put(UpEvent(UpEventKind.SUPERVISOR_EXITED, agent))
 
 
 def _relay_output(agent: str, child: subprocess.Popen[str], tell: PrintLine) -> None:

@@ -12,12 +12,21 @@ from pathlib import Path
 from liza.programs.presets.preset import Permissions, Preset
 from liza.up.crew_options import UpOptions
 from liza.up.feed import Feed
-from liza.up.foreground import PROGRAM_UNUSABLE, STOP_REQUESTED, SUPERVISOR_EXITED, _wait_for_exits, run_foreground
+from liza.up.foreground import run_foreground
 from liza.up.start import _warn_unconfined
+from liza.up.supervisor_exits import SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from tests.edges.test_slots_place import begun
 
 FREE = Preset(name="free", command="/bin/free")
 TIED = Preset(name="tied", command="/bin/tied", permissions=Permissions(confined=("--confined",)))
+
+
+def exited(agent: str) -> UpEvent:
+    return UpEvent(UpEventKind.SUPERVISOR_EXITED, agent)
+
+
+def unusable(agent: str) -> UpEvent:
+    return UpEvent(UpEventKind.PROGRAM_UNUSABLE, agent)
 
 
 @contextmanager
@@ -32,15 +41,16 @@ def sleepers(*agents: str) -> Iterator[dict[str, subprocess.Popen[str]]]:
 
 
 def said_of(
-    programs: dict[str, Preset], *heard: str, others: tuple[str, ...] = (), asked: tuple[str, ...] = ()
+    programs: dict[str, Preset], *heard: UpEvent, others: tuple[str, ...] = (), asked: tuple[str, ...] = ()
 ) -> list[str]:
     """What is said for what is heard, where those in ``asked`` are asked to leave, and nobody else."""
-    events: queue.SimpleQueue[str] = queue.SimpleQueue()
+    events: queue.SimpleQueue[UpEvent] = queue.SimpleQueue()
     told: list[str] = []
     with sleepers(*programs) as children:
         for event in heard:
             events.put(event)
-        _wait_for_exits(children, programs, events, lambda agent, text: told.append(text), lambda role: role in others)
+        calls = UpCallbacks(lambda agent, text: told.append(text), lambda role: role in others)
+        SupervisorWait(children, programs, calls).wait(events)
         assert [children[agent].wait(timeout=60) for agent in asked] == [-signal.SIGTERM] * len(asked)
         assert all(child.poll() is None for agent, child in children.items() if agent not in asked)
         return told
@@ -50,12 +60,12 @@ def test_where_one_program_is_of_no_use_those_with_another_go_on_and_the_role_th
     crew = {"planner-1": TIED, "coder-1": FREE, "coder-2": FREE, "code-reviewer-1": TIED}
     told = said_of(
         crew,
-        f"{PROGRAM_UNUSABLE} coder-1",
-        f"{SUPERVISOR_EXITED} coder-1",
-        f"{SUPERVISOR_EXITED} coder-2",
-        STOP_REQUESTED,
-        f"{SUPERVISOR_EXITED} planner-1",
-        f"{SUPERVISOR_EXITED} code-reviewer-1",
+        unusable("coder-1"),
+        exited("coder-1"),
+        exited("coder-2"),
+        UpEvent(UpEventKind.STOP_REQUESTED),
+        exited("planner-1"),
+        exited("code-reviewer-1"),
         others=("planner",),
         asked=("coder-2", "planner-1", "code-reviewer-1"),
     )
@@ -68,24 +78,21 @@ def test_a_role_is_not_named_as_empty_while_all_leave_or_another_up_has_somebody
     assert (
         said_of(
             alike,
-            f"{PROGRAM_UNUSABLE} coder-1",
-            f"{SUPERVISOR_EXITED} coder-1",
-            f"{SUPERVISOR_EXITED} planner-1",
+            unusable("coder-1"),
+            exited("coder-1"),
+            exited("planner-1"),
             asked=("planner-1",),
         )
         == []
     )
     mixed = {"planner-1": TIED, "coder-1": FREE}
-    assert (
-        said_of(mixed, f"{SUPERVISOR_EXITED} coder-1", f"{SUPERVISOR_EXITED} planner-1", others=("coder", "planner"))
-        == []
-    )
+    assert said_of(mixed, exited("coder-1"), exited("planner-1"), others=("coder", "planner")) == []
 
 
 def test_the_last_one_that_is_stopped_is_counted_alone() -> None:
     crew = {"planner-1": TIED, "coder-1": FREE}
     told = said_of(
-        crew, f"{SUPERVISOR_EXITED} coder-1", STOP_REQUESTED, f"{SUPERVISOR_EXITED} planner-1", asked=("planner-1",)
+        crew, exited("coder-1"), UpEvent(UpEventKind.STOP_REQUESTED), exited("planner-1"), asked=("planner-1",)
     )
     assert told[-1] == "stopping 1 agent… (again: at once)"
 
