@@ -13,14 +13,14 @@ from liza.crew import draft_specs, usage_summary
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift_cache
 from liza.programs.session import run_directory
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
 from liza.rules.model import State, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
 from liza.rules.reports import alarms
-from liza.rules.reports.alarms import Alarm, AlarmFacts
+from liza.rules.reports.alarms import AlarmFacts
 from liza.rules.reports.drift_alarms import RepositoryDrift
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence

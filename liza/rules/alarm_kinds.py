@@ -1,11 +1,14 @@
-"""Kinds of alarms, as `status --json` names them.
+"""Alarms and their kinds, as `status --json` names them.
 
 The alert log has more kinds: `budget`, `model`, `unmeasured`. Pure.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 
 class AlarmKind(StrEnum):
@@ -71,3 +74,13 @@ NOTICES = (
 """Alarms that do not wait for a person: the work goes on."""
 CONTAINED_NOTICES = {AlarmKind.ORPHANED_INTEGRATION_FAILED: AlarmKind.INTEGRATION_FAILED}
 """Alarms that contain the text of a notice about the same task, so that one line is enough."""
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """One alarm. ``kind`` is its name for programs, ``about`` the entry it concerns, ``next`` one command."""
+
+    kind: str
+    about: str
+    message: str
+    next: str
+    waiting_since: datetime | None = None

@@ -8,8 +8,7 @@ import msgspec
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.merging.merge_alarms import Alarm
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import State
 from liza.system import untrusted_files
 from liza.system.file_lock import Lock

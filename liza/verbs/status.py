@@ -15,7 +15,7 @@ from liza.crew.crew import Crew
 from liza.programs.brief.quoting import quote_line
 from liza.programs.session import failure_patterns, run_directory, session_process
 from liza.programs.terminal import tmux
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError
 from liza.rules.formatting.redaction import redact
 from liza.rules.history_events import HistoryEvent
@@ -24,7 +24,6 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import role_of, run_id, sort_agents
 from liza.rules.project import test_proof
 from liza.rules.reports import alarms
-from liza.rules.reports.alarms import Alarm
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.sessions import model_silence
 from liza.rules.statuses import AgentStatus

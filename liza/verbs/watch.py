@@ -9,9 +9,8 @@ from msgspec.structs import asdict as fields_of
 
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NoCrew
-from liza.rules.merging.merge_alarms import Alarm
 from liza.verbs.change_stream import watch_changes
 
 

@@ -14,8 +14,8 @@ from liza.crew.recovery import findings
 from liza.crew.recovery.recover import recover_crew
 from liza.repo import symbolic_refs
 from liza.repo.merge import merge_refs
+from liza.rules.alarm_kinds import Alarm
 from liza.rules.errors import LizaError, Missing, Refused
-from liza.rules.reports.alarms import Alarm
 from liza.verbs.claim import claim
 from liza.verbs.down import purge
 from liza.verbs.merge import merge

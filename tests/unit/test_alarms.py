@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from liza.rules.alarm_kinds import Alarm
 from liza.rules.model import (
     Agent,
     Config,
@@ -20,7 +21,7 @@ from liza.rules.model import (
     SupervisorExit,
     Task,
 )
-from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, Alarm, AlarmFacts, evaluate_alarms
+from liza.rules.reports.alarms import STALE_DRAFT, STALE_SIGNAL, AlarmFacts, evaluate_alarms
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import find_unclaimable

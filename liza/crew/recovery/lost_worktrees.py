@@ -7,9 +7,8 @@ from contextlib import suppress
 
 from liza.crew.crew import Crew
 from liza.repo.slots import relocate, slot_records, slots_directory
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, Refused
-from liza.rules.merging.merge_alarms import Alarm
 from liza.rules.model import State, Status, Task
 
 FIX_COMMAND = "liza doctor --fix"

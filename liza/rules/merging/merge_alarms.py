@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
 import msgspec
 
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import Task
-
-
-class Alarm(msgspec.Struct, frozen=True):
-    """One alarm. ``kind`` is its name for programs, ``about`` the entry it concerns, ``next`` one command."""
-
-    kind: str
-    about: str
-    message: str
-    next: str
-    waiting_since: datetime | None = None
 
 
 class AbsentCheckout(msgspec.Struct, frozen=True):

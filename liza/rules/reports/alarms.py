@@ -10,10 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from liza.rules import invariants, settings
-from liza.rules.alarm_kinds import NOTICES, AlarmKind
+from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
 from liza.rules.history_events import HistoryEvent
 from liza.rules.merging import merge_alarms, merge_failures
-from liza.rules.merging.merge_alarms import Alarm as Alarm
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import test_proof

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.merging import merge_alarms
-from liza.rules.merging.merge_alarms import AbsentCheckout, Alarm
+from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State
 from liza.rules.reports.ref_moves import SessionRefMove
 from liza.rules.settings import UnconfirmedSetting

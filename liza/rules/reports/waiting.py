@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from liza.rules.alarm_kinds import Alarm
 from liza.rules.model import State
 from liza.rules.paths import ROLES
-from liza.rules.reports.alarms import Alarm, AlarmFacts, evaluate_alarms
+from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.tasks.drafts import MissingParts
 from liza.rules.tasks.planning import can_continue, is_crew_done
 
