@@ -21,9 +21,18 @@ from liza.system import untrusted_files
 # Files that git reads completely, or waits for, whatever the command: those of all worktrees, and of this worktree.
 _SHARED_FILES = ("HEAD", "config", "info/attributes", "info/exclude", "packed-refs", "shallow")
 _OWN_FILES = ("HEAD", "index")
-# Files of the other worktrees, and the commands that read them. Other commands go on: one bad record stops no merge.
-_RECORD_FILES = ("HEAD", "commondir", "gitdir", "locked")
-_RECORD_READERS = frozenset(("branch", "checkout", "fetch", "fsck", "gc", "prune", "rev-list", "switch", "worktree"))
+_RECORD_FILES = ("HEAD", "commondir", "gitdir", "locked")  # files of the other worktrees
+RECORD_FREE = {
+    *("add", "am", "archive", "cat-file", "check-attr", "check-ignore", "checkout-index"),
+    *("clean", "commit", "commit-tree", "config", "diff", "diff-files", "diff-tree"),
+    *("fast-import", "for-each-ref", "grep", "hash-object", "init", "log", "ls-files"),
+    *("ls-tree", "merge-base", "merge-tree", "mktree", "read-tree", "rebase", "reflog"),
+    *("reset", "restore", "rev-list", "rev-parse", "show", "show-ref", "status"),
+    *("symbolic-ref", "update-index", "update-ref", "version", "write-tree"),
+}
+"""Commands that do not read the records of other worktrees, without the arguments below. They go on: one bad record
+stops no merge. Every other command counts as one that reads them."""
+_RECORD_OPTIONS = {"--all", "--indexed-objects", "--reflog"}
 _REF = re.compile(r"refs/[^\0^~:]+")
 _MAX_GITFILE = 4096 + 16  # bytes in a file `.git`: PATH_MAX and "gitdir: "
 
@@ -63,13 +72,20 @@ def _read_files(args: Sequence[str], git_dir: Path | None, common: Path | None) 
         return
     yield from (f"{common}/{name}" for name in _SHARED_FILES)
     yield from (f"{common}/{ref.group()}" for ref in map(_REF.match, args) if ref)
-    if _RECORD_READERS.isdisjoint(args) and not any("worktreepath" in arg for arg in args):
+    if not _reads_records(args):
         return
     try:
         records = [entry.path for entry in os.scandir(records_directory(common))]
     except OSError:
         return
     yield from (f"{record}/{name}" for record in records for name in _RECORD_FILES)
+
+
+def _reads_records(args: Sequence[str]) -> bool:
+    """Return whether the git command reads the records of other worktrees."""
+    command = next((arg for arg in args if not arg.startswith("-")), "")
+    is_free = command in RECORD_FREE and _RECORD_OPTIONS.isdisjoint(args)
+    return not is_free or any("worktreepath" in arg for arg in args)
 
 
 def _is_endless(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import liza
+from liza.repo.git_dir_check import RECORD_FREE
 from liza.repo.runner import FALLBACK_IDENTITY, Git
 from liza.repo.survey import survey
 from liza.rules.errors import GitFailed, Missing
@@ -204,10 +207,60 @@ def test_a_pipe_in_the_record_of_another_worktree_is_named_at_once(repo: Path, t
     record = repo / ".git" / "worktrees" / "linked" / name
     record.unlink(missing_ok=True)
     os.mkfifo(record)
-    for command in (("worktree", "list"), ("for-each-ref", "--format=%(worktreepath)"), ("switch", "--detach", "main")):
+    for command in (
+        ("worktree", "list"),
+        ("for-each-ref", "--format=%(worktreepath)"),
+        ("switch", "--detach", "main"),
+        ("bundle", "create", "--quiet", str(tmp_path / "bundle"), "--all"),
+        ("log", "--all"),
+    ):
         with pytest.raises(GitFailed, match=r"was not run: .* is a pipe") as caught:
             Git(repo).out(*command, timeout=5)
         assert caught.value.hint == f"rm {record}"
+
+
+RECORD_FREE_COMMANDS = """add f; am --quit; archive HEAD; cat-file -p HEAD; check-attr -a f; check-ignore f
+checkout-index -a -f; clean -fdx; commit --allow-empty -m x; commit-tree -m x HEAD^{tree}
+config --list; diff HEAD; diff-files
+diff-tree HEAD HEAD; fast-import --quiet; for-each-ref; grep x; hash-object -w f; init; log; ls-files; ls-tree HEAD
+merge-base main HEAD; merge-tree main HEAD; mktree; read-tree HEAD; rebase --quit; reflog show HEAD; reset --hard
+restore f; rev-list HEAD; rev-parse HEAD; show HEAD; show-ref; status; symbolic-ref HEAD refs/heads/main
+update-index --refresh; update-ref refs/heads/main HEAD; version; write-tree"""
+RECORD_READERS = {"bundle", "checkout", "fsck", "switch", "worktree"}
+GIT_METHODS = {"lines", "names", "ok", "out", "raw", "run"}
+
+
+def commands_in(text: str) -> set[str]:
+    """The git commands that a module runs, as far as they are literals."""
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    words = ([arg.value for arg in call.args if isinstance(arg, ast.Constant)] for call in calls if method(call))
+    firsts = (next((str(word) for word in row if not str(word).startswith("-")), None) for row in words)
+    return {command for command in firsts if command is not None}
+
+
+def method(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in GIT_METHODS
+
+
+def test_every_git_command_of_the_code_is_known_to_read_the_records_of_other_worktrees_or_not() -> None:
+    found = set[str]().union(*(commands_in(path.read_text()) for path in Path(liza.__file__).parent.rglob("*.py")))
+    assert found - RECORD_FREE == RECORD_READERS
+    assert commands_in('git.out("--literal-pathspecs", "gc", "--auto")') == {"gc"}
+
+
+def test_no_command_that_is_run_beside_a_pipe_in_another_record_reads_it(repo: Path, tmp_path: Path) -> None:
+    (repo / "f").write_text("x\n")
+    git(repo, "add", "f")
+    git(repo, "commit", "-qm", "f")
+    git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    for name in ("HEAD", "commondir", "gitdir", "locked"):
+        record = repo / ".git" / "worktrees" / "linked" / name
+        record.unlink(missing_ok=True)
+        os.mkfifo(record)
+    commands = [row.split() for row in RECORD_FREE_COMMANDS.replace("\n", "; ").split("; ")]
+    assert {command[0] for command in commands} == RECORD_FREE
+    for command in commands:
+        assert Git(repo).run(*command, stdin="").code in (0, 1, 128), command
 
 
 @pytest.mark.parametrize("verb", ["diff-tree", "diff", "log", "show"])
