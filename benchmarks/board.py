@@ -1,16 +1,22 @@
-"""What the board costs, beside its rivals in the same run. ``python benchmarks/board.py [quick]`` prints a table."""
+"""What the board costs, beside its rivals in the same run. ``python benchmarks/board.py [quick]`` prints a table.
+
+The boards are below the system's temporary directory. If that is in memory, an fsync costs nothing: set ``TMPDIR`` to a
+directory on a disk.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +40,13 @@ TASK = """\
       - {{time: "2026-01-01T12:00:00Z", event: add, agent: "planner-1"}}
       - {{time: "2026-01-01T12:05:00Z", event: claim, agent: "coder-1", run: "coder-1.7"}}
 """
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory that is removed at the end, also after SIGTERM (see ``main``)."""
+    with tempfile.TemporaryDirectory(prefix="liza-bench-") as folder:
+        yield Path(folder)
 
 
 class Now:
@@ -108,25 +121,21 @@ def both(work: Callable[[], object], times: int) -> tuple[float, float]:
 def transitions(sizes: tuple[int, ...]) -> None:
     print("one locked transition, median ms      limit   liza  (cpu)  lock+read+fsync+rename   ruamel, whole file")
     for tasks, limit in zip(sizes, (3, 6, 30), strict=False):
-        root = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=Path.cwd()))
-        try:
+        with scratch_directory() as root:
             board = Board(Paths(root), Now())
             text = board_text(tasks)
             board.create(text)
             (root / ".liza" / "bare.yaml").write_text(text)
             flip(board, tasks // 2)
             own, busy = both(lambda: flip(board, tasks // 2), 41)  # noqa: B023
-            rival = median(lambda: bare(root), 41)  # noqa: B023
+            rival = median(lambda: bare(root), 41)
             slow = median(lambda: whole_file(text), 1) if tasks <= 500 else float("nan")  # noqa: B023
             size = f"{tasks:5d} tasks, {len(text) / 1e6:5.2f} MB"
             print(f"  {size:36s} {limit:5d} {own:6.1f} {busy:6.1f} {rival:24.1f} {slow:20.0f}")
-        finally:
-            shutil.rmtree(root)
 
 
 def reading(tasks: int) -> None:
-    root = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=Path.cwd()))
-    try:
+    with scratch_directory() as root:
         board, reader = Board(Paths(root), Now()), Board(Paths(root), Now())
         board.create(board_text(tasks))
         reader.read()
@@ -137,8 +146,6 @@ def reading(tasks: int) -> None:
         fresh = median(lambda: Board(Paths(root), Now()).read(), 3)
         changed = statistics.median(found)
         print(f"read after one change, {tasks} tasks: {changed:.1f} ms (limit 5); from nothing {fresh:.0f} ms")
-    finally:
-        shutil.rmtree(root)
 
 
 def work(root: str, number: str, times: str, pause: str) -> None:
@@ -154,8 +161,7 @@ def work(root: str, number: str, times: str, pause: str) -> None:
 
 
 def together(processes: int, times: int, pause: float) -> None:
-    root = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=Path.cwd()))
-    try:
+    with scratch_directory() as root:
         board = Board(Paths(root), Now())
         board.create(board_text(50))
         start = time.perf_counter()
@@ -164,7 +170,12 @@ def together(processes: int, times: int, pause: float) -> None:
             subprocess.Popen([*words, str(number), str(times), str(pause)], stdout=subprocess.PIPE, text=True)
             for number in range(processes)
         ]
-        took = sorted(float(one) for child in children for one in child.communicate()[0].split())
+        try:
+            took = sorted(float(one) for child in children for one in child.communicate()[0].split())
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
         seconds = time.perf_counter() - start
         lost = processes * times - (board.read().revision - 1)
         print(
@@ -172,8 +183,6 @@ def together(processes: int, times: int, pause: float) -> None:
             f"{processes * times / seconds:.0f}/s (limit 200), {lost} lost, "
             f"p50 {took[len(took) // 2]:.0f} ms, p99 {took[int(len(took) * 0.99)]:.0f} ms (limit 150)"
         )
-    finally:
-        shutil.rmtree(root)
 
 
 def by_hand(times: int) -> None:
@@ -183,19 +192,17 @@ def by_hand(times: int) -> None:
         return
     told = subprocess.run(["yq", "--help"], capture_output=True, text=True, check=False).stdout
     words = ["-y"] if "jq wrapper" in told else []
-    root = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=Path.cwd()))
-    try:
+    with scratch_directory() as root:
         state = root / "state.yaml"
         state.write_text(board_text(50))
         command = ["flock", f"{state}.lock", "yq", "-i", *words, ".revision += 1", str(state)]
         took = median(lambda: subprocess.run(command, check=True), times)
         print(f"flock + yq -i: {1000 / took:.0f}/s, one after another, without any check")
-    finally:
-        shutil.rmtree(root)
 
 
 def main() -> None:
     quick = sys.argv[1:] == ["quick"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     transitions((50, 500) if quick else (50, 500, 5000))
     reading(500)
     for pause in (0.004, 0.0):
