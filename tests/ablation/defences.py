@@ -467,6 +467,11 @@ TABLE: dict[str, Defence] = {
             f"{CALLERS}test_what_a_test_started_is_no_person_while_it_lives_and_is_gone_when_the_test_is_over",
         ),
     ),
+    "wait for guards": Defence(
+        "a killed merger's commands are ended by their guards before the next merger works in their place",
+        {"liza.system.processes:wait_until_gone": gives(())},
+        ("tests/edges/test_commands.py::test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards",),
+    ),
     "sessions above": Defence(
         "no verb that is said in a session is a person's, whatever the session took off its environment",
         {"liza.crew.caller:enclosing_run": gives(None)},

@@ -78,9 +78,13 @@ def test_whoever_ends_the_commands_of_a_killed_merger_waits_for_their_guards(tmp
     os.close(guarded.alive_fd)
     ending = threading.Thread(target=commands.kill_orphan_commands, args=(tmp_path,))
     ending.start()
-    assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path))
-    os.kill(guarded.process.pid, signal.SIGCONT)
-    guarded.process.wait(60)
+    try:
+        until(lambda: not ending.is_alive() or _watches(guarded.process.pid), "it waits or has ended")
+        assert ending.is_alive()
+        assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path))
+    finally:
+        os.kill(guarded.process.pid, signal.SIGCONT)
+        guarded.process.wait(60)
     ending.join(60)
     assert not ending.is_alive()
     assert list(processes.iter_run_pids(commands.COMMAND_RUN, tmp_path)) == []
@@ -100,6 +104,19 @@ commands.run_command("setsid env -i sh -c 'echo $$ > {tmp_path}/pid; exec {SLEEP
     caller.kill()
     caller.wait()
     until(lambda: _directory(pid) is None, "what the command started goes on")
+
+
+def _watches(pid: int) -> bool:
+    """Whether this process has a descriptor of another process, which becomes readable when that one ends."""
+    infos = Path("/proc/self/fdinfo").iterdir()
+    return any(f"Pid:\t{pid}\n" in _read_info(info) for info in infos)
+
+
+def _read_info(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _directory(pid: str) -> Path | None:
