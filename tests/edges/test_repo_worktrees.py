@@ -615,6 +615,22 @@ def test_an_odd_name_beside_an_owner_file_is_left_alone(trees: Worktrees) -> Non
     assert odd.exists()
 
 
+def test_temporary_files_of_killed_writers_are_removed_and_those_of_living_ones_are_kept(trees: Worktrees) -> None:
+    claim(trees, "s1", "one", "coder-1.1")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    paths, common = trees.paths, trees.paths.root / ".git"
+    paths.tx.mkdir()
+    places = [paths.tx / "repository", paths.pins, paths.slots_record, common / "info" / "exclude"]
+    places += [common / "worktrees" / "s1" / "owner"]
+    killed = [place.with_name(f".{place.name}.x7_q2a1b.{ended.pid}") for place in places]
+    living = [place.with_name(f".{place.name}.x7_q2a1b.{os.getpid()}") for place in places]
+    for path in (*killed, *living):
+        path.touch()
+    assert set(leftovers.remove_temporary_files(paths, trees.git)) == set(map(str, killed))
+    assert [path.exists() for path in (*killed, *living)] == [False] * len(killed) + [True] * len(living)
+
+
 def test_an_owner_file_that_names_an_option_for_a_commit_is_nobodys(trees: Worktrees, tmp_path: Path) -> None:
     claim(trees, "s1", "one", "coder-1.1")
     (trees.paths.slot("s1") / "unfinished").write_text("x\n")

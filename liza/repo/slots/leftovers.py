@@ -68,7 +68,10 @@ def remove_temporary_files(paths: Paths, git: Git) -> tuple[str, ...]:
     candidates += [
         path for git_dir in slot_records.git_dirs_below(slots_dir, common).values() for path in git_dir.glob(".*")
     ]
-    candidates += [*paths.slots.glob(f".{MARK_FILE}.*"), *paths.liza.glob(f".{paths.slots_record.name}.*")]
+    info = common / "info"
+    records = (paths.slots / MARK_FILE, paths.slots_record, paths.pins, info / "exclude", info / "attributes")
+    candidates += [path for record in records for path in record.parent.glob(f".{record.name}.*")]
+    candidates += paths.tx.glob(".*")
     orphaned = [path for path in candidates if _is_writer_dead(path)]
     for path in orphaned:
         path.unlink(missing_ok=True)
