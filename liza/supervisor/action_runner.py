@@ -18,7 +18,8 @@ from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
-from liza.rules.owned_work import find_current_work
+from liza.rules.owned_work import CurrentWork, find_current_work
+from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, OutcomeRule, RestKind, SessionOutcome
@@ -30,7 +31,7 @@ from liza.rules.work_kinds import WorkKind
 from liza.supervisor import jobs
 from liza.supervisor.conclude import conclude_session
 from liza.supervisor.launch import Launcher, SetUpDue
-from liza.supervisor.memory import Memory, UnusableProgram
+from liza.supervisor.memory import FailedSetUp, Memory, UnusableProgram
 from liza.supervisor.message_carrier import MessageCarrier
 from liza.verbs import claim, claim_review
 
@@ -136,6 +137,7 @@ class ActionRunner:
                 self._count_crash()
         else:
             self.memory.own_run = run
+            self.memory.failed_set_up = None
 
     def _start_set_up(self, set_up: SetUpDue) -> None:
         spec = jobs.JobSpec(
@@ -343,13 +345,27 @@ class ActionRunner:
         """Mark the set-up of a slot as done, or count its failure as a failed start of the session."""
         setup_note.remove_setup_note(self.crew.paths, self.agent)
         if status == 0:
+            self.memory.failed_set_up = None
             self.launcher.mark_set_up_done(job.subject)
             self.notify(f"set-up in {job.subject} done after {format_duration(job.seconds)}")
             return
         work = find_current_work(self.crew.board.read(), self.agent)
-        why = f"set-up {job.failure(status)}"
-        self._record_failed_start(work.run if work else self.agent, why)
-        self._note_rest(why)
+        failed = self._describe_failed_set_up(job, status, work)
+        self.memory.failed_set_up = failed
+        self._record_failed_start(
+            work.run if work else self.agent, f"{failed.reason}\n{job.read_tail(300) or 'no output'}"
+        )
+        self._note_rest(failed.reason)
+
+    def _describe_failed_set_up(self, job: jobs.Job, status: int, work: CurrentWork | None) -> FailedSetUp:
+        """Return why a set-up failed, with the path of its log, and what to run next."""
+        log = str(job.log.relative_to(self.crew.paths.root))
+        reason = f"set-up {job.failure(status)} (log: {log})"
+        unpushed = setup_failures.find_unpushed_submodule(job.read_tail())
+        if unpushed is None:
+            return FailedSetUp(reason, f"less {log}")
+        step = unpushed.push_command(work.task) if work is not None and work.task is not None else f"less {log}"
+        return FailedSetUp(f"{reason}: {unpushed.reason}", step)
 
     def _back_off_after_merge(self, task_id: str, *, failed: bool) -> None:
         """Back off after a merger that failed without a mark on its task; reset the count otherwise."""

@@ -59,18 +59,17 @@ class Job:
         return time.monotonic() - self.started_at
 
     def read_tail(self, size: int = 2000) -> str:
-        """Return the end of the job's output, or the reason why its log cannot be read."""
+        """Return the last lines of the job's output, or the reason why its log cannot be read."""
         try:
-            return redact(log_file.read_tail(self.log, size)).strip()
+            return redact(log_file.read_last_lines(self.log, size)).strip()
         except (OSError, NotRegularFile) as error:
             return f"its log cannot be read: {error}"
 
     def failure(self, status: int) -> str:
-        """Describe the failure, with the end of the output."""
+        """Describe the failure in a few words."""
         took = format_duration(self.seconds)
         limit_text = f"was ended after {took}, the limit of config.integration_timeout"
-        outcome = limit_text if self.late else f"failed with exit {status} after {took}"
-        return f"{outcome}: {self.read_tail(300) or 'no output'}"
+        return limit_text if self.late else f"failed with exit {status} after {took}"
 
     def stop(self) -> None:
         """End the child and all processes that it started."""

@@ -113,6 +113,11 @@ class Supervisor:
         words = shlex.join((self.preset.command, *self.preset.args))
         return redact(f"cd {shlex.quote(str(self.crew.paths.root))} && {words}")
 
+    def cause_command(self) -> str:
+        """Return the command that shows or resolves why the set-up failed; empty if it did not."""
+        failed = self.memory.failed_set_up
+        return redact(failed.next) if failed is not None else ""
+
     def _decide_and_act(self) -> actions.Exit | None:
         """Carry out one decision; return Exit if the supervisor has to exit.
 
@@ -126,7 +131,7 @@ class Supervisor:
                     manual_command = self.manual_start_command()
                     why, hint = (
                         action.why + (BY_HAND_HINT if manual_command else ""),
-                        restart_hint(self.last_state, self.agent, manual_command),
+                        restart_hint(self.last_state, self.agent, manual_command or self.cause_command()),
                     )
                     line = f"supervisor_left  the supervisor of {self.agent} exited: {why}. Next: {hint}"
                     self.crew.append_alert_log([line])

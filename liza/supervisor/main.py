@@ -115,16 +115,16 @@ def _run_to_exit(crew: Crew, supervisor: Supervisor, program: str) -> Exit:
             _write_exit_note(crew, agent, str(error) or type(error).__name__)
         raise
     if exit_action.code != 0:
-        _write_exit_note(crew, agent, exit_action.why, supervisor.manual_start_command())
+        by_hand, cause = supervisor.manual_start_command(), supervisor.cause_command()
+        _write_exit_note(crew, agent, exit_action.why, by_hand, cause)
     return exit_action
 
 
-def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "") -> None:
+def _write_exit_note(crew: Crew, agent: str, why: str, by_hand: str = "", cause: str = "") -> None:
     """Record for `status` why the supervisor exited. Write errors are ignored: the caller prints the reason too."""
     with suppress(OSError, LizaError):
-        run_directory.write_supervisor_exit(
-            crew.paths, agent, SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand)
-        )
+        exit_note = SupervisorExit(time=crew.clock.now(), reason=redact(why), by_hand=by_hand, next=cause)
+        run_directory.write_supervisor_exit(crew.paths, agent, exit_note)
 
 
 def _ignore_output_errors(notify: Callable[[str], None]) -> Callable[[str], None]:

@@ -43,6 +43,14 @@ class UnusableProgram:
     needs_person: bool = False
 
 
+@dataclass(frozen=True)
+class FailedSetUp:
+    """Why the last set-up failed, in one line, and the command that shows or resolves it."""
+
+    reason: str
+    next: str
+
+
 @dataclass
 class Memory:
     """State of one supervisor. Nothing here is a fact about the crew."""
@@ -57,6 +65,8 @@ class Memory:
     """The run whose session this supervisor started or adopted."""
     job: Job | None = None
     unusable: UnusableProgram | None = None
+    failed_set_up: FailedSetUp | None = None
+    """None once a set-up succeeded."""
     ledger: tuple[object, tuple[LedgerEntry, ...]] = (None, ())
     """The file's stamp and the entries of the last read of the ledger."""
 

@@ -62,6 +62,7 @@ def gather_situation(
             crashes=memory.streak.crash_ages(monotonic_time),
             rest_seconds=memory.streak.rest_seconds(monotonic_time),
             unusable_reason=memory.unusable.reason if memory.unusable else None,
+            failed_set_up=memory.failed_set_up.reason if memory.failed_set_up else None,
             since_clock_gap=memory.clock.seconds_since_sleep(monotonic_time),
         ),
         merging=MergeFacts(_may_start_merger(crew, state, memory), _find_resumable_merge(crew, state, memory)),

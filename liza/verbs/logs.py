@@ -15,7 +15,10 @@ from liza.programs.session import run_archive, run_directory
 from liza.rules.errors import Refused, UnknownId
 from liza.rules.formatting.redaction import redact, redactable_length
 from liza.rules.formatting.suggestions import did_you_mean
+from liza.rules.model import State
+from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.work_kinds import WorkKind
 from liza.system import untrusted_files
 
 MAX_WAIT = 30.0  # seconds after which the file is read again, in case an event was lost
@@ -69,9 +72,20 @@ def find_newest_run(crew: Crew, agent: str) -> str:
         raise UnknownId(f"there is no agent {agent} on the board{did_you_mean(agent, state.agents)}", "liza agents")
     runs = run_directory.list_runs(crew.paths, agent)
     if not runs:
-        raise Refused(f"{agent} has no runs yet", f"liza agents {agent}")
+        raise _no_runs(crew, state, agent)
     with_output = [run for run in runs if crew.run_dir(run).output_path.exists()]
     return (with_output or list(runs))[-1]
+
+
+def _no_runs(crew: Crew, state: State, agent: str) -> Refused:
+    """Error for an agent without runs; it names the log of its set-up if there is one."""
+    work = find_current_work(state, agent)
+    task = state.task(work.task) if work is not None and work.task and work.kind == WorkKind.WORK else None
+    log = crew.paths.logs / f"setup-{(task.worktree if task else None) or agent}.log"
+    if log.exists():
+        shown = str(log.relative_to(crew.paths.root))
+        return Refused(f"{agent} has no runs yet; the output of its set-up is in {shown}", f"less {shown}")
+    return Refused(f"{agent} has no runs yet", f"liza agents {agent}")
 
 
 def follow_output(crew: Crew, shown: dict[str, Any]) -> Iterator[str]:

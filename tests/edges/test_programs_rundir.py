@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from liza.programs.session import run_directory
+from liza.programs.session import log_file, run_directory
 from liza.programs.session.run_directory import (
     POSTPONED_LIMIT,
     BriefLocation,
@@ -275,3 +275,14 @@ def test_a_family_that_keeps_forking_is_ended_all_the_same(tmp_path: Path) -> No
     assert processes.kill_run("coder-1.1", tmp_path) == ()
     family.wait(30)
     assert processes.find_run_pids("coder-1.1", tmp_path) == ()
+
+
+def test_the_end_of_a_log_begins_at_the_start_of_a_line_and_a_longer_line_says_that_it_was_cut(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("remote error: first\nsecond\nthird\n")
+    assert log_file.read_last_lines(log, 1000) == "remote error: first\nsecond\nthird\n"
+    assert log_file.read_last_lines(log, 15) == "second\nthird\n"
+    # Exactly these bytes are whole lines.
+    assert log_file.read_last_lines(log, 13) == "second\nthird\n"
+    log.write_text("x" * 40)
+    assert log_file.read_last_lines(log, 10) == f"…{'x' * 9}"

@@ -10,7 +10,7 @@ from liza.programs.session._shim import cap
 from liza.system import untrusted_files
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-__all__ = ["cap", "open_empty", "open_for_append", "read_tail"]
+__all__ = ["cap", "open_empty", "open_for_append", "read_last_lines", "read_tail"]
 
 
 def open_for_append(path: Path) -> IO[str]:
@@ -31,3 +31,15 @@ def read_tail(path: Path, size: int = 1 << 16) -> str:
     with untrusted_files.open_to_read(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size).decode(errors="replace")
+
+
+def read_last_lines(path: Path, size: int) -> str:
+    """Return the last complete lines of a file, at most ``size`` bytes; a longer last line is cut at its start.
+
+    Raises OSError, NotRegularFile.
+    """
+    tail = read_tail(path, size + 1)
+    if len(tail.encode()) <= size:
+        return tail
+    _, _, complete = tail.partition("\n")
+    return complete if complete.strip() else f"…{tail[2:]}"

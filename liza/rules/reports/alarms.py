@@ -108,9 +108,9 @@ def _unlink_command(task: Task, dependency: str) -> str:
 
 def _supervisor_exits(state: State, seen: AlarmFacts) -> Iterator[Alarm]:
     for agent, left in seen.exits.items():
-        message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason)}"
+        message = f"the supervisor of {agent} left at {left.time:%Y-%m-%d %H:%MZ}: {_short(left.reason, 300)}"
         message += BY_HAND_HINT if left.by_hand else ""
-        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, restart_hint(state, agent, left.by_hand))
+        yield Alarm(AlarmKind.SUPERVISOR_LEFT, agent, message, restart_hint(state, agent, left.by_hand or left.next))
 
 
 def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
@@ -120,13 +120,13 @@ def _stuck(seen: AlarmFacts) -> Iterator[Alarm]:
         yield Alarm(AlarmKind.BUDGET_BLIND, "budget", seen.unpriced, "liza edit")
 
 
-def restart_hint(state: State, agent: str, by_hand: str) -> str:
+def restart_hint(state: State, agent: str, first: str) -> str:
     """Return the commands to run after a supervisor exited.
 
-    ``by_hand`` comes first, because a program that waits for a person would stop the new supervisor too. If it is
-    empty, the first command shows the agent's log.
+    ``first`` is run before the new supervisor, because the same cause would stop that one too. If it is empty, the
+    first command shows the agent's log.
     """
-    return f"{by_hand or f'liza logs {agent}'}; {up_command_for(state, agent)}"
+    return f"{first or f'liza logs {agent}'}; {up_command_for(state, agent)}"
 
 
 def _unsupervised(state: State, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:

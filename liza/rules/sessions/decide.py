@@ -206,7 +206,9 @@ def _stop_hopeless(at: Situation, session: SessionFacts) -> Action | None:
 def _crash_loop(at: Situation) -> Action | None:
     recent = [age for age in at.supervisor.crashes if age <= CRASH_WINDOW]
     if len(recent) >= MAX_CRASHES_IN_WINDOW:
-        return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes")
+        # A set-up has no session whose log would tell the reason.
+        last = f"; the last: {at.supervisor.failed_set_up}" if at.supervisor.failed_set_up else ""
+        return Exit(1, f"{len(recent)} sessions crashed within {CRASH_WINDOW / 60:.0f} minutes{last}")
     return None
 
 

@@ -110,13 +110,15 @@ class SupervisorFacts:
     """Facts of the supervisor itself.
 
     ``crashes``: ages of its crashed sessions, in seconds. ``unusable_reason``: why no session of its program can work
-    until a person acts. ``since_clock_gap``: seconds since the machine slept.
+    until a person acts. ``failed_set_up``: why the last set-up failed. ``since_clock_gap``: seconds since the machine
+    slept.
     """
 
     leaving: bool = False
     crashes: tuple[float, ...] = ()
     rest_seconds: float = 0.0
     unusable_reason: str | None = None
+    failed_set_up: str | None = None
     since_clock_gap: float | None = None
 
 

@@ -1,0 +1,32 @@
+"""Set-ups that fail for a reason which their output names. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+_MISSING_COMMIT = re.compile(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
+
+
+@dataclass(frozen=True)
+class UnpushedSubmodule:
+    """A commit of a submodule that is not in the repository from which a set-up fetches it."""
+
+    path: str
+    commit: str
+
+    @property
+    def reason(self) -> str:
+        return f"commit {self.commit[:10]} of submodule {self.path} was not pushed to the submodule's repository"
+
+    def push_command(self, task: str) -> str:
+        """Return the command that pushes the commit from the worktree of the task, to a branch named like it."""
+        directory = f".worktrees/{task}/{self.path}"
+        return shlex.join(["git", "-C", directory, "push", "origin", f"{self.commit}:refs/heads/task/{task}"])
+
+
+def find_unpushed_submodule(output: str) -> UnpushedSubmodule | None:
+    """Return the submodule commit that git could not fetch, by git's own message; None without one."""
+    match = _MISSING_COMMIT.search(output)
+    return UnpushedSubmodule(match[1], match[2]) if match else None

@@ -1,0 +1,33 @@
+"""What the output of a failed set-up tells."""
+
+from __future__ import annotations
+
+import shlex
+
+from liza.rules.project.setup_failures import find_unpushed_submodule
+
+COMMIT = "a067044feec278ac6ca266ee0ec000b6ba1ce6c2"
+
+
+def test_a_commit_that_git_could_not_fetch_is_named_with_the_command_that_pushes_it() -> None:
+    output = (
+        f"fatal: git upload-pack: not our ref {COMMIT}\n"
+        f"fatal: Fetched in submodule path 'vendor/my lib', but it did not contain {COMMIT}. Direct fetching of that"
+        " commit failed.\n"
+    )
+    unpushed = find_unpushed_submodule(output)
+    assert unpushed is not None
+    assert (unpushed.path, unpushed.commit) == ("vendor/my lib", COMMIT)
+    words = shlex.split(unpushed.push_command("t1"))
+    assert words == [
+        "git",
+        "-C",
+        ".worktrees/t1/vendor/my lib",
+        "push",
+        "origin",
+        f"{COMMIT}:refs/heads/task/t1",
+    ]
+
+
+def test_another_failure_of_the_set_up_names_no_submodule() -> None:
+    assert find_unpushed_submodule("npm error code E404\nfatal: repository 'x' does not exist\n") is None
