@@ -47,6 +47,7 @@ class AlarmKind(StrEnum):
     INCOMPLETE_DRAFT = "incomplete_draft"
     NEVER_CLAIMABLE = "never_claimable"
     NEEDS_ANOTHER_CODER = "needs_another_coder"
+    NEEDS_REVIEWER = "needs_reviewer"
     APPROACHING_LIMITS = "approaching_limits"
     BLOCKED = "blocked"
     HYPOTHESIS_EXHAUSTION = "hypothesis_exhaustion"

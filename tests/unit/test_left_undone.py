@@ -22,6 +22,11 @@ CODER, REVIEWER = frozenset({"coder"}), frozenset({"code-reviewer"})
         (S.APPROVED, frozenset(), True),
         (S.UNCLAIMED, CODER, False),
         (S.BLOCKED, frozenset({"planner"}), False),
+        # A coder continues it after the answer: the crew waits for that, and not for the agent that left.
+        (S.BLOCKED, CODER, False),
+        (S.BLOCKED, REVIEWER, True),
+        (S.DRAFT, CODER, False),
+        (S.DRAFT, REVIEWER, True),
         (S.MERGED, frozenset(), False),
     ],
 )

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from liza.rules.model import MergeInProgress, PlanningClaim, State, Status, Task
+from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.model import Agent, MergeInProgress, PlanningClaim, State, Status, SupervisorExit, Task
+from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
 from liza.rules.reports.waiting import waiting_alarms
 from liza.rules.tasks.drafts import MissingParts
+from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.planning import find_triggers
 from tests.unit.boards import HEAD, NOW, agents, board, task
 
@@ -51,7 +54,8 @@ FILES: dict[str, Any] = {
         (board(task("t", S.APPROVED, **FILES)), WORKERS, ["git status"]),
         (board(), WORKERS, ["liza task add --help"]),
         (board(), ALL, []),
-        (board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD)), frozenset({"coder"}), ["liza status"]),
+        (board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD)), frozenset({"coder"}), ["liza up"]),
+        (board(task(), agents=agents("code-reviewer-1")), frozenset({"code-reviewer"}), ["liza up"]),
         (board(task("t", S.MERGED)), WORKERS, []),
         (planned_twice(board(task("t", S.MERGED))), ALL, ["liza task list"]),
     ],
@@ -65,3 +69,40 @@ def test_a_crew_that_only_a_person_can_continue_says_with_which_commands(
 def test_a_draft_that_waits_for_a_document_names_the_command_that_commits_it() -> None:
     state = board(task("t", S.DRAFT))
     assert waits(state, t=MissingParts(("spec a.md is not committed",), "git add a.md")) == ["git add a.md"]
+
+
+def test_a_crew_without_a_reviewer_names_the_tasks_that_wait_and_starts_one_as_its_other_agents_run() -> None:
+    state = board(task("t", S.READY_FOR_REVIEW, review_commit=HEAD), agents=crewed("coder-1"))
+    (alarm,) = waiting_alarms(state, NOW, {}, frozenset({"coder"}))
+    assert "t (no reviewer runs)" in alarm.message
+    assert alarm.next == "liza up --planners 0 --program codex"
+
+
+def crewed(*names: str) -> dict[str, Agent]:
+    return {name: replace(agent, program="codex") for name, agent in agents(*names).items()}
+
+
+def missing_reviewer(state: State, offline: set[str], **exits: SupervisorExit) -> list[tuple[str, str]]:
+    named = {name.replace("_", "-"): left for name, left in exits.items()}
+    facts = AlarmFacts(evidence=Evidence(offline=frozenset(offline)), exits=named)
+    alarms = evaluate_alarms(state, NOW, facts)
+    return [(alarm.message, alarm.next) for alarm in alarms if alarm.kind == AlarmKind.NEEDS_REVIEWER]
+
+
+def test_status_says_that_no_reviewer_runs_while_others_do_and_says_nothing_of_a_crew_that_was_stopped() -> None:
+    waiting = task("t", S.READY_FOR_REVIEW, review_commit=HEAD)
+    told = [("t waits for a review, and no reviewer runs", "liza up --planners 0 --program codex")]
+    never_had_one = board(waiting, agents=crewed("coder-1"))
+    assert missing_reviewer(never_had_one, set()) == told
+    assert missing_reviewer(never_had_one, {"coder-1"}) == told
+    stopped = board(waiting, agents=crewed("coder-1", "code-reviewer-1"))
+    assert missing_reviewer(stopped, {"code-reviewer-1"}) == told
+    assert missing_reviewer(stopped, {"coder-1", "code-reviewer-1"}) == []
+    assert missing_reviewer(stopped, set()) == []
+    # Why it left is an alarm already, with the same command.
+    left = SupervisorExit(time=NOW, reason="3 sessions crashed")
+    assert missing_reviewer(stopped, {"code-reviewer-1"}, code_reviewer_1=left) == []
+    # Persons who claim and review by hand have no crew.
+    assert missing_reviewer(board(waiting, agents=agents("coder-1")), {"coder-1"}) == []
+    under_review = task("t", S.READY_FOR_REVIEW, review_commit=HEAD, reviewing_by="code-reviewer-1")
+    assert missing_reviewer(board(under_review, agents=crewed("coder-1")), set()) == []

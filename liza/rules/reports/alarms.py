@@ -16,7 +16,7 @@ from liza.rules.merging import merge_alarms, merge_failures
 from liza.rules.model import FINAL_STATUSES, State, Status, SupervisorExit, Task
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import test_proof
-from liza.rules.reports import drift_alarms
+from liza.rules.reports import drift_alarms, review_alarms
 from liza.rules.reports.drift_alarms import RepositoryDrift as RepositoryDrift
 from liza.rules.reports.up_command import another_coder_command, up_command_for
 from liza.rules.settings import UnconfirmedSetting
@@ -97,6 +97,7 @@ def evaluate_alarms(state: State, now: datetime, seen: AlarmFacts) -> tuple[Alar
             alarms.append(
                 Alarm(AlarmKind.NEEDS_ANOTHER_CODER, task.id, waits_for_coder_text(task), another_coder_command(state))
             )
+    alarms += review_alarms.unreviewed_alarms(state, seen.evidence.offline, seen.exits)
     return (*alarms, *_incomplete(state, seen), *_planning(state, now, seen), *_untested(state))
 
 

@@ -9,8 +9,9 @@ from liza.rules.alarm_kinds import Alarm
 from liza.rules.model import State
 from liza.rules.paths import ROLES
 from liza.rules.reports.alarms import AlarmFacts, evaluate_alarms
+from liza.rules.reports.up_command import up_command_for
 from liza.rules.tasks.drafts import MissingParts
-from liza.rules.tasks.planning import can_continue, is_crew_done
+from liza.rules.tasks.planning import can_continue, find_missing_roles, is_crew_done
 
 _WAITING_KINDS = frozenset(
     {
@@ -25,6 +26,7 @@ _WAITING_KINDS = frozenset(
     }
 )
 """Alarms about tasks that wait for a person. The others are about agents and the repository."""
+_WAITS = {"coder": "(no coder runs)", "code-reviewer": "(no reviewer runs)"}
 
 
 def waiting_alarms(
@@ -42,4 +44,17 @@ def waiting_alarms(
         return waiting
     if not state.tasks:
         return (Alarm("no_tasks", "goal", "there is no task, and no planner that adds one", "liza task add --help"),)
-    return (Alarm("no_agent", "goal", "no agent of this crew can continue the open tasks", "liza status"),)
+    return (_no_agent(state, roles),)
+
+
+def _no_agent(state: State, roles: frozenset[str]) -> Alarm:
+    """Return the alarm for open tasks that need an agent of another role, with the command that starts one."""
+    needs = find_missing_roles(state, roles)
+    if not needs:
+        return Alarm("no_agent", "goal", "no agent of this crew can continue the open tasks", "liza status")
+    waits = "; ".join(
+        f"{', '.join(ids[:5])}{f' and {len(ids) - 5} more' if len(ids) > 5 else ''} {_WAITS[role]}"
+        for role, ids in needs.items()
+    )
+    message = f"no agent of this crew can continue the open tasks: {waits}"
+    return Alarm("no_agent", "goal", message, up_command_for(state, *(f"{role}-1" for role in needs)))

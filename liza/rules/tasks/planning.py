@@ -192,9 +192,19 @@ def is_crew_done(state: State, has_planner: bool) -> bool:
 def find_stalled_tasks(state: State, roles: frozenset[str]) -> tuple[str, ...]:
     """Return the open tasks if supervisors of ``roles`` can continue none of them, whatever a person does."""
     unfinished = [task for task in state.tasks if task.status not in FINAL_STATUSES]
-    if _can_plan(state, roles) or any(_has_role(task, roles) for task in unfinished):
+    if _can_plan(state, roles) or any(_has_role_after_person(task, roles) for task in unfinished):
         return ()
     return tuple(task.id for task in unfinished)
+
+
+def find_missing_roles(state: State, roles: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """Return the roles beside ``roles`` that open tasks wait for: role → ids of those tasks."""
+    needs: dict[str, tuple[str, ...]] = {}
+    for task in state.tasks:
+        role = _NEEDS.get(task.status)
+        if role is not None and role not in roles and not unmet_dependencies(state, task):
+            needs[role] = (*needs.get(role, ()), task.id)
+    return needs
 
 
 def can_continue(state: State, roles: frozenset[str]) -> bool:
@@ -213,6 +223,11 @@ def _has_role(task: Task, roles: frozenset[str]) -> bool:
     if task.status is S.APPROVED:
         return bool(roles)
     return _NEEDS.get(task.status, "planner") in roles - {"planner"}
+
+
+def _has_role_after_person(task: Task, roles: frozenset[str]) -> bool:
+    """Return whether one of ``roles`` continues the task once a person has answered it or completed the draft."""
+    return _has_role(task, roles) or (task.status in (S.BLOCKED, S.DRAFT) and "coder" in roles)
 
 
 def _can_progress(state: State, task: Task, roles: frozenset[str]) -> bool:
