@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from liza.board import events
+from liza.crew import current_alarms
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
@@ -28,7 +29,7 @@ from liza.up.crew_options import UpOptions, start_supervisor
 from liza.up.feed import Feed
 from liza.up.supervisor_exits import NEXT_SIGNAL_HINTS, SupervisorWait, UpCallbacks, UpEvent, UpEventKind
 from liza.up.waiting_lines import WaitingLines
-from liza.verbs.down import end_unsupervised_sessions
+from liza.verbs.down import end_unsupervised_sessions, is_under_way
 
 PrintLine = Callable[[str, str], None]
 KILLED_STATUS: Final = 130
@@ -68,8 +69,12 @@ def _stay(
         threading.Thread(target=_wait_for_supervisor, args=(agent, child, feed, up_events), daemon=True).start()
     threading.Thread(target=_watch_goal, args=(crew, options, up_events), daemon=True).start()
 
+    down_watch = _DownWatch(crew)
+
     def is_there(role: str) -> bool:
-        return any(crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role)
+        return down_watch.has_begun() or any(
+            crew.is_supervised(agent) for agent in options.agents() if role_of(agent) == role
+        )
 
     def when_done() -> bool:
         return _report_done(crew, options, feed)
@@ -78,6 +83,8 @@ def _stay(
     waiting_lines = WaitingLines(crew, feed)
 
     def is_stuck(running: Collection[str]) -> bool:
+        if down_watch.has_begun():
+            return False
         reason = _stalled_reason(crew, options, sorted(children.keys() - running), running)
         if reason is None:
             waiting_lines.update(running)
@@ -95,6 +102,17 @@ def _stay(
     return _exit_status([child.returncode for child in children.values()], was_asked) or int(bool(stalled_reasons))
 
 
+class _DownWatch:
+    """Knows whether `liza down` stops the crew: then no agent is missing, and the crew waits for nobody."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew, self._seen = crew, False
+
+    def has_begun(self) -> bool:
+        self._seen = self._seen or is_under_way(self._crew)
+        return self._seen
+
+
 def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running: Collection[str]) -> str | None:
     """Reason why a crew with ``exit_when_done`` can never finish without the agents that left; None if it can."""
     if not options.exit_when_done or not left:
@@ -109,7 +127,10 @@ def _stalled_reason(crew: Crew, options: UpOptions, left: Sequence[str], running
     if is_crew_done(state, options.planners > 0) or not tasks:
         return None
     names = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
-    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; liza logs {left[0]} says why"
+    exits = (current_alarms.read_supervisor_exit(crew, agent) for agent in left)
+    causes = [exit_note.next for exit_note in exits if exit_note is not None and exit_note.next]
+    step = f"next: {causes[0]}" if causes else f"liza logs {left[0]} says why"
+    return f"{', '.join(left)} left, and no other agent can continue: open: {names}; {step}"
 
 
 def _exit_status(codes: Sequence[int], was_asked: bool) -> int:

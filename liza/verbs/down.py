@@ -23,7 +23,7 @@ from liza.repo import symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import brief_filter, exclude
 from liza.repo.survey import survey
-from liza.rules.errors import BoardInconsistent, LizaError, NoCrew, Refused
+from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
@@ -33,6 +33,7 @@ from liza.system.file_lock import Lock, last_holder_pid
 SALVAGE_PREFIX = "refs/liza/salvage/"
 STOP_TIMEOUT = 40.0  # seconds for a supervisor to stop its session and exit
 FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
+LOCK_TIMEOUT = 1.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,7 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     Raises Refused if one cannot be stopped, or if processes run here whose lock files were deleted.
     """
     require_person(crew, planner=False)
-    stopped = []
-    for lock in sorted(crew.paths.locks.glob("supervisor-*.lock")):
-        agent = lock.name.removeprefix("supervisor-").removesuffix(".lock")
-        if crew.is_supervised(agent):
-            _stop(crew, agent, now=now)
-            stopped.append(agent)
+    stopped = _stop_supervisors(crew, now=now)
     ended = end_unsupervised_sessions(crew)
     tmux.close_all_panes(crew.paths.root)
     layout.refuse_survivors(crew, layout.AGAIN)
@@ -72,6 +68,41 @@ def down(crew: Crew, *, now: bool = False) -> Result:
     return Result(
         result, None, None, _restart_command(crew, stopped), {"stopped": stopped, "sessions_ended": ended}, message
     )
+
+
+def _stop_supervisors(crew: Crew, *, now: bool) -> list[str]:
+    """Stop every supervisor; return their agents. Meanwhile the lock tells `liza up` that they do not leave by
+    themselves."""
+    stopped = []
+    lock = Lock(_down_lock_path(crew))
+    with suppress(LockTimeout):
+        # Another `down` may hold it.
+        lock.acquire(timeout=LOCK_TIMEOUT)
+    try:
+        for path in sorted(crew.paths.locks.glob("supervisor-*.lock")):
+            agent = path.name.removeprefix("supervisor-").removesuffix(".lock")
+            if crew.is_supervised(agent):
+                _stop(crew, agent, now=now)
+                stopped.append(agent)
+    finally:
+        lock.release()
+    return stopped
+
+
+def is_under_way(crew: Crew) -> bool:
+    """Whether a `down` stops the supervisors now."""
+    path = _down_lock_path(crew)
+    if not path.exists():
+        return False
+    lock = Lock(path)
+    if not lock.try_acquire():
+        return True
+    lock.release()
+    return False
+
+
+def _down_lock_path(crew: Crew) -> Path:
+    return crew.paths.locks / "down.lock"
 
 
 def _restart_command(crew: Crew, stopped: list[str]) -> str:

@@ -179,3 +179,21 @@ def test_a_crew_that_only_an_answer_can_continue_says_so_at_once_with_the_comman
     crew.liza("answer", "t1", "here")
     assert child.wait(timeout=LIMIT) == 0, log.read_text()
     assert log.read_text().count(said) == 1
+
+
+def test_a_crew_that_down_stops_tells_of_no_missing_agent_and_waits_for_nobody(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("t1", "t2")
+    program = crew.script("agent", AGENT + APPROVE + ";; esac\n")
+    log = crew.notes / "up.log"
+    with log.open("wb") as out:
+        child = up(crew, program, out.fileno(), "--exit-when-done")
+    crew.wait_note("at-t1")
+    crew.wait_supervised("code-reviewer-1")
+    stopped = crew.liza("down")
+    assert "stopped code-reviewer-1, coder-1" in stopped
+    assert child.wait(timeout=LIMIT) == 0, log.read_text()
+    told = log.read_text()
+    assert "all stopped" in told
+    for false_alarm in ("no agent reviews now", "the crew waits for you", "no other agent can continue"):
+        assert false_alarm not in told, told
