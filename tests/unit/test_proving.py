@@ -173,3 +173,21 @@ def test_a_project_is_known_by_the_names_in_its_build_files() -> None:
         "c/pyproject.toml": "[tool.x]\nname = 1\n",
     }
     assert test_proof.distribution_names(files) == {"my-invo-x", "other", "api", "b-c"}
+
+
+@pytest.mark.parametrize(
+    ("proof", "command"),
+    [
+        (TestProof(), "liza doctor --tests"),
+        (TestProof(outcome="skipped", command="t"), "liza doctor --tests"),
+        (TestProof(outcome="unproved", command="old", why="red (see .liza/logs/a.log)"), "liza doctor --tests"),
+        (TestProof(outcome="unproved", command="t", why="red (see .liza/logs/a.log)"), "less .liza/logs/a.log"),
+        (TestProof(outcome="unproved", command="t", why="stayed green"), "liza edit && liza doctor --tests"),
+        (TestProof(outcome="unproved", command="t", why=test_proof.NO_SOURCE), ""),
+        (TestProof(outcome="proved", command="t"), ""),
+    ],
+)
+def test_a_proof_that_has_run_and_proved_nothing_does_not_advise_to_run_it_again(
+    proof: TestProof, command: str
+) -> None:
+    assert test_proof.unproved_command(Config(integration_command="t", proof=proof)) == command

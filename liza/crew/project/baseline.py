@@ -149,7 +149,7 @@ def _report_tests(
             raise Missing(
                 f"the tests do not start: {missing} is missing: {plan.command}\n{outcome.tail(3)}{because}", plan.hint
             )
-        module = project_kinds.missing_module(outcome.tail())
+        module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
         if module and not accept_red:
             text = f"the tests need the module {module}, which is not installed where they run: {plan.command}"
             raise Refused(f"{text}\n{outcome.tail()}{because}", plan.hint)

@@ -37,6 +37,8 @@ class CommandOutcome:
 
 EXTERNAL_KILL_STATUSES = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT})
 LOG_CHECK_INTERVAL = 1.0  # seconds between two checks of the size of a log
+SEARCHED_LINES = 200
+"""Number of lines at the end of an output that are searched for a missing module: test runners add a report."""
 COMMAND_RUN = ancestors.PROJECT_COMMAND_RUN
 """LIZA_RUN of the project's own commands, by which the commands of a killed merger are found."""
 

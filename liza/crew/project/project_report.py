@@ -98,8 +98,7 @@ def _check_proof(root: Path, git: Git, config: Config) -> Iterator[Finding]:
         yield Finding("proof", text, False, "liza edit && liza doctor --tests")
     elif doubt:
         text = f"not proved that the tests test the worktree they run in: {doubt}"
-        hint = "" if doubt == test_proof.NO_SOURCE else "liza doctor --tests"
-        yield Finding("proof", text, True, hint)
+        yield Finding("proof", text, True, test_proof.unproved_command(config))
     elif config.integration_command:
         yield Finding("proof", "the tests fail when the sources of their own worktree fail")
 

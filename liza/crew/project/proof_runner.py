@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
-from liza.crew.project import proof
+from liza.crew.project import commands, proof
 from liza.rules import settings
 from liza.rules.errors import Refused
-from liza.rules.model import Config, TestProof
+from liza.rules.model import TestProof
 from liza.rules.project import project_kinds, test_proof
 from liza.rules.project.test_proof import NotProved, ProofOutcome
 from liza.system.file_lock import Lock
@@ -68,7 +68,7 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
         PROOF_HINT,
     )
     result = proof.run_proof(crew.worktrees, commit, plan, crew.paths.logs, always=False)
-    proof_entry = test_proof.to_test_proof(_proof_outcome(result, config), plan.command, plan.setup)
+    proof_entry = test_proof.to_test_proof(_proof_outcome(crew, result), plan.command, plan.setup)
     # This proof was observed here, so it is confirmed, before it is written: an unconfirmed one does not count.
     confirmed_settings.confirm_settings(
         crew.paths, {"proof": settings.confirmable_values(replace(config, proof=proof_entry))["proof"]}, config
@@ -83,20 +83,24 @@ def record_proof(crew: Crew, by: str, commit: str) -> TestProof:
     return proof_entry
 
 
-def _proof_outcome(result: proof.ProofResult, config: Config) -> ProofOutcome:
-    """Outcome of the proof; NotProved with the reason if the set-up or the tests failed."""
+def _proof_outcome(crew: Crew, result: proof.ProofResult) -> ProofOutcome:
+    """Outcome of the proof; NotProved with the reason and the log if the set-up or the tests failed."""
+    config = crew.board.read().config
     for outcome, command, subject in (
         (result.setup, config.sandbox_setup, "the set-up"),
         (result.tests, config.integration_command, "the tests"),
     ):
         if outcome is not None and not outcome.passed:
             missing = project_kinds.missing_runner(command or "", outcome.exit_status, outcome.tail())
+            module = project_kinds.missing_module(outcome.tail(commands.SEARCHED_LINES))
             problem = (
                 f"do not start: {missing} is missing"
                 if missing
                 else f"ended with {_describe_exit(outcome.exit_status)}"
+                + (f": the module {module} is not installed" if module else "")
             )
-            return NotProved(f"{subject}, as they are, {problem} (see {outcome.log.name})")
+            log = outcome.log.relative_to(crew.paths.root)
+            return NotProved(f"{subject}, as they are, {problem} (see {log})")
     return proof.final_outcome(result)
 
 

@@ -23,6 +23,7 @@ _NAMESAKES_ARE = "have names of modules of the project and are"
 _UNTRACED = re.compile(
     r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
 )
+_LOG = re.compile(r"\(see (\S*/\S+)\)")
 _NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
@@ -206,6 +207,20 @@ def unproved_reason(config: Config) -> str | None:
     if not _is_current(config):
         return "the proof has not run for this command"
     return config.proof.why or "no reason is recorded"
+
+
+def unproved_command(config: Config) -> str:
+    """Return the command to run next if it is not proved what the tests test; empty if no command changes that.
+
+    After a proof that has run, this is not the proof again: the log of the failed tests, or the test command.
+    """
+    doubt = unproved_reason(config)
+    if doubt is None or doubt == NO_SOURCE:
+        return ""
+    if config.proof.outcome != ProofVerdict.UNPROVED or not _is_current(config):
+        return "liza doctor --tests"
+    log = _LOG.search(doubt)
+    return f"less {log[1]}" if log else "liza edit && liza doctor --tests"
 
 
 def _is_current(config: Config) -> bool:
