@@ -15,15 +15,17 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.project import commands
-from liza.crew.recovery import saved_specs
+from liza.crew.recovery import earlier_slots, saved_specs
 from liza.crew.result import Result
 from liza.programs.session import run_directory, session_process
 from liza.programs.terminal import tmux
 from liza.repo import symbolic_refs
 from liza.repo.config_pins import git_dirs
 from liza.repo.hiding import brief_filter, exclude
+from liza.repo.merge import merges
 from liza.repo.survey import survey
 from liza.rules.errors import BoardInconsistent, LizaError, LockTimeout, NoCrew, Refused
+from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
@@ -42,7 +44,8 @@ class PurgeResult:
 
     ``kept_refs`` have content that no other ref has; with any of them the history of the board is kept.
     ``unread_files`` were deleted from .liza without a copy, because they could not be read. ``ended``: supervisors and
-    sessions that were stopped first. ``left``: paths that remain in the directory of the worktrees.
+    sessions that were stopped first. ``left``: paths that remain in directories of worktrees. ``branch``: the
+    integration branch if it stays only because no record says that this crew created it.
     """
 
     deleted_refs: tuple[str, ...]
@@ -50,6 +53,7 @@ class PurgeResult:
     unread_files: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    branch: str | None = None
 
 
 def down(crew: Crew, *, now: bool = False) -> Result:
@@ -184,12 +188,18 @@ def _purge(crew: Crew) -> PurgeResult:
     specs, programs = saved_specs.save_specs(crew), saved_specs.save_programs(crew)
     surveyed = survey(crew.paths.root, crew.git.pins)
     created_branch = _read_created_branch(crew.paths.liza / "made.json")
+    earlier_slots.separate_slots(crew)
     crew.worktrees.remove_all()
     slots = crew.paths.slots
     remaining = tuple(str(path) for path in sorted(slots.iterdir())) if slots.is_dir() else ()
+    remaining += earlier_slots.remove_earlier_slots(crew)
     brief_filter.uninstall_filter(crew.git)
     exclude.unignore_liza_dirs(crew.git)
     deleted, kept = _delete_branches(crew, created_branch, surveyed.branch)
+    branch = None if created_branch else _find_branch_left(crew, surveyed.branch)
+    if branch is not None and _has_own_commits(crew, branch):
+        kept.append(f"refs/heads/{branch}")
+        branch = None
     for name in ("candidates", "tested", "review"):
         _delete_refs(crew, f"refs/liza/{name}")
     _delete_refs(crew, "refs/liza/laid-back")
@@ -203,7 +213,7 @@ def _purge(crew: Crew) -> PurgeResult:
             crew.git.out("update-ref", "-d", history)
             deleted.append(history)
     shutil.rmtree(crew.paths.liza)
-    return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining)
+    return PurgeResult(tuple(deleted), tuple(kept), (*specs.skipped, *programs.skipped), ended, remaining, branch)
 
 
 def _living_runs(crew: Crew) -> list[str]:
@@ -219,6 +229,20 @@ def _living_runs(crew: Crew) -> list[str]:
 
 def _read_created_branch(path: Path) -> str | None:
     return json.loads(path.read_text())["branch"] if path.exists() else None
+
+
+def _find_branch_left(crew: Crew, current: str | None) -> str | None:
+    """Return the integration branch; None if it does not exist or is checked out in the repository."""
+    name = Config().integration_branch
+    with suppress(LizaError):
+        name = crew.board.read().config.integration_branch
+    return name if name != current and _list_refs(crew, f"refs/heads/{name}") else None
+
+
+def _has_own_commits(crew: Crew, branch: str) -> bool:
+    """Return whether no other branch or tag has the commits of ``branch``."""
+    refs = _list_refs(crew, "refs/heads/", "refs/remotes/", "refs/tags/")
+    return _has_unique_content(crew, f"refs/heads/{branch}", [ref for ref in refs if ref != f"refs/heads/{branch}"])
 
 
 def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tuple[list[str], list[str]]:
@@ -237,8 +261,10 @@ def _delete_branches(crew: Crew, created: str | None, current: str | None) -> tu
         candidates.insert(0, f"refs/heads/{created}")
     staying = [ref for ref in (*branches, *_list_refs(crew, "refs/remotes/", "refs/tags/")) if ref not in candidates]
     kept: list[str] = []
+    checkouts = {f"refs/heads/{branch}" for branch in merges.list_checkouts(crew.git).values() if branch}
     for ref in candidates:
-        if _has_unique_content(crew, ref, staying):
+        # A branch that is checked out in a worktree that stays is kept: its files belong to its commit.
+        if ref in checkouts or _has_unique_content(crew, ref, staying):
             kept.append(ref)
             staying.append(ref)
         else:

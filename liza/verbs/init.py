@@ -293,6 +293,9 @@ def _prepare_repository(crew: Crew, options: InitOptions, tip: str, say: ReportF
     Pins.capture(crew.git).save(crew.paths)
     say("branch", f"{branch} at {tip[:12]}; your checkout and files stay untouched")
     say("worktrees", f"{crew.paths.slots}; .worktrees/<task> is a link into it")
+    earlier = [str(worktrees.paths.slots) for worktrees in Worktrees(crew.paths, crew.git, branch).earlier()]
+    if earlier:
+        say("earlier", f"the worktrees of an earlier crew stay in {', '.join(earlier)}; `liza doctor` names each")
 
 
 def _first_board(goal: str, spec: str, options: InitOptions, baseline: Baseline, now: datetime) -> str:

@@ -19,6 +19,7 @@ STORE = "tests/edges/test_board_store.py::"
 CALLERS = "tests/journeys/test_callers.py::"
 TREES = "tests/edges/test_repo_worktrees.py::"
 PLACE = "tests/edges/test_slots_place.py::"
+EARLIER = "tests/edges/test_earlier_slots.py::"
 MOVED = "tests/journeys/test_moved_repositories.py::"
 PINS = "tests/edges/test_repo_pins.py::"
 FILTER = "tests/edges/test_repo_brief_filter.py::"
@@ -393,6 +394,16 @@ TABLE: dict[str, Defence] = {
             f"{MOVED}test_a_moved_repository_goes_on_with_its_uncommitted_files_where_they_were",
             f"{MOVED}test_worktrees_inside_a_repository_move_with_it",
         ),
+    ),
+    "separated records": Defence(
+        "two worktrees that git has recorded at one path are separated, and the work of both is saved",
+        {"liza.repo.slots.relocate:separate_records": gives({})},
+        (f"{EARLIER}test_doctor_separates_two_worktrees_that_are_recorded_at_one_path_and_the_work_goes_on",),
+    ),
+    "slots of an earlier crew": Defence(
+        "a purge saves the files in the worktrees of an earlier crew",
+        {"liza.crew.recovery.earlier_slots:remove_earlier_slots": gives(())},
+        (f"{EARLIER}test_a_purge_saves_the_files_in_the_worktrees_of_an_earlier_crew_and_names_them",),
     ),
     "directory of one crew": Defence(
         "a copy of a repository does not work in the worktrees of its original",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -249,6 +250,7 @@ def down(
                 "unread": result.unread_files,
                 "ended": result.ended,
                 "left": result.left,
+                "branch": result.branch,
             }
         )
         return
@@ -258,6 +260,9 @@ def down(
     for ref in result.kept_refs:
         reason = "the history of the board, kept with the refs above" if ref == HISTORY_REF else "no other ref has it"
         printing.print_text(f"  kept {ref}: {reason}")
+    if result.branch is not None:
+        step = shlex.join(["git", "branch", "-D", result.branch])
+        printing.print_text(f"  kept refs/heads/{result.branch}: no record says that this crew created it: {step}")
     for name in result.unread_files:
         printing.print_text(f"  not read: {name}, neither a regular file nor a symlink")
     for path in result.left:

@@ -10,7 +10,7 @@ from liza.board import revision_journal
 from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
-from liza.crew.recovery import lost_history, recover
+from liza.crew.recovery import earlier_slots, lost_history, recover
 from liza.programs.messages import inbox
 from liza.repo import board_history, stale_locks
 from liza.repo.config_pins import Pins
@@ -81,6 +81,9 @@ def _check_slots_directory(crew: Crew, state: State) -> Iterator[Finding]:
         yield Finding("worktrees", f"{directory}, {text}", True, again)
     else:
         yield Finding("worktrees", f"{directory}{'' if directory.is_dir() else ', created when needed'}")
+    for slot, owner in earlier_slots.list_earlier_slots(crew):
+        hint = shlex.join(["git", "-C", str(slot), "status"])
+        yield Finding("worktrees", f"{slot} was left by an earlier crew, with the work of {owner}", True, hint)
 
 
 def _check_pins(crew: Crew, state: State) -> Iterator[Finding]:

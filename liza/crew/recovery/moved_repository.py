@@ -67,7 +67,10 @@ def _reconstruct_record(paths: Paths, common: Path) -> SlotsRecord:
     if default_directory.is_dir():
         # Earlier versions created them there.
         return replace(slots_directory.new_record(paths.root, default_directory), created_by_liza=True)
-    for directory in dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values()):
+    recorded = dict.fromkeys(slot.parent for slot in relocate.recorded_slots(common).values())
+    # Of several, the newest is that of the last crew.
+    newest_first = slots_directory.list_directories(paths.root, recorded, os.environ)
+    for directory in dict.fromkeys((*(path for path in newest_first if path in recorded), *recorded)):
         mark = slots_directory.read_mark(directory) if directory.is_dir() else None
         if mark is not None and (mark.root == paths.root or slots_directory.read_record(Paths(mark.root)) is None):
             return SlotsRecord(mark.root, directory, mark.id, created_by_liza=True)

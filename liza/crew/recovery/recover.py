@@ -14,6 +14,7 @@ from liza.crew.crew import Crew
 from liza.crew.drift import drift
 from liza.crew.merging.dead_mergers import recover_dead_merger
 from liza.crew.recovery import lost_worktrees, run_cleanup
+from liza.crew.recovery.earlier_slots import separate_slots
 from liza.crew.recovery.orphan_slots import release_orphan_slot, remove_orphan_links
 from liza.crew.recovery.recorder import record_history
 from liza.programs.session import run_archive
@@ -50,6 +51,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         drift.require_integration(crew, crew.board.read())
     lost_worktrees.refuse_replaced(crew)
     repairs = [
+        *map(Repair, separate_slots(crew)),
         *undo_dead_reservations(crew),
         *_repair_worktrees(crew, by),
         *_repair_reviews(crew, by),

@@ -7,6 +7,7 @@ completes. `slot_access.py` finds and opens slots, `slot_emptying.py` saves and 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from liza.repo.slots.salvage_restore import find_unrestored, list_uncommitted, m
 from liza.repo.slots.salvage_submodules import salvage_submodules
 from liza.repo.slots.slot_emptying import SlotEmptying
 from liza.repo.slots.slot_records import SlotOwner
+from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, Missing, NotOwner, Refused
 from liza.rules.paths import branch_of
 from liza.system.flock import lock_path
@@ -53,6 +55,8 @@ class Worktrees(SlotEmptying):
         branches = find_branches(self.git, branch, self.integration, "tas[k]")
         self._refuse_blocked(branch, branches)
         symbolic_refs.refuse_symbolic(self.git, f"refs/heads/{branch}")
+        if self._leave_earlier_slot(task, branch, branches):
+            branches = find_branches(self.git, branch, self.integration)
         self._refuse_foreign_checkout(branch, branches)
         base = self._start_commit(branches, branch)
         self._ensure_slot(slot, base)
@@ -254,6 +258,40 @@ class Worktrees(SlotEmptying):
         slots_directory.remove_directory(self.paths)
         return tuple(saved)
 
+    def earlier(self) -> tuple[Worktrees, ...]:
+        """Return the slots that earlier crews of this repository left in directories of their own. Raises OSError."""
+        worktrees = list_worktrees(self._common_dir).items()
+        recorded = {gitfile.parent.parent for git_dir, gitfile in worktrees if slot_records.has_owner(git_dir)}
+        directories = slots_directory.list_directories(self.paths.root, recorded, os.environ)
+        others = [path for path in directories if path in recorded and path != self._slots_directory]
+        return tuple(replace(self, paths=replace(self.paths, chosen_slots=path)) for path in others)
+
+    def leave(self, slot: str) -> str | None:
+        """Save the content of a slot and detach it from its branch; its files stay. Return the ref of the salvage, or
+        None. Raises GitFailed.
+        """
+        with self._lock_slot(slot):
+            git_dir, owner = self._open_slot(slot)
+            ref = self._save(slot, owner, slot, None)
+            self._detach_head(git_dir)
+        return ref
+
+    def _leave_earlier_slot(self, task: str, branch: str, branches: dict[str, Branch]) -> bool:
+        """Free the task's branch if an earlier crew left it checked out in a slot, whose content is saved first.
+
+        Return whether it did.
+        """
+        checkout = branches[branch].checkout if branch in branches else None
+        if checkout is None or checkout.parent == self._slots_directory or not checkout.is_dir():
+            return False
+        for worktrees in self.earlier():
+            slot = slot_records.find_slot_name(checkout, worktrees.paths.slots)
+            owner = None if slot is None else worktrees.owner(slot)
+            if slot is not None and owner is not None and owner[0] == task:
+                worktrees.leave(slot)
+                return True
+        return False
+
     def _start_commit(self, branches: dict[str, Branch], branch: str) -> str:
         """Return the commit at which work on a branch starts: its own tip, else that of integration."""
         start = branches.get(branch) or branches.get(self.integration)
@@ -286,7 +324,7 @@ class Worktrees(SlotEmptying):
         ):
             raise Refused(
                 f"{branch} is checked out in {checkout}: no agent can work on it",
-                shlex.join(["git", "-C", str(checkout), "switch", "-"]),
+                shlex.join(["git", "-C", str(checkout), "switch", "--detach"]),
             )
 
     def _free_branch(self, slot: str, branch: str, branches: dict[str, Branch]) -> None:

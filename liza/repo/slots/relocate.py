@@ -7,11 +7,14 @@ are.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from liza.repo.config_pins import git_dirs
+from liza.repo.git_dir_check import read_gitfile
 from liza.repo.runner import Git
 from liza.repo.slots import slot_records
 from liza.repo.worktree_records import list_worktrees
@@ -43,6 +46,8 @@ def recorded_slots(common: Path) -> dict[Path, Path]:
 def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[Path, Path]:
     """Return records of slots that do not point into ``directory``: those with an owner file, and all that point into
     one of ``olds``.
+
+    A slot that still is where its record says was not moved. An earlier crew may have left it in another directory.
     """
     old_directories = set(olds)
     own = recorded_slots(common)
@@ -50,7 +55,9 @@ def find_misplaced(common: Path, olds: Iterable[Path], directory: Path) -> dict[
     return {
         git_dir: worktree
         for git_dir, worktree in worktrees.items()
-        if worktree.parent != directory and (git_dir in own or worktree.parent in old_directories)
+        if worktree.parent != directory
+        and (git_dir in own or worktree.parent in old_directories)
+        and not slot_records.points_to(worktree / ".git", git_dir)
     }
 
 
@@ -62,8 +69,9 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
     old_directories = set(olds)
     changed = []
     for git_dir, slot in find_misplaced(common, old_directories, paths.slots).items():
-        atomic.write(git_dir / "gitdir", os.fsencode(f"{paths.slot(slot.name)}/.git\n"), 0o644, sync=False)
-        changed.append(slot.name)
+        if not _has_other_record(paths.slot(slot.name), git_dir, common):
+            _point_to(git_dir, paths.slot(slot.name))
+            changed.append(slot.name)
     for slot_name, git_dir in slot_records.git_dirs_below(paths.slots, common).items():
         path = paths.slot(slot_name)
         if path.is_dir() and not path.is_symlink():
@@ -72,3 +80,55 @@ def repair_records(paths: Paths, common: Path, olds: Iterable[Path]) -> tuple[st
                 slot_records.repair_gitfile(path, git_dir)
     slot_records.retarget_links(paths, old_directories)
     return tuple(changed)
+
+
+def separate_records(common: Path, directories: Iterable[Path]) -> dict[Path, Path]:
+    """Make records of slots that name one path name different paths: else git refuses every command for that path.
+
+    A record gets the path of the slot in one of ``directories`` whose ``.git`` file names it. One record keeps the
+    path; others without a slot get a free name beside it. Idempotent. Return the changed records with their slots.
+    Raises OSError.
+    """
+    records_of = defaultdict(list)
+    for git_dir, gitfile in list_worktrees(common).items():
+        records_of[gitfile.parent].append(git_dir)
+    changed: dict[Path, Path] = {}
+    for slot, git_dirs_of_slot in records_of.items():
+        if len(git_dirs_of_slot) == 1:
+            continue
+        others = [path / slot.name for path in directories if path / slot.name not in records_of]
+        slots = {git_dir: _find_slot(git_dir, others) for git_dir in git_dirs_of_slot}
+        at_path = [git_dir for git_dir in git_dirs_of_slot if slots[git_dir] is None]
+        at_path.sort(key=lambda git_dir: not slot_records.points_to(slot / ".git", git_dir))
+        for git_dir in git_dirs_of_slot:
+            if git_dir not in at_path[:1] and slot_records.has_owner(git_dir):
+                changed[git_dir] = slots[git_dir] or _free_path(slot, {*records_of, *changed.values()})
+                _point_to(git_dir, changed[git_dir])
+    return changed
+
+
+def _find_slot(git_dir: Path, slots: Iterable[Path]) -> Path | None:
+    """Return the slot whose ``.git`` file names a record, or None."""
+    return next((slot for slot in slots if slot_records.points_to(slot / ".git", git_dir)), None)
+
+
+def _free_path(slot: Path, used: set[Path]) -> Path:
+    names = (slot.with_name(f"{slot.name}-{number}") for number in count(2))
+    return next(path for path in names if path not in used and not os.path.lexists(path))
+
+
+def _has_other_record(slot: Path, git_dir: Path, common: Path) -> bool:
+    """Return whether a slot belongs to another record: that one names it, or its ``.git`` file names that one."""
+    worktrees = list_worktrees(common)
+    path = read_gitfile(slot / ".git")
+    # A moved slot still names the former path of the repository: the names of the records count.
+    named = None if path is None else git_dir.with_name(Path(os.path.normpath(path)).name)
+    if named == git_dir:
+        return False
+    if named in worktrees and worktrees[named].parent.name == slot.name:
+        return True
+    return any(gitfile.parent == slot for other, gitfile in worktrees.items() if other != git_dir)
+
+
+def _point_to(git_dir: Path, slot: Path) -> None:
+    atomic.write(git_dir / "gitdir", os.fsencode(f"{slot}/.git\n"), 0o644, sync=False)

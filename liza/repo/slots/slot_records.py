@@ -94,7 +94,7 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
     path = slot / ".git"
     line = f"gitdir: {git_dir}\n"
     if path.is_symlink() or not path.is_dir():
-        if not _points_to(path, git_dir):
+        if not points_to(path, git_dir):
             atomic.write(path, os.fsencode(line), 0o644, sync=False)
         return
     raise GitFailed(
@@ -103,7 +103,8 @@ def repair_gitfile(slot: Path, git_dir: Path) -> None:
     )
 
 
-def _points_to(gitfile: Path, git_dir: Path) -> bool:
+def points_to(gitfile: Path, git_dir: Path) -> bool:
+    """Return whether a file ``.git`` names the git directory ``git_dir``. Raises OSError."""
     path = git_dir_check.read_gitfile(gitfile)
     return path is not None and Path(os.path.normpath(path)) == git_dir
 

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -156,6 +156,35 @@ def _find_renamed(record: SlotsRecord) -> Path | None:
     own = SlotsMark(record.root, record.id)
     proposed = slots_location.propose_directories(record.root, _state_home(os.environ))
     return next((path for path in proposed if path.is_dir() and read_mark(path) == own), None)
+
+
+def list_directories(root: Path, recorded: Iterable[Path], environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the slots directories of a repository, as their marks say: the newest mark first.
+
+    ``recorded``: directories that git's records name. A directory that a person chose is found only there. Raises
+    OSError.
+    """
+    candidates = dict.fromkeys((*slots_location.propose_directories(root, _state_home(environ)), *recorded))
+    own = [path for path in candidates if path.is_dir() and _has_own_mark(path, root)]
+    return tuple(sorted(own, key=lambda path: (path / MARK_FILE).stat().st_mtime_ns, reverse=True))
+
+
+def _has_own_mark(directory: Path, root: Path) -> bool:
+    mark = read_mark(directory)
+    return mark is not None and mark.root == root and _is_trusted_owner(directory / MARK_FILE)
+
+
+def remove_if_empty(directory: Path) -> tuple[Path, ...]:
+    """Remove a slots directory of an earlier crew if it contains nothing but marks. Return what it contains otherwise.
+
+    Raises OSError.
+    """
+    entries = _entries(directory)
+    if not entries:
+        for path in (directory / MARK_FILE, *directory.glob(_UNFINISHED)):
+            path.unlink(missing_ok=True)
+        directory.rmdir()
+    return tuple(sorted(entries))
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from liza.rules.alarm_kinds import AlarmKind
-from liza.rules.merging.merge_alarms import Alarm
+from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import State, Status
 from liza.rules.paths import role_of
 from liza.rules.reports.up_command import up_command_for
