@@ -330,7 +330,7 @@ class Board:
         if not self._board_paths.liza.is_dir() or not (
             self._board_paths.state.exists() or self._board_paths.intent.exists()
         ):
-            raise NoCrew(f"there is no board at {self._board_paths.state}", "liza init GOAL")
+            raise NoCrew(f"{self._board_paths.state} is gone", document.RESTORE_COMMAND)
 
     @contextmanager
     def _one_thread(self) -> Iterator[None]:

@@ -122,6 +122,18 @@ def refuse_damaged(crew: Crew, state: State, asked: Iterable[str] = ()) -> None:
         raise Refused(reason, AGAIN)
 
 
+def deleted_error(crew: Crew) -> Missing:
+    """Return the error of a process of the crew whose .liza, or a part of it, was deleted: where the work is."""
+    work = f"the work is in {crew.paths.slots} and on task/*"
+    return Missing(f"{crew.paths.liza} or a part of it was deleted under the crew; {work}", AGAIN)
+
+
+def is_deleted(crew: Crew) -> bool:
+    """Return whether the pins or the board of a crew that was open are gone."""
+    has_board = crew.paths.state.exists() or crew.paths.write_intent.exists()
+    return not has_board or not os.path.lexists(crew.paths.pins)
+
+
 def mending(crew: Crew) -> str:
     """Return the command that repairs unreadable pins; it depends on whether more was deleted."""
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from liza.board import signals, wake_up
+from liza.crew import layout
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_argv, liza_path
 from liza.programs.messages import inbox
@@ -130,6 +131,8 @@ class ActionRunner:
         if isinstance(started, SetUpDue):
             self._start_set_up(started)
         elif isinstance(started, session_process.StartFailed):
+            if layout.is_deleted(self.crew):
+                raise layout.deleted_error(self.crew)
             self.notify(f"{run} did not start: {started.reason}")
             if isinstance(session_process.read_state(self.crew.run_dir(run).path), session_process.NoSession):
                 # No session end will follow that could be counted. A session that never started says nothing about

@@ -143,6 +143,9 @@ class Supervisor:
             self._slow_repeated_action(action)
             self.past.failed_passes = 0
         except (LizaError, OSError) as error:
+            if self.location.deleted() is not None:
+                # The next pass raises: this error is only a consequence.
+                return None
             self.past.failed_passes += 1
             self._notify_once(_describe_error(error))
             if self.memory.leaving and self.past.failed_passes > MAX_EXIT_TRIES:

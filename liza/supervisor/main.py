@@ -31,6 +31,7 @@ from liza.rules.sessions.actions import Exit
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
 from liza.supervisor.loop import StopRequest, Supervisor
+from liza.supervisor.repository_location import naming_deletion
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
 
@@ -54,7 +55,13 @@ def supervise(
     supervisors. ``terminal``: sessions run in a terminal that a person can attach to.
     """
     require_person(crew, planner=False)
-    agent = parse_agent_id(agent)
+    with naming_deletion(crew):
+        return _supervise(crew, parse_agent_id(agent), program, notify, until_eof=until_eof, terminal=terminal)
+
+
+def _supervise(
+    crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], *, until_eof: bool, terminal: bool
+) -> int:
     git_start.use_library()
     state = crew.board.read()
     layout.refuse_damaged(crew, state, (agent,))

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from liza.crew import layout
 from liza.crew.crew import Crew
-from liza.crew.layout import mending
 from liza.programs.session import run_directory, session_process
 from liza.programs.session.run_directory import RunDir
-from liza.rules.errors import LizaError, Missing
+from liza.rules.errors import LizaError, Missing, Refused
 from liza.rules.model import SupervisorExit
 from liza.rules.paths import Paths
 from liza.rules.sessions.session_ends import StopReason
 from liza.system import processes
+
+
+@contextmanager
+def naming_deletion(crew: Crew) -> Iterator[None]:
+    """Replace an error that only follows from a deleted .liza by the error that names the deletion."""
+    root_id = _directory_id(crew.paths.root)
+    try:
+        yield
+    except (LizaError, OSError) as error:
+        is_moved = _directory_id(crew.paths.root) != root_id
+        if isinstance(error, Refused) or is_moved or not layout.is_deleted(crew):
+            raise
+        raise layout.deleted_error(crew) from error
 
 
 class RepositoryLocation:
@@ -47,10 +60,9 @@ class RepositoryLocation:
         another repository, or be under deletion.
         """
         if self._root_id is None or _directory_id(self.root) == self._root_id:
-            loss = self.deleted()
-            if loss is not None:
+            if self.deleted() is not None:
                 self._end_all(notify)
-                raise Missing(f"{loss}: without it no command sees this supervisor", mending(self.crew))
+                raise layout.deleted_error(self.crew)
             return
         new_path = self._find_new_path()
         moved_to = "" if new_path is None else f", it is now at {new_path}"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from liza.board import events
-from liza.crew import current_alarms
+from liza.crew import current_alarms, layout
 from liza.crew.commits_ahead import find_commits_ahead
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
@@ -98,8 +98,17 @@ def _stay(
     if was_asked:
         # Supervisors that were killed, or stopped before they adopted a session, leave sessions behind.
         end_unsupervised_sessions(crew)
-    feed("", f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}")
-    return _exit_status([child.returncode for child in children.values()], was_asked) or int(bool(stalled_reasons))
+    codes = [child.returncode for child in children.values()]
+    feed("", _stopped_line(crew, options, codes))
+    return _exit_status(codes, was_asked) or int(bool(stalled_reasons))
+
+
+def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
+    """Return where the work is, and the command that continues it. A purge stops supervisors with status 0 first."""
+    if any(codes) and layout.is_deleted(crew):
+        error = layout.deleted_error(crew)
+        return f"all stopped; {error.message}. Go on: {error.hint}"
+    return f"all stopped; work is in .worktrees/ and on task/*. Go on: {options.restart_command()}"
 
 
 class _DownWatch:

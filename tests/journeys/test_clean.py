@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from tests.conftest import until
-from tests.journeys.crews import APPROVE, Crew
+from tests.journeys.crews import APPROVE, BIN, LIMIT, Crew
 
 GOAL = "# Every file is there\n\nAnd each of them ends with a newline.\n"
 AGENT = """\
@@ -78,3 +78,30 @@ def test_after_git_clean_one_command_ends_what_lives_on_and_brings_board_and_goa
     assert crew.git("show", "integration:done.txt") == "t1"
     assert "t1 is done" in (crew.notes / "brief-coder-1.2").read_text()
     assert crew.task("t1").iteration == 1
+
+
+def test_git_clean_under_up_is_told_in_one_sentence_with_one_command_by_all_agents(crew: Crew) -> None:
+    crew.gate("gate")
+    crew.add("t1")
+    slots = crew.paths.slots
+    program = crew.script("agent", AGENT + APPROVE + ";; esac\n", ready=False)
+    log = crew.notes / "up.log"
+    with log.open("wb") as out:
+        words = [str(BIN / "liza"), "up", "--program", program]
+        up = subprocess.Popen(words, cwd=crew.root, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    crew.children.append(up)
+    crew.wait_note("at-coder-1.1")
+    until(lambda: cleaned(crew), "a .liza that is gone")
+    assert up.wait(timeout=LIMIT) != 0
+
+    said = log.read_text()
+    step = "liza restore --last-good --stop"
+    told = f"{crew.root}/.liza or a part of it was deleted under the crew; the work is in {slots} and on task/*"
+    assert f"all stopped; {told}. Go on: {step}\n" in said
+    left = [line.split("liza-agent: ")[1] for line in said.splitlines() if "liza-agent: " in line]
+    assert set(left) == {told}
+    assert set(re.findall(r"  next: (.*)", said)) == {step}, said
+    assert "liza init" not in said
+    assert "Errno" not in said
+    crew.liza(*step.split()[1:])
+    assert crew.json("status")["waiting"] == []

@@ -1,0 +1,59 @@
+"""A supervisor that fails because .liza was deleted names the deletion, the place of the work, and one command."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from liza.crew.crew import Crew, find_crew
+from liza.crew.layout import AGAIN
+from liza.rules.errors import LizaError, Missing, Refused
+from liza.supervisor.repository_location import naming_deletion
+from liza.verbs.init import InitOptions, init
+
+
+@pytest.fixture
+def crew(repo: Path) -> Crew:
+    init(repo, InitOptions(goal="It is there", no_test=True))
+    return find_crew(repo)
+
+
+def test_an_error_that_follows_from_the_deletion_is_replaced_by_it(crew: Crew) -> None:
+    shutil.rmtree(crew.paths.liza)
+    sentence = r"was deleted under the crew; the work is in .*repo\.worktrees"
+    with pytest.raises(Missing, match=sentence) as raised, naming_deletion(crew):
+        crew.board.read()
+    assert raised.value.hint == AGAIN
+
+
+@pytest.mark.parametrize("error", [Missing("a program", "install"), OSError("a disk")])
+def test_another_error_of_a_whole_crew_is_kept(crew: Crew, error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, naming_deletion(crew):
+        raise error
+    assert raised.value is error
+
+
+def test_a_refusal_is_kept(crew: Crew) -> None:
+    refused = Refused("a part was deleted", AGAIN)
+    shutil.rmtree(crew.paths.liza)
+    with pytest.raises(Refused) as raised, naming_deletion(crew):
+        raise refused
+    assert raised.value is refused
+
+
+def test_the_error_of_a_moved_repository_is_kept(crew: Crew, tmp_path: Path) -> None:
+    def move() -> None:
+        crew.paths.root.rename(tmp_path / "there")
+        raise Missing("the repository was moved", "cd there")
+
+    with pytest.raises(Missing, match="the repository was moved"), naming_deletion(crew):
+        move()
+
+
+def test_a_board_that_is_gone_names_the_restore(crew: Crew) -> None:
+    shutil.rmtree(crew.paths.liza)
+    with pytest.raises(LizaError, match=r"state\.yaml is gone") as raised, crew.board.transaction("coder-1", "claim"):
+        raise AssertionError
+    assert raised.value.hint == "liza restore --last-good"
