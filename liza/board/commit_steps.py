@@ -67,4 +67,4 @@ def _link_previous(paths: BoardPaths) -> None:
 def fsync_directory(paths: BoardPaths) -> None:
     """Step 6: fsync the directory, so that the rename survives a power cut."""
     files.fsync_directory(paths.liza)
-    crash_points.point("settled", paths.state.name)
+    crash_points.point("fsynced", paths.state.name)

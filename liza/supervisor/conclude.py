@@ -44,13 +44,13 @@ def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Map
     directory.write_model_note(None)
     result = _apply_postponement(directory, _classify_session(crew, directory, preset))
     session_process.stop(directory.path, directory.run, crew.paths.root, grace=0.0)
-    crash_points.point("settle", "stopped")
+    crash_points.point("conclude", "stopped")
     if record is not None:
         remove_worktree_files(crew, record)
-        crash_points.point("settle", "brief-gone")
+        crash_points.point("conclude", "brief-gone")
         # After the worktree's files: the recorded end releases the task, and another run may use the worktree then.
         _record_end(crew, record, result)
-        crash_points.point("settle", "told")
+        crash_points.point("conclude", "recorded")
         meter = Meter(preset, directory, record.started, environ, crew.clock.monotonic)
         _append_usage(crew, directory, record, result, _used(meter))
     # Last: a supervisor that crashes before this line concludes the session again.

@@ -793,7 +793,7 @@ TABLE: dict[str, Defence] = {
         {"liza.rules.merging.merge_rules:begin_merge": lambda was: lambda state, task_id, merging: state},
         (f"{OWN}merge.py::test_a_merger_killed_when_integration_had_moved_has_merged_once",),
     ),
-    "settled mergers": Defence(
+    "recovered mergers": Defence(
         "what a dead merger left is settled before anything else is merged",
         {"liza.crew.merging.dead_mergers:recover_dead_merger": gives(None)},
         (

@@ -114,7 +114,7 @@ LEFTOVERS = tuple(
         "part#4",
         "synced.next",
         "renamed.state.yaml",
-        "settled.state.yaml",
+        "fsynced.state.yaml",
     )
 )
 """The same for what a kill leaves: whoever settles it is killed as well."""

@@ -168,13 +168,13 @@ def _lives(tmp_path: Path, tracked: bool) -> Lives:
 
 BEGIN, END = "claim.confirmed#1", "renamed.settled#1"
 OF_THE_BOARD = ("log.yaml", "seal", "spool", "next", "state.yaml", "base", "alerts")
-SHORT = ("renamed.brief#2", "settle.brief-gone#1")
+SHORT = ("renamed.brief#2", "conclude.brief-gone#1")
 
 
 def _of_a_session(points: list[str]) -> list[str]:
     """From the claim that holds to the run that is settled; what a transaction does in between is killed elsewhere."""
     found = points[points.index(BEGIN) : points.index(END) + 1]
-    steps = ("written", "synced", "renamed", "settled", "dropped")
+    steps = ("written", "synced", "renamed", "fsynced", "dropped")
     board = ("part", *(f"{step}.{name}" for step in steps for name in OF_THE_BOARD))
     return [point for point in found if not point.startswith(board)]
 

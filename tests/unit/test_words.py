@@ -54,6 +54,16 @@ def _retired_variables(text: str) -> Iterator[str]:
                 yield f"{node.lineno}: {name}: write {RETIRED['variables'][name]}"
 
 
+def _retired_points(text: str) -> Iterator[str]:
+    """Retired words in the names of crash points and in the events of transactions: files on disk depend on neither."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".point", ".change", ".transaction")):
+            names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            for word in re.findall(r"\w+", " ".join(names)):
+                if word in RETIRED["names"]:
+                    yield f"{node.lineno}: {word}: write {RETIRED['names'][word]}"
+
+
 def _prose(text: str) -> Iterator[tuple[int, str]]:
     """The docstrings and comments of a module, each with the number of its first line."""
     for node in ast.walk(ast.parse(text)):
@@ -77,6 +87,11 @@ def test_no_name_holds_a_retired_word(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_id)
+def test_no_crash_point_and_no_transaction_has_a_retired_name(path: Path) -> None:
+    assert list(_retired_points(path.read_text())) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_id)
 def test_no_variable_has_a_retired_name(path: Path) -> None:
     assert list(_retired_variables(path.read_text())) == []
 
@@ -92,6 +107,8 @@ def test_the_check_finds_retired_words_in_names_docstrings_and_comments() -> Non
     variables = "def f(one: int) -> None:\n    for place in g():\n        found = [known for known in h()]\n"
     assert len(list(_retired_variables(variables))) == 4
     assert len(list(_retired_prose(text))) == 4
+    points = 'crash_points.point("settle", "told")\nwith crew.change(by, "settle"):\n    point("settle")\n'
+    assert len(list(_retired_points(points))) == 3
 
 
 def test_each_module_and_each_class_has_a_name_of_its_own() -> None:

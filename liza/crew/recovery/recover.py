@@ -42,7 +42,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
     Raises Missing if integration is gone, which every step needs, and LizaError for damage that can be neither repaired
     nor ignored.
     """
-    with crew.change(by, "settle"):
+    with crew.change(by, "recover"):
         # Opening a transaction repairs what a crashed writer left behind. The board itself is not changed.
         pass
     if merges.branch_tip(crew.git, crew.board.read().config.integration_branch) is None:
