@@ -1,0 +1,38 @@
+"""What a person is told about tests that are red before any task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.conftest import git
+from tests.journeys.crews import begun
+
+RUN_TESTS = """\
+#!/bin/sh
+echo "Error: Cannot find module 'mods'"
+i=0; while [ $i -lt 40 ]; do echo "    at Module.load (loader.js:$i)"; i=$((i + 1)); done
+exit 1
+"""
+
+
+def test_a_missing_module_above_a_long_report_is_named_and_the_proof_names_its_log_and_not_itself(
+    tmp_path: Path,
+) -> None:
+    crew = begun(tmp_path)
+    script = crew.root / "run-tests"
+    script.write_text(RUN_TESTS)
+    script.chmod(0o755)
+    (crew.root / "index.js").write_text("module.exports = 1;\n")
+    git(crew.root, "add", "-A")
+    git(crew.root, "commit", "-q", "-m", "tests")
+    assert "the tests need the module mods, which is not installed" in crew.liza(
+        "init", "Go", "--test", "./run-tests", code=1
+    )
+    crew.liza("init", "Go", "--test", "./run-tests", "--accept-red")
+    report = json.loads(crew.run("doctor", "--tests", "--json").stdout)
+    (proof,) = [finding for finding in report["findings"] if finding["about"] == "proof"]
+    log = ".liza/logs/baseline-tests.log"
+    assert f"ended with exit 1: the module mods is not installed (see {log})" in proof["text"]
+    assert proof["hint"] == f"less {log}"
+    assert "Cannot find module 'mods'" in (crew.root / log).read_text()
