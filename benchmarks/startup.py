@@ -469,7 +469,7 @@ def terminal_lives() -> list[tuple[Any, str, Any]]:
         return msgspec.json.decode((path / "session.json").read_bytes(), type=session_process.RunningSession)
 
     def shown(pane: Pane, now: float) -> screens.Screen:
-        from dataclasses import replace
+        from liza.rules.value_classes import replace
 
         return replace(screen(pane, now), is_alive=True, foreground_argv=())
 

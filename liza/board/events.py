@@ -12,7 +12,6 @@ import os
 import queue
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +22,7 @@ from watchdog.observers.polling import PollingObserver
 
 from liza.board.signals import SIGNALS
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 
 # watchdog logs errors of a watch that is being closed; without a handler they would go to stderr.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
@@ -32,25 +32,21 @@ POLL_SECONDS: Final = 1.0
 _READ_EVENTS: Final = frozenset(("opened", "closed_no_write"))
 
 
-@dataclass(frozen=True)
-class BoardChanged:
+class BoardChanged(Value):
     """The board may have changed."""
 
 
-@dataclass(frozen=True)
-class SignalChanged:
+class SignalChanged(Value):
     """PAUSE, CHECKPOINT or ABORT was raised or cleared."""
 
 
-@dataclass(frozen=True)
-class FileChanged:
+class FileChanged(Value):
     """A file in one of the extra directories was written, renamed or removed."""
 
     path: Path
 
 
-@dataclass(frozen=True)
-class WatchLost:
+class WatchLost(Value):
     """Changes may have been missed: read again. ``polling``: from now on changes are found by polling."""
 
     reason: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -23,6 +22,7 @@ from liza.rules.errors import BoardInconsistent, BoardTooNew, BoardUnreadable, L
 from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 from liza.system import files, untrusted_files
 
 STABLE_SECONDS: Final = 0.5
@@ -35,8 +35,7 @@ _RECENT_SECONDS: Final = 2.0
 """Seconds after the last change in which a broken or short board may still be in the course of being written."""
 
 
-@dataclass(frozen=True)
-class LockedBoard:
+class LockedBoard(Value):
     """The board under its lock: the document, its bytes, their sha256, and the write intent that matches them."""
 
     document: Document

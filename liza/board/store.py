@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -26,6 +25,7 @@ from liza.rules.errors import BoardInconsistent, BoardUnreadable, LizaError, NoC
 from liza.rules.formatting.times import format_time
 from liza.rules.model import Clock, State, Violation
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Mutable, Value
 from liza.system import files
 from liza.system.file_lock import Lock
 
@@ -33,8 +33,7 @@ _MAX_LOCKLESS_READS: Final = 4
 """Reads without the lock; if none matches the write intent, the board is read under the lock."""
 
 
-@dataclass(frozen=True)
-class Alert:
+class Alert(Value):
     """A message for a person. ``kind`` is one word, ``message`` a sentence."""
 
     kind: str
@@ -42,21 +41,19 @@ class Alert:
     time: datetime
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Value):
     """The restored board, and the path of the kept copy of the unreadable one; None if there was none."""
 
     state: State
     broken_copy: Path | None
 
 
-@dataclass
-class Transaction:
+class Transaction(Mutable):
     """A change under the lock. The caller replaces ``state``; its value at the end is written."""
 
     before: State
     state: State
-    revision: int | None = field(default=None, init=False)
+    revision: int | None = None
     """Revision of the change; None until it is written, and if nothing changed."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,14 +11,14 @@ from liza.programs.session.run_directory import RunDir
 from liza.rules.errors import LizaError
 from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork, find_current_work
+from liza.rules.value_classes import Value
 from liza.rules.work_kinds import WorkKind
 
 _KIND_LABELS = {WorkKind.WORK: "working", WorkKind.REVIEW: "reviewing", WorkKind.PLANNING: "planning"}
 WAITING_FOR_PERSON = "waits for you"
 
 
-@dataclass(frozen=True)
-class Activity:
+class Activity(Value):
     """Label that a duration can follow (``working`` 4 min), and the start time."""
 
     label: str

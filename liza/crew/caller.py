@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -15,6 +14,7 @@ from liza.programs.session import run_directory, session_process
 from liza.rules.errors import LizaError, NotOwner, Refused
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import agent_of, person_id, role_of
+from liza.rules.value_classes import Value
 from liza.system import ancestors, processes
 from liza.system.file_lock import Lock
 
@@ -22,8 +22,7 @@ PERSON_VARIABLE = "LIZA_PERSON"
 """Variable that a person sets to ``yes``, at a terminal, to use liza in a pid namespace other than the crew's."""
 
 
-@dataclass(frozen=True)
-class RunCaller:
+class RunCaller(Value):
     """A verb was called from inside a session: the run and its task."""
 
     run: str

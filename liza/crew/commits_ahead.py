@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.crew.crew import Crew
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import State
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class CommitsAhead:
+class CommitsAhead(Value):
     """``commits`` of ``integration`` are not in ``branch``."""
 
     integration: str

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +27,7 @@ from liza.rules.model import Clock, State, Status, Task
 from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
 from liza.rules.tasks.picking import Evidence
+from liza.rules.value_classes import Value, replace
 from liza.system import program_path
 from liza.system.file_lock import Lock
 
@@ -46,8 +46,7 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass(frozen=True)
-class Crew:
+class Crew(Value, dict=True):
     """The argument of every verb. Constructing one reads nothing."""
 
     paths: Paths

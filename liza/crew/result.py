@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from liza.rules.model import State
 from liza.rules.reports.narration import find_news
+from liza.rules.value_classes import Value, field
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Value):
     """``result`` is ``changed`` or ``unchanged``; ``next`` is one command, or what happens now; ``message`` tells a
     person what happened."""
 

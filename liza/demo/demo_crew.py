@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
 from liza.rules.paths import role_of
+from liza.rules.value_classes import Value
 from liza.verbs.down import down
 
 FIRST_TERM_WAIT, SECOND_TERM_WAIT = 15.0, 5.0  # seconds after the first and the second SIGTERM
@@ -25,8 +25,7 @@ _AGENT_MODULES = {"planner": "planner", "coder": "coder", "code-reviewer": "revi
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class SupervisorEnded:
+class SupervisorEnded(Value):
     """Event: a supervisor ended that was not stopped by the demo."""
 
     agent: str

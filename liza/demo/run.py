@@ -9,11 +9,8 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from msgspec.structs import replace
 
 from liza.board import events
 from liza.cli.render import columns, printing
@@ -28,6 +25,7 @@ from liza.rules.model import State, Status
 from liza.rules.paths import is_person
 from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.statuses import GoalStatus
+from liza.rules.value_classes import Mutable, replace
 
 TIME_LIMIT = 120.0
 """Seconds after which the demo fails and prints the unfinished tasks."""
@@ -121,8 +119,7 @@ def _wait_for_event(news: queue.Queue[Any], end: float, progress: DemoProgress) 
         raise Refused(f"the supervisor of {ended.agent} ended with {ended.code}: {output}", _log_hint(progress.crew))
 
 
-@dataclass
-class DemoProgress:
+class DemoProgress(Mutable):
     """The state that was printed last, and the actions of the person in the demo."""
 
     crew: Crew

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from liza.repo import symbolic_refs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.paths import HISTORY_REF
+from liza.rules.value_classes import Value
 
 BOARD_FILE = "state.yaml"
 GOAL_FILE = "goal.md"
@@ -25,8 +25,7 @@ _REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
 
 
-@dataclass(frozen=True)
-class NewRevision:
+class NewRevision(Value):
     """A revision to record: number, subject and body, time, author, and the complete text of the board.
 
     ``goal`` is the content of goal.md, ``settings`` the confirmed settings. They are recorded with the last revision of
@@ -43,8 +42,7 @@ class NewRevision:
     settings: bytes | None = None
 
 
-@dataclass(frozen=True)
-class Revision:
+class Revision(Value):
     """A recorded revision, as the log shows it."""
 
     revision: int

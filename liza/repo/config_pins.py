@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Missing
 from liza.rules.paths import Paths
 from liza.rules.settings import are_valid
+from liza.rules.value_classes import Value, field
 from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 
@@ -77,8 +78,7 @@ ConfigRow = tuple[str, str, str]
 ConfigStamp = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class _ConfigCache:
+class _ConfigCache(Value):
     """Overrides computed from configuration files with this stamp. ``stamp`` is None if the files do not determine them
     (includes).
     """
@@ -88,8 +88,7 @@ class _ConfigCache:
     pairs: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class PinViolation:
+class PinViolation(Value):
     """A program, a replaced commit or a foreign repository in git's configuration that was not there at init.
 
     ``fix_command`` is the command for a person who did not add it.
@@ -99,8 +98,7 @@ class PinViolation:
     fix_command: str
 
 
-@dataclass(frozen=True)
-class Pins:
+class Pins(Value, dict=True):
     """Pinned configuration: keys that name a program with their values, hooks with a digest, and substitutes.
 
     Substitutes are files and refs that make git read another commit or another repository.
@@ -115,7 +113,11 @@ class Pins:
     """For a ref, the time (seconds since the epoch) until which a person has accepted what sessions did to it. ``*``
     means every ref.
     """
-    _cache: dict[str, _ConfigCache] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def _cache(self) -> dict[str, _ConfigCache]:
+        """Overrides by the directory for which they were computed."""
+        return {}
 
     @classmethod
     def capture(cls, git: Git) -> Pins:

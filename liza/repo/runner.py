@@ -15,7 +15,6 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +22,7 @@ from typing import Protocol
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
 
 FALLBACK_IDENTITY = ("Liza", "liza@localhost")
@@ -79,8 +79,7 @@ class ConfigOverrides(Protocol):
     def overrides(self, git: Git) -> Sequence[tuple[str, str]]: ...
 
 
-@dataclass(frozen=True)
-class GitResult:
+class GitResult(Value):
     """Result of a git command: exit status and output."""
 
     code: int
@@ -88,8 +87,7 @@ class GitResult:
     stderr: str
 
 
-@dataclass(frozen=True)
-class Git:
+class Git(Value):
     """git in one directory. ``timeout`` is in seconds. ``pins`` says which programs the configuration may name."""
 
     directory: Path

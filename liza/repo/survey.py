@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from liza.repo.config_pins import Pins, git_dirs
 from liza.repo.runner import FALLBACK_IDENTITY, ConfigOverrides, Git
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.value_classes import Value, replace
 
 _OPERATION_FILES = (
     ("MERGE_HEAD", "merge"),
@@ -23,8 +23,7 @@ _OPERATION_FILES = (
 )
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(Value):
     """Facts about a repository.
 
     ``root`` is the top of the checkout (of a bare repository, the git directory). ``branch`` is None if HEAD is
@@ -109,8 +108,7 @@ def find_operation(git_dir: Path) -> str | None:
     return next((operation for name, operation in _OPERATION_FILES if (git_dir / name).exists()), None)
 
 
-@dataclass(frozen=True)
-class WorkTreeState:
+class WorkTreeState(Value):
     """State of a worktree: the commit at HEAD (None before the first), names of changed and untracked files."""
 
     head: str | None

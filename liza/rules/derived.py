@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from msgspec.structs import replace
-
 from liza.rules.history_events import VERDICTS, HistoryEvent
 from liza.rules.model import Agent, State, Status
 from liza.rules.statuses import AgentStatus
+from liza.rules.value_classes import replace
 
 S = Status
 _SUPERVISOR_STATUSES = (AgentStatus.STARTING, AgentStatus.WAITING, AgentStatus.OFFLINE)

@@ -6,8 +6,9 @@ A board may have other events, written by an older version or by hand. They are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from liza.rules.value_classes import Value
 
 
 class HistoryEvent(StrEnum):
@@ -58,8 +59,7 @@ class HistoryEvent(StrEnum):
 E = HistoryEvent
 
 
-@dataclass(frozen=True)
-class EventRule:
+class EventRule(Value):
     """What follows from an event.
 
     ``closes_run``: it is the closing command of a session; the run has no more to do. ``frames_session``: the last such

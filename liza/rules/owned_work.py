@@ -5,15 +5,13 @@ Apart from the decisions of supervisors: every command of an agent needs this, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.rules.model import State, Status
 from liza.rules.tasks import planning
+from liza.rules.value_classes import Value
 from liza.rules.work_kinds import WorkKind
 
 
-@dataclass(frozen=True)
-class CurrentWork:
+class CurrentWork(Value):
     """Work that an agent holds: a claim or a review of ``task``, or planning (``task`` is None)."""
 
     run: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.rules.errors import UsageError
+from liza.rules.value_classes import Value
 
 ROLES = ("planner", "coder", "code-reviewer")
 _AGENT = re.compile(r"(planner|coder|code-reviewer)-([0-9]{1,9})")
@@ -92,8 +92,7 @@ def branch_of(task: str) -> str:
     return f"task/{task}"
 
 
-@dataclass(frozen=True)
-class Paths:
+class Paths(Value):
     """Paths of one crew. All but the slots are below ``root``, the top of the person's checkout.
 
     ``chosen_slots`` is the directory of the slots. None: inside the repository, as in crews of earlier versions.

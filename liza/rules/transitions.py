@@ -6,23 +6,20 @@ No other module changes the status of a task.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-
-from msgspec.structs import replace
 
 from liza.rules.errors import BoardInconsistent
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task, Violation
+from liza.rules.value_classes import Value, replace
 
 S = Status
 E = HistoryEvent
 OPEN_STATUSES = frozenset(Status) - FINAL_STATUSES
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(Value):
     """``verb`` changes the status from any of ``sources`` to ``target``. ``who`` may do it, ``cause`` is the reason."""
 
     verb: HistoryEvent
@@ -90,8 +87,7 @@ _TARGETS: dict[str, set[Status]] = {
 }
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Value):
     """Caller, time and details of a verb, as the task's history records them. ``by`` is None if no agent did it."""
 
     now: datetime

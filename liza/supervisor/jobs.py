@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza.programs.session import guarded_command, log_file
@@ -17,22 +16,21 @@ from liza.rules.errors import NotRegularFile
 from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
 from liza.rules.sessions.session_facts import JobKind
+from liza.rules.value_classes import Mutable, Value, field
 from liza.system import crash_points
 
 LOOK = 1.0  # seconds between two checks of the log's size and the time limit
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
-@dataclass(frozen=True)
-class JobEnded:
+class JobEnded(Value):
     """Event: this job's child has exited with this status."""
 
     name: str
     exit_status: int
 
 
-@dataclass
-class Job:
+class Job(Mutable):
     """A child of the supervisor. ``end_event`` is set when it has exited.
 
     ``subject`` is the slot of a set-up, or the task of a merge.
@@ -87,8 +85,7 @@ class Job:
             self.process.wait()
 
 
-@dataclass(frozen=True)
-class JobSpec:
+class JobSpec(Value):
     """What a job runs. ``kind`` and ``subject`` are those of the Job."""
 
     kind: JobKind

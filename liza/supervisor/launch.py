@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.crew.drift import drift
@@ -27,13 +24,13 @@ from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.paths import agent_of
 from liza.rules.reports import ref_moves
 from liza.rules.tasks import claims
+from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
 from liza.supervisor.worktree_files import LaunchInputs, WorktreeFiles
 from liza.system import crash_points, processes
 
 
-@dataclass(frozen=True)
-class SetUpDue:
+class SetUpDue(Value):
     """Result: the worktree is prepared, and the project's set-up command has to run in it first."""
 
     run: str

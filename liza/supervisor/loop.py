@@ -7,7 +7,6 @@ import queue
 import shlex
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from liza.rules.reports.narration import LIZA, find_news
 from liza.rules.sessions import actions
 from liza.rules.sessions.decide import decide
 from liza.rules.sessions.rests import ClockWatch
+from liza.rules.value_classes import Value
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.alarm_log import log_new_alarms
 from liza.supervisor.launch import Launcher
@@ -46,15 +46,13 @@ OUTPUT_READ_INTERVAL = 0.25  # seconds: a program that streams its answer writes
 MAX_POLL_SECONDS = 1e6  # seconds: poll(2) takes its timeout as an int of milliseconds
 
 
-@dataclass(frozen=True)
-class StopRequest:
+class StopRequest(Value):
     """Event of a signal: stop after the current session is ended properly, or at once with ``force``."""
 
     force: bool
 
 
-@dataclass(frozen=True)
-class SessionOver:
+class SessionOver(Value):
     """Event: the session of ``run`` has ended."""
 
     run: str

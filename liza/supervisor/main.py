@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec.structs import replace
-
 from liza.board import wake_up
 from liza.crew import layout
 from liza.crew.caller import require_person
@@ -30,6 +28,7 @@ from liza.rules.reports.alarms import BY_HAND_HINT
 from liza.rules.sessions.actions import Exit
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks import claims
+from liza.rules.value_classes import replace
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
 from liza.system.file_lock import Lock

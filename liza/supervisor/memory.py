@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from liza.programs.session.failure_watch import FailureWatch
 from liza.rules.sessions.rests import ClockWatch, FailureStreak, MergeTries
 from liza.rules.sessions.session_watch import ActivityWatch, IdleTime, ModelAnswers, QuestionTime, SessionTimes
 from liza.rules.sessions.spending import LedgerEntry
+from liza.rules.value_classes import Mutable, Value, field
 from liza.supervisor.jobs import Job
 from liza.supervisor.metering import MeterThread
 
 
-@dataclass
-class SessionMemory:
+class SessionMemory(Mutable):
     """What was observed of one session."""
 
     run: str
@@ -32,8 +30,7 @@ class SessionMemory:
     """Whether its terminal is not being logged."""
 
 
-@dataclass(frozen=True)
-class UnusableProgram:
+class UnusableProgram(Value):
     """Why no session of the program can work until a person acts.
 
     ``needs_person``: a person has to start the program once, to answer it or to log in.
@@ -43,16 +40,14 @@ class UnusableProgram:
     needs_person: bool = False
 
 
-@dataclass(frozen=True)
-class FailedSetUp:
+class FailedSetUp(Value):
     """Why the last set-up failed, in one line, and the command that shows or resolves it."""
 
     reason: str
     next: str
 
 
-@dataclass
-class Memory:
+class Memory(Mutable):
     """State of one supervisor. Nothing here is a fact about the crew."""
 
     clock: ClockWatch
@@ -81,8 +76,7 @@ class Memory:
         return self.session if self.session is not None and self.session.run == run else None
 
 
-@dataclass
-class LoopMemory:
+class LoopMemory(Mutable):
     """What the loop of a supervisor remembers between two passes.
 
     ``failed_passes``: passes in a row that failed. ``recorded_at``: when history was last written.

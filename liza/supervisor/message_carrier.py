@@ -6,10 +6,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-
-from msgspec.structs import replace
 
 from liza.crew.liza_path import liza_path
 from liza.programs.messages import inbox
@@ -18,11 +15,11 @@ from liza.programs.terminal.keyboard import NotSent, Sent
 from liza.rules.errors import UsageError
 from liza.rules.sessions import message_rules
 from liza.rules.sessions.message_rules import Message, MessageStage
+from liza.rules.value_classes import Value, replace
 from liza.supervisor.launch import Launcher
 
 
-@dataclass(frozen=True)
-class TypingDone:
+class TypingDone(Value):
     """Event: typing a message into the session of ``run`` is over."""
 
     run: str
@@ -164,7 +161,7 @@ class MessageCarrier:
         self.crew.append_alert_log([f"message_unread  {text}. Next: liza logs {self.agent}"])
         self.notify(f"! {text}")
 
-    def _update(self, message: Message, **changes: object) -> None:
+    def _update(self, message: Message, **changes: Any) -> None:
         inbox.update_message(self.crew.paths, self.agent, replace(message, tried=self.crew.clock.now(), **changes))
 
 

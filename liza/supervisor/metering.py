@@ -9,10 +9,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.programs.presets.preset import Preset
@@ -22,6 +19,7 @@ from liza.repo import survey
 from liza.rules.errors import LizaError
 from liza.rules.model import Budget, Config, LoopLimits
 from liza.rules.sessions.loop_detection import Progress, Stuck, check_progress
+from liza.rules.value_classes import Value, replace
 from liza.system import file_growth
 
 MAX_READ_INTERVAL = 2.0  # seconds without growth of the output: a program's journal in another directory may grow
@@ -34,8 +32,7 @@ TELL_AT = 3
 """Failed measurements in a row before an alert."""
 
 
-@dataclass(frozen=True)
-class MeasurementChanged:
+class MeasurementChanged(Value):
     """Event: the session's progress or usage calls for a new decision."""
 
     run: str

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from liza.crew.crew import Crew
@@ -33,6 +31,7 @@ from liza.rules.sessions.session_facts import (
     StartFacts,
 )
 from liza.rules.sessions.session_watch import ActivityWatch, SessionTimes
+from liza.rules.value_classes import Value, replace
 from liza.supervisor.memory import Memory, SessionMemory
 from liza.supervisor.metering import MeterThread
 from liza.supervisor.run_evidence import (
@@ -53,8 +52,7 @@ MeterMaker = Callable[[RunDir, RunRecord], MeterThread]
 QUESTION_DELAY = 3.0  # seconds without a change of the screen before a question counts as one for a person
 
 
-@dataclass(frozen=True)
-class SessionObserver:
+class SessionObserver(Value):
     """One observation at ``monotonic_time``, a clock that does not advance while the machine sleeps.
 
     Values to compare with earlier observations are in ``memory``.
@@ -106,7 +104,7 @@ class SessionObserver:
             # It ended between the two reads of its state: `conclude` classifies the end.
             return SessionFacts(run=directory.run, state=SessionState.OVER)
         memory.is_unlogged = _is_unlogged(pane, facts)
-        ready = readiness.classify_readiness(dataclasses.replace(facts, has_asked=self._has_asked(memory, facts)))
+        ready = readiness.classify_readiness(replace(facts, has_asked=self._has_asked(memory, facts)))
         question = self._find_question(memory, facts, ready)
         memory.question = memory.question.saw(is_shown=question is not None, now=now)
         is_waiting = _is_waiting(directory, facts)

@@ -6,8 +6,6 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from liza.crew import run_state
 from liza.crew.crew import Crew
 from liza.programs.session import session_process
@@ -17,6 +15,7 @@ from liza.rules.history_events import CLOSING_EVENTS
 from liza.rules.model import State
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import run_number
+from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
 from liza.system import proc_stat, processes
 

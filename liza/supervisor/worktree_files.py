@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from liza.crew.crew import Crew
 from liza.crew.liza_path import liza_path
@@ -22,12 +19,12 @@ from liza.rules.model import State
 from liza.rules.owned_work import CurrentWork
 from liza.rules.paths import agent_of
 from liza.rules.tasks import planning
+from liza.rules.value_classes import Value, replace
 from liza.rules.work_kinds import WorkKind
 from liza.system import crash_points
 
 
-@dataclass(frozen=True)
-class LaunchInputs:
+class LaunchInputs(Value):
     """Inputs of the command line: the prompt, and the hooks' arguments and variables."""
 
     prompt: str

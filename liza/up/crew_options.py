@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -14,12 +13,12 @@ from liza.crew.liza_path import liza_path
 from liza.rules.errors import UsageError
 from liza.rules.paths import ROLES, parse_agent_id, role_of
 from liza.rules.reports import up_command
+from liza.rules.value_classes import Value, field
 
 _NAME = re.compile(r"[\w-]*")
 
 
-@dataclass(frozen=True)
-class UpOptions:
+class UpOptions(Value):
     """Size of the crew, and its programs.
 
     ``programs``: by agent or role; ``program``: for all others; None: as the preset tables say. ``terminal``: each

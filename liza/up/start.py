@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from liza.rules.errors import Refused, UsageError, read_last_message
 from liza.rules.paths import role_of
 from liza.rules.reports.narration import LIZA
 from liza.rules.tasks.planning import is_crew_done
+from liza.rules.value_classes import Value
 from liza.up import foreground
 from liza.up.crew_options import UpOptions, parse_programs, start_supervisor, supervisor_log
 from liza.up.feed import Feed, PrintTimedLine
@@ -125,8 +125,7 @@ def _start_detached(crew: Crew, agents: Sequence[str], options: UpOptions, say: 
     return int(not all(results))
 
 
-@dataclass(frozen=True)
-class _StartingSupervisor:
+class _StartingSupervisor(Value):
     """A started supervisor, with its agent's last wake-up and the size of its log in bytes before the start."""
 
     crew: Crew

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +14,11 @@ from liza.programs.session.output_times import OutputTimes
 from liza.programs.session.run_directory import list_runs
 from liza.rules.errors import LizaError
 from liza.rules.paths import agent_of, sort_agents
+from liza.rules.value_classes import Mutable, Value
 from liza.verbs import logs
 
 
-@dataclass(frozen=True)
-class OutputLine:
+class OutputLine(Value):
     """A line that a program printed; ``time`` is None if it was not recorded."""
 
     agent: str
@@ -28,14 +27,13 @@ class OutputLine:
     text: str
 
 
-@dataclass
-class _Reader:
+class _Reader(Mutable):
     """Position of a reader: bytes read of a run's output, and the bytes of an incomplete line."""
 
     run: str
     offset: int = 0
     partial_line: bytes = b""
-    over: bool = field(default=False)
+    over: bool = False
 
 
 def sorted_agents(crew: Crew) -> list[str]:

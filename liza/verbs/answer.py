@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from liza.crew.crew import Crew
@@ -10,10 +9,10 @@ from liza.rules.errors import Refused
 from liza.rules.model import Status, Task
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims, planning
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class OpenQuestion:
+class OpenQuestion(Value):
     """A BLOCKED task, why it is blocked, what it asks, and since when."""
 
     task: str

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.programs.terminal import tmux
 from liza.rules.errors import Refused
 from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.value_classes import Value
 from liza.verbs.logs import find_newest_run
 
 
-@dataclass(frozen=True)
-class TerminalAttachment:
+class TerminalAttachment(Value):
     """Command that attaches a person's terminal to that of a run."""
 
     agent: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from liza.crew.caller import require_person
@@ -17,14 +16,14 @@ from liza.rules.paths import check_task_id as checked_task_id
 from liza.rules.paths import parse_agent_id, role_of
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.picking import Evidence, Pick
+from liza.rules.value_classes import Value, replace
 from liza.system import crash_points, processes
 from liza.system.file_lock import Lock
 
 _PREPARE_LIMIT = 120.0  # seconds to wait for the task lock
 
 
-@dataclass(frozen=True)
-class TaskClaim:
+class TaskClaim(Value):
     """A claimed task: its run, its slot, and the end of the lease, before which no other agent can claim it.
 
     ``taken_over``: from whom, and why that is allowed; None if it was no other agent's task.

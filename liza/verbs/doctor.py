@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from liza.crew import layout, run_state
@@ -26,11 +25,11 @@ from liza.rules.errors import LizaError, Missing, NoCrew, Refused, SharedPathBlo
 from liza.rules.formatting.counts import count_noun
 from liza.rules.model import Config, State
 from liza.rules.paths import ROLES, Paths
+from liza.rules.value_classes import Value, replace
 from liza.verbs.init import check_repository
 
 
-@dataclass(frozen=True)
-class DoctorReport:
+class DoctorReport(Value):
     """All findings; ``repaired`` says what was repaired."""
 
     findings: tuple[Finding, ...]

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew import layout
@@ -29,6 +28,7 @@ from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF
 from liza.rules.reports.up_command import restart_command_for, up_command_for
 from liza.rules.sessions.session_ends import StopReason
+from liza.rules.value_classes import Value
 from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid
 
@@ -38,8 +38,7 @@ FORCED_STOP_TIMEOUT = 8.0  # seconds, with --now
 LOCK_TIMEOUT = 1.0  # seconds: a process that only checks whether the lock is free holds it for a moment
 
 
-@dataclass(frozen=True)
-class PurgeResult:
+class PurgeResult(Value):
     """Result of a purge.
 
     ``kept_refs`` have content that no other ref has; with any of them the history of the board is kept.

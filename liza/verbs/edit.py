@@ -9,8 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from liza.board.text import document
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -20,6 +18,7 @@ from liza.crew.three_way_merge import merge_edits
 from liza.rules import settings
 from liza.rules.errors import BoardUnreadable, LizaError, Missing, Refused, UsageError
 from liza.rules.model import Config, SpecChange
+from liza.rules.value_classes import replace
 
 _COPY, _BASE = "state.yaml", "base.yaml"
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from msgspec.structs import replace
 
 from liza.crew.caller import RunCaller, identify_run, require_task
 from liza.crew.crew import Crew
@@ -17,12 +14,12 @@ from liza.rules.model import AlignmentNote, Handoff, State
 from liza.rules.paths import role_of
 from liza.rules.tasks import claims, coding, planning, reviews
 from liza.rules.transitions import has_done
+from liza.rules.value_classes import Value, replace
 
 RESTART_STEP = "stop now: a fresh session continues"
 
 
-@dataclass(frozen=True)
-class HandoffNote:
+class HandoffNote(Value):
     """Information for the next session."""
 
     summary: str

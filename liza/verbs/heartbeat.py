@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from msgspec.structs import replace
-
 from liza.crew.caller import identify_run
 from liza.crew.crew import Crew
 from liza.crew.result import Result
 from liza.rules.errors import UsageError
 from liza.rules.tasks import claims
+from liza.rules.value_classes import replace
 
 MAX_EXTENSION = 4 * 3600  # seconds
 

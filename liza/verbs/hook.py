@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from liza.programs.hooks import hook_events, tool_guards
 from liza.programs.hooks.hook_events import NO_REPLY, HookReply, ReceivedEvent
@@ -23,6 +22,7 @@ from liza.programs.session.run_directory import HOOK_CALLS_FILE, RunDir, Turn
 from liza.rules.errors import LizaError
 from liza.rules.formatting.times import format_time
 from liza.rules.paths import Paths
+from liza.rules.value_classes import replace
 
 MAX_PAYLOAD = 32 << 20  # bytes of one event
 MOST_CALLS, KEPT_CALLS = 4 << 20, 1 << 20

@@ -8,7 +8,6 @@ import shlex
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from liza.rules.model import Config
 from liza.rules.paths import HISTORY_REF, Paths, branch_of
 from liza.rules.project import slots_location
 from liza.rules.project.init_command import complete_init_commands
+from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
 ReportFact = Callable[[str, str], None]
@@ -44,8 +44,7 @@ _DIRECTORY_HINT = "--worktrees DIR"
 _LOCK_TIMEOUT = 0.2  # seconds; another init holds the lock until it ends, so longer waiting does not help
 
 
-@dataclass(frozen=True)
-class InitOptions:
+class InitOptions(Value):
     """Options of `liza init`; None means that init finds the value."""
 
     goal: str | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import takewhile
 
 from liza.board import revision_journal
@@ -13,14 +12,14 @@ from liza.crew.caller import require_person
 from liza.crew.crew import Crew
 from liza.rules import invariants
 from liza.rules.errors import BoardInconsistent, LizaError, Missing
+from liza.rules.value_classes import Value
 from liza.system.file_lock import Lock
 
 MAX_SHOWN = 3
 _OUTSIDE_PREFIX = "changed outside liza: "
 
 
-@dataclass(frozen=True)
-class LockedRun:
+class LockedRun(Value):
     """Exit status of a command that ran with the lock, and the first new error of the board, if any."""
 
     exit_status: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -21,6 +20,7 @@ from liza.rules.model import MergeInProgress, State, Status, Task
 from liza.rules.paths import parse_agent_id
 from liza.rules.project import test_proof
 from liza.rules.tasks import claims
+from liza.rules.value_classes import replace
 from liza.system import crash_points
 from liza.system.file_lock import Lock
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from msgspec.structs import replace
-
 from liza.board import wake_up
 from liza.crew import run_state
 from liza.crew.caller import require_person
@@ -15,6 +11,7 @@ from liza.programs.messages import inbox
 from liza.rules.errors import Refused, UnknownId, UsageError
 from liza.rules.model import HumanNote, State, Status
 from liza.rules.paths import parse_agent_id, run_id
+from liza.rules.value_classes import replace
 
 
 def send_note(crew: Crew, text: str, to: str | None = None) -> Result:
@@ -33,7 +30,7 @@ def send_note(crew: Crew, text: str, to: str | None = None) -> Result:
         raise
     wake_up.wake_watchers(crew.paths, agent)
     next_step = f"it waits in the inbox of {agent}; {_delivery_text(crew, agent)}"
-    return dataclasses.replace(result, next=next_step, details={**result.details, "message": message.id})
+    return replace(result, next=next_step, details={**result.details, "message": message.id})
 
 
 def _delivery_text(crew: Crew, agent: str) -> str:
@@ -70,7 +67,7 @@ def note(crew: Crew, text: str, to: str | None = None) -> Result:
     task = recipient if recipient is not None and tx.state.task(recipient) else None
     step = "liza note --now … sends a note into a running session"
     result = make_result(tx.before, tx.state, task, step, to=recipient)
-    return dataclasses.replace(result, message=f"noted for the next brief{f' of {recipient}' if recipient else ''}")
+    return replace(result, message=f"noted for the next brief{f' of {recipient}' if recipient else ''}")
 
 
 def _recipient(state: State, to: str | None) -> str | None:

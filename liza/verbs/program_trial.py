@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from liza.rules.errors import read_last_message
 from liza.rules.formatting import toml_text
 from liza.rules.history_events import UNFINISHED_ENDS
 from liza.rules.model import Status, Task
+from liza.rules.value_classes import Value
 from liza.verbs import init, task
 from liza.verbs.down import end_unsupervised_sessions
 
@@ -47,8 +47,7 @@ _TASK_FIELDS = {
 _END_STATUSES = (Status.READY_FOR_REVIEW, Status.BLOCKED)
 
 
-@dataclass(frozen=True)
-class TrialCheck:
+class TrialCheck(Value):
     """One check of a trial: whether it passed, and the evidence."""
 
     what: str
@@ -56,8 +55,7 @@ class TrialCheck:
     evidence: str
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Value):
     """Result of a trial; ``failure`` is the reason why the program did not submit its task."""
 
     checks: tuple[TrialCheck, ...]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import asdict as fields_of
-
 from liza.crew import activity, draft_specs
 from liza.crew.crew import Crew
 from liza.crew.spec_files import find_existing_specs
@@ -17,6 +15,7 @@ from liza.rules.paths import branch_of
 from liza.rules.paths import check_task_id as checked_id
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.drafts import MissingParts
+from liza.rules.value_classes import asdict as fields_of
 
 _MERGE_FAILURE_STATUSES = (Status.INTEGRATION_FAILED, Status.CLAIMED, Status.BLOCKED)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
-
-from msgspec.structs import asdict as fields_of
 
 from liza.board import signals
 from liza.crew import activity, commits_ahead, current_alarms, usage_summary
@@ -31,6 +28,7 @@ from liza.rules.tasks import picking, planning
 from liza.rules.tasks.picking import Evidence, LimitReached, Pick
 from liza.rules.tasks.planning import is_crew_done
 from liza.rules.transitions import has_done
+from liza.rules.value_classes import asdict as fields_of
 from liza.rules.work_kinds import WorkKind
 from liza.verbs.show_task import task_rows
 
@@ -107,7 +105,7 @@ def _ahead(crew: Crew, state: State) -> dict[str, Any] | None:
         ahead = commits_ahead.find_commits_ahead(crew, state)
     except (LizaError, OSError):
         return None
-    return None if ahead is None else asdict(ahead)
+    return None if ahead is None else fields_of(ahead)
 
 
 def agent_row(crew: Crew, state: State, name: str, evidence: Evidence, signal_names: tuple[str, ...]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
@@ -18,14 +17,14 @@ from liza.repo.merge import merge_refs, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.rules.errors import MergeConflict, Refused, UnknownId
 from liza.rules.merging import merge_rules
+from liza.rules.value_classes import Value, replace
 from liza.system.file_lock import Lock
 
 _CANDIDATE_NAME = "main.sync"
 """No task can have this name: ids have no dots."""
 
 
-@dataclass(frozen=True)
-class _SyncRequest:
+class _SyncRequest(Value):
     """Request to merge ``commit``, the tip of the branch ``source``, into the branch ``into``.
 
     ``command`` is the command that the person typed. ``accept_moved``: also if ``into`` was moved from outside and

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from liza.board.task_file import load_tasks
 from liza.crew import draft_specs
@@ -22,6 +21,7 @@ from liza.rules.tasks import backlog, claims, reviews
 from liza.rules.tasks.backlog import RequestContext, TaskFields
 from liza.rules.tasks.unclaimable import failed_by_every_coder, waits_for_coder_text
 from liza.rules.transitions import Invocation
+from liza.rules.value_classes import Value, replace
 from liza.system import processes
 
 _FIELD_ALIASES = {
@@ -148,8 +148,7 @@ def unblock(crew: Crew, task_id: str, answers: Sequence[str]) -> Result:
     return replace(result, message=f"{result.message}\n{waits_for_coder_text(task)}")
 
 
-@dataclass(frozen=True)
-class Successors:
+class Successors(Value):
     """Tasks that replace a superseded one: new tasks, and tasks that are on the board already."""
 
     new: tuple[TaskFields, ...] = ()

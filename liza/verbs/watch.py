@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import asdict as fields_of
-
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, NoCrew
+from liza.rules.value_classes import asdict as fields_of
 from liza.verbs.change_stream import watch_changes
 
 

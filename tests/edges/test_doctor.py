@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from liza.repo.merge.branch_moves import BranchMove
 from liza.rules.errors import LizaError, Missing
 from liza.rules.model import Agent
 from liza.rules.tasks.backlog import TaskFields
+from liza.rules.value_classes import asdict
 from liza.system.file_lock import Lock
 from liza.verbs.claim import claim
 from liza.verbs.doctor import doctor

@@ -480,9 +480,8 @@ def test_what_a_green_candidate_left_is_removed_only_where_that_is_wanted_and_th
 
 
 def test_a_crew_of_a_version_that_confirmed_no_settings_goes_on_to_test_its_candidates(crew: Merges) -> None:
-    from dataclasses import replace
-
     from liza.repo.config_pins import Pins
+    from liza.rules.value_classes import replace
 
     crew.tests("echo first; echo last; exit 1")
     crew.approved("a")

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from liza.repo.merge import branch_moves, merges
 from liza.repo.merge.branch_moves import MoveOutcome
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, Refused
+from liza.rules.value_classes import asdict
 from tests.campaign import forks
 from tests.conftest import git
 

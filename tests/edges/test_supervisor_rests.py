@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +23,7 @@ from liza.rules.sessions import actions
 from liza.rules.sessions.rests import ClockWatch, FailureStreak
 from liza.rules.sessions.session_ends import SessionOutcome
 from liza.rules.sessions.session_facts import JobKind
+from liza.rules.value_classes import replace
 from liza.supervisor import action_runner, jobs
 from liza.supervisor.action_runner import ActionRunner
 from liza.supervisor.launch import SetUpDue

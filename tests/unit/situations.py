@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from liza.rules.model import State
 from liza.rules.sessions.session_facts import SessionFacts, SessionState, Situation
+from liza.rules.value_classes import replace
 from tests.unit.boards import NOW
 
 OF_SESSION = {

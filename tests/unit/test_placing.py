@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from liza.rules.project.slots_location import (
     refuse_line_break,
     requested_directory,
 )
+from liza.rules.value_classes import replace
 
 ROOT = Path("/home/me/shop")
 BESIDE = Path("/home/me/shop.worktrees")

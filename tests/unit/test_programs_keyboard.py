@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from liza.programs.presets.preset import Dialog, Preset
 from liza.programs.terminal import idle_detection, keyboard, screens, shells
 from liza.programs.terminal.keyboard import Enter, KeyboardAction, LeaveHistory, LookAtScreen, NotSent, Paste, Sent
 from liza.programs.terminal.screens import Screen
+from liza.rules.value_classes import replace
 
 PROMPT = Preset(name="x", ready_prompt="❯ ", dialogs=(Dialog(kind="trust", match="Do you trust the files"),))
 PLAIN = Preset(name="y")

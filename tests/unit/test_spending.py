@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from liza.programs.usage import usage_report
 from liza.rules.model import Budget, ProcessIdentity
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage, over_budget_reason, seconds_left, sum_usage
+from liza.rules.value_classes import replace
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TURNS = """not an event

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from liza.board.text.yaml_lines import Style
 from liza.rules import settings
 from liza.rules.errors import BoardTooNew, BoardUnreadable
 from liza.rules.model import SCHEMA_VERSION, State
+from liza.rules.value_classes import Mutable
 
 RESTORE_COMMAND: Final = "liza restore --last-good"
 REPAIR_HINT: Final = f"liza edit, or: {RESTORE_COMMAND}"
@@ -24,8 +24,7 @@ SECTIONS: Final[dict[str, Any]] = struct_fields(State)
 _MAX_SEARCH: Final = 1 << 16  # characters behind a changed part in which the next unchanged one is searched
 
 
-@dataclass(eq=False, slots=True)
-class Part:
+class Part(Mutable, eq=False):
     """A slice of the text with its value. ``key`` identifies an entry in its section."""
 
     kind: PieceKind
@@ -35,8 +34,7 @@ class Part:
     value: Any = None
 
 
-@dataclass(eq=False)
-class Document:
+class Document(Mutable, eq=False, dict=True):
     """A parsed board: ``parts`` joined are ``text``; ``state`` is its value.
 
     If the text cannot be split into entries that parse alone, there is one part of the kind WHOLE.

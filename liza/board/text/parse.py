@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -21,6 +20,7 @@ from ruamel.yaml.events import (
 )
 
 from liza.board.text.values import FREE_FORM_KEYS, normalize_scalar
+from liza.rules.value_classes import Mutable, field
 
 _INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -265,8 +265,7 @@ class NodeKind(StrEnum):
     ALIAS = "alias"
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Mutable):
     """The position of a value: lines and columns from 0, the end column exclusive."""
 
     kind: NodeKind

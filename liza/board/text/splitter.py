@@ -7,13 +7,13 @@ NeedsSlowPath; then the parser reads the whole file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from typing import Final
 
 from liza.board.text.parse import NeedsSlowPath
+from liza.rules.value_classes import Value
 
 LIST_SECTIONS: Final = frozenset(("tasks", "discovered", "anomalies", "human_notes", "spec_changes"))
 TABLE_SECTIONS: Final = frozenset(("agents", "handoff"))
@@ -42,8 +42,7 @@ class PieceKind(StrEnum):
     """An entry of a mapping."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Value):
     """A slice of the file."""
 
     kind: PieceKind

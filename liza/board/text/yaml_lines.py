@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+from liza.rules.value_classes import Value
 
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PROSE: Final = re.compile(r"[A-Za-z][A-Za-z0-9,._/()+-]*(?: [A-Za-z0-9(/][A-Za-z0-9,._/()+-]*)+")
@@ -33,8 +34,7 @@ _RESERVED_WORDS: Final = frozenset(["null", "true", "false", "yes", "no", "on", 
 _ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Value):
     """The style of a file: line ending, and indentation of items relative to their key."""
 
     newline: str = "\n"

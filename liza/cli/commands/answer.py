@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -15,6 +14,7 @@ from liza.cli.render.columns import strip_controls
 from liza.cli.render.text_formats import shorten_line
 from liza.crew.crew import Crew, find_crew
 from liza.rules.formatting.durations import format_duration
+from liza.rules.value_classes import asdict
 from liza.verbs.answer import OpenQuestion, find_open_questions
 
 app = create_app()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict as fields_of
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +18,8 @@ from liza.cli.render.pager import page_text
 from liza.crew.crew import Crew, find_crew
 from liza.rules.errors import UsageError
 from liza.rules.paths import agent_of, parse_agent_id
+from liza.rules.value_classes import Value
+from liza.rules.value_classes import asdict as fields_of
 
 app = create_app()
 
@@ -123,8 +123,7 @@ def logs(
             printing.print_now(strip_controls(text))
 
 
-@dataclass(frozen=True)
-class _LineFormat:
+class _LineFormat(Value):
     """How lines are printed: with the agent's name, with the time, as JSON."""
 
     with_names: bool

@@ -8,14 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from liza.repo.config_pins import LOCK_TIMEOUT, Pins
 from liza.rules import settings
 from liza.rules.errors import LizaError
 from liza.rules.model import Config, State
 from liza.rules.paths import Paths
 from liza.rules.settings import UnconfirmedSetting
+from liza.rules.value_classes import replace
 from liza.system import atomic, untrusted_files
 from liza.system.flock import lock_path
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import structs
@@ -27,12 +26,12 @@ from liza.rules.merging.merge_alarms import AbsentCheckout
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import branch_of
 from liza.rules.reports.drift_alarms import RepositoryDrift, SymbolicRef
+from liza.rules.value_classes import Value, replace
 
 LAST_INTEGRATION_REF = merges.LAST_INTEGRATION_REF
 
 
-@dataclass(frozen=True)
-class IntegrationDrift:
+class IntegrationDrift(Value):
     """A move of integration outside of Liza, from ``last_tip`` to ``tip``.
 
     ``removed`` are the commits that it does not contain any more, ``added`` the new ones, newest first, each with a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -10,12 +9,12 @@ from liza.crew.project import commands
 from liza.repo.merge import merge_refs
 from liza.repo.slots import slot_setup
 from liza.rules.merging import merge_failures, merge_rules
+from liza.rules.value_classes import Value
 
 MERGE_SLOT = "merge"
 
 
-@dataclass(frozen=True)
-class CandidateResult:
+class CandidateResult(Value):
     """Result of the tests of a candidate.
 
     ``failure`` is the message for the coder, None if the candidate may be published. ``tested`` is False if no test

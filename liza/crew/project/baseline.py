@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.crew.crew import Crew
@@ -17,6 +16,7 @@ from liza.rules.model import TestProof
 from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import Project, ProjectCommand
 from liza.rules.project.test_proof import NotProved, ProofVerdict, Proved, TestsAnotherCheckout
+from liza.rules.value_classes import Value
 
 ReportFact = Callable[[str, str], None]
 BASELINE_LIMIT = 1800.0
@@ -24,8 +24,7 @@ BASELINE_LIMIT = 1800.0
 _GENERAL_HINT = 'liza init "…" --setup CMD --test CMD, which create and use an environment in the worktree itself'
 
 
-@dataclass(frozen=True)
-class BaselineOptions:
+class BaselineOptions(Value):
     """Options about the tests; None means that the commands are detected."""
 
     test: str | None = None
@@ -35,8 +34,7 @@ class BaselineOptions:
     accept_red: bool = False
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Value):
     """Values for the board."""
 
     command: str | None

@@ -8,18 +8,17 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from liza.programs.session import guarded_command, log_file
 from liza.rules.formatting.redaction import redact
 from liza.rules.project import clean_environment
+from liza.rules.value_classes import Value
 from liza.system import ancestors, crash_points, processes
 
 
-@dataclass(frozen=True)
-class CommandOutcome:
+class CommandOutcome(Value):
     """Result of a project command; ``exit_status`` is None if it was ended at its time limit."""
 
     exit_status: int | None

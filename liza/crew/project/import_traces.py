@@ -8,13 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from liza.crew.project import environments
 from liza.rules.project import test_proof
 from liza.rules.project.test_proof import ProofObservation
+from liza.rules.value_classes import Value
 
 _PYTHON_LOG = Path(__file__).with_name("_import_log.py")
 _NODE_LOG = Path(__file__).with_name("_require_log.cjs")
@@ -23,8 +23,7 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 _NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 
 
-@dataclass(frozen=True)
-class ProofSite:
+class ProofSite(Value):
     """Site of a proof: the person's checkout, the slot, the sources that will be made to fail, the build files."""
 
     root: Path

@@ -10,8 +10,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from liza.crew.project import commands, detect, environments
 from liza.crew.project.other_directory import suggest_directory
 from liza.crew.recovery.findings import Finding
@@ -22,6 +20,7 @@ from liza.rules.model import Config
 from liza.rules.paths import Paths
 from liza.rules.project import clean_environment, project_kinds, test_proof
 from liza.rules.project.project_kinds import SUBMODULE_COMMAND
+from liza.rules.value_classes import replace
 
 _PROBE_TIMEOUT = 20.0  # seconds for an interpreter to check whether it has a module
 _NO_TEST_COMMAND = "config.integration_command is empty: merges are not tested"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from liza.crew.project import commands, import_traces
@@ -12,13 +11,13 @@ from liza.repo.slots import slot_setup, stuck_slots
 from liza.repo.slots.pool import PROOF_SLOT, Worktrees
 from liza.rules.project import breakage, test_proof
 from liza.rules.project.test_proof import NotProved, ProofObservation, ProofOutcome
+from liza.rules.value_classes import Value, replace
 from liza.system import atomic
 
 _FIRST_LINE_BYTES = 256  # bytes of a file that are read for its first line
 
 
-@dataclass(frozen=True)
-class ProofPlan:
+class ProofPlan(Value):
     """Plan of a proof: the project's commands, the files to copy, ``config.environment``, and the limit in seconds.
 
     ``hint`` is the command for the error that the tests test another checkout.
@@ -32,8 +31,7 @@ class ProofPlan:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class ProofResult:
+class ProofResult(Value):
     """Results of the set-up and the tests in the slot, and of the run with failing sources.
 
     ``tests`` is None if the set-up failed; ``outcome`` is None if the tests were not green or no proof was requested.

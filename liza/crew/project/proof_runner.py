@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings, drift
 from liza.crew.project import commands, proof
@@ -12,6 +10,7 @@ from liza.rules.errors import Refused
 from liza.rules.model import TestProof
 from liza.rules.project import project_kinds, test_proof
 from liza.rules.project.test_proof import NotProved, ProofOutcome
+from liza.rules.value_classes import replace
 from liza.system.file_lock import Lock
 
 PROOF_HINT = "liza edit && liza doctor --tests"

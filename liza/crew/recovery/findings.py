@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from liza.board import revision_journal
 from liza.crew import run_state
@@ -24,14 +23,14 @@ from liza.rules.paths import HISTORY_REF, run_id
 from liza.rules.reports import drift_alarms
 from liza.rules.reports.up_command import up_command_for
 from liza.rules.tasks import picking
+from liza.rules.value_classes import Value
 from liza.system.file_lock import Lock
 
 ACTOR = "doctor"
 FIX_COMMAND = "liza doctor --fix"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Value):
     """One line of the report. If ``ok`` is False the crew cannot work, and ``hint`` is a command."""
 
     about: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from liza.rules.errors import LizaError, LockTimeout
 from liza.rules.paths import Paths
 from liza.rules.project.slots_location import SlotsRecord
 from liza.rules.sessions.session_ends import StopReason
+from liza.rules.value_classes import replace
 from liza.system.file_lock import Lock
 from liza.system.flock import lock_path
 

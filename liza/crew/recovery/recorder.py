@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 
 from liza.board.spool import Spool, SpoolItem
@@ -12,6 +11,7 @@ from liza.crew.drift import confirmed_settings
 from liza.repo import board_history
 from liza.repo.board_history import NewRevision
 from liza.rules.errors import BoardInconsistent, LizaError
+from liza.rules.value_classes import replace
 from liza.system import untrusted_files
 from liza.system.file_lock import Lock
 

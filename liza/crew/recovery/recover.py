@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from liza.board import wake_up
 from liza.crew.crew import Crew
@@ -23,14 +22,14 @@ from liza.repo.slots import leftovers, stuck_slots
 from liza.rules.errors import LizaError, LockTimeout, Refused
 from liza.rules.model import FINAL_STATUSES, ProcessIdentity, Reservation, Status, Task
 from liza.rules.tasks import claims
+from liza.rules.value_classes import Value
 from liza.system import processes
 from liza.system.file_lock import Lock, last_holder_pid
 
 _LOCK_TIMEOUT = 60.0  # seconds
 
 
-@dataclass(frozen=True)
-class Repair:
+class Repair(Value):
     """One repair, as a sentence."""
 
     message: str

@@ -9,7 +9,6 @@ import os
 import shlex
 import stat
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +17,7 @@ from liza.crew.crew import Crew
 from liza.crew.layout import default_goal_text
 from liza.repo.runner import Git
 from liza.rules.errors import NotRegularFile, Refused
+from liza.rules.value_classes import Value
 from liza.system import untrusted_files
 
 SPECS_REF = "refs/liza/specs"
@@ -28,8 +28,7 @@ MAX_FILE_SIZE = 100 * 1000 * 1000
 _MAX_OPEN_FILES = 64  # files that one git reads; their descriptors are open meanwhile
 
 
-@dataclass(frozen=True)
-class SaveResult:
+class SaveResult(Value):
     """Whether there was anything to save, and the names of special files that were skipped."""
 
     saved: bool

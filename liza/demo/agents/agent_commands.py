@@ -7,14 +7,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from liza.rules.value_classes import Value
 
 INSTRUCTIONS = "AGENTS.md"
 
 
-@dataclass(frozen=True)
-class AgentBrief:
+class AgentBrief(Value):
     """The text that `liza ready` printed, and the command that starts liza."""
 
     text: str

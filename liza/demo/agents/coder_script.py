@@ -6,38 +6,35 @@ It contains failures on purpose: a first try that rounds down, a session that cr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from liza.rules.value_classes import Value, field
 
 ANSWER = "@ANSWER@"
 """Placeholder for the person's answer."""
 
 
-@dataclass(frozen=True)
-class AskPerson:
+class AskPerson(Value):
     """End the session with a question to a person."""
 
     why: str
     question: str
 
 
-@dataclass(frozen=True)
-class HandOver:
+class HandOver(Value):
     """End the session with a handoff: what is done, and what is next."""
 
     done: str
     next: str
 
 
-@dataclass(frozen=True)
-class Crash:
+class Crash(Value):
     """End like a program that lost its connection: nothing committed, exit code 1."""
 
     message: str
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Value):
     """The files that one session writes, and its end; None: submit."""
 
     files: Mapping[str, str] = field(default_factory=dict)

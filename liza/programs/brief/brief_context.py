@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from liza.rules.history_events import FRAMING_EVENTS, HistoryEvent, session_end
 from liza.rules.model import State, Task
 from liza.rules.paths import agent_of, role_of
 from liza.rules.sessions.message_rules import Message
+from liza.rules.value_classes import Value
 
 _REJECTIONS = (HistoryEvent.REJECT, HistoryEvent.DEADLOCK)
 
 
-@dataclass(frozen=True)
-class BriefContext:
+class BriefContext(Value):
     """The data of a brief. ``liza`` is the absolute path of the command, ``assignment`` that of the full text.
 
     ``task`` is None for a planner; ``wake_trigger``, ``wake_ids`` and ``wake_facts`` are its wake-up.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.programs.brief import assignment
 from liza.programs.brief.brief_context import BriefContext, describe_sprint
 from liza.programs.brief.quoting import BLOCK_BEGIN, BLOCK_END, quote_line, quote_lines, quote_tail
@@ -11,6 +9,7 @@ from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
 from liza.rules.paths import branch_of
 from liza.rules.statuses import WakeTrigger
+from liza.rules.value_classes import Value
 
 LARGE, MIDDLE, SMALL = 4000, 1000, 500  # maximum bytes of one text in the block; assignment.md has the full text
 MAX_COMMITS = 5
@@ -18,8 +17,7 @@ MAX_ANSWERS = 3
 MAX_NOTES = 3
 
 
-@dataclass(frozen=True)
-class Brief:
+class Brief(Value):
     """The texts for a session: ``block`` for the instructions file, ``assignment`` for its own file, ``prompt`` for
     the command line."""
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.programs.brief.quoting import strip_block, strip_blocks
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import BriefLocation, RunDir
+from liza.rules.value_classes import Value
 from liza.system import atomic
 
 NEW_FILE_MODE = 0o644
 MAX_FILE_SIZE = 1 << 23  # bytes
 
 
-@dataclass(frozen=True)
-class BlockPlacement:
+class BlockPlacement(Value):
     """``file``: the file with the block, relative to the worktree. None: ``reason`` says why there is none, and the
     prompt has to contain the block."""
 

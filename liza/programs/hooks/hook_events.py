@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from liza.programs.hooks.hook_templates import HookEvent, HookMeaning, HookTemplate, fill_form
 from liza.programs.hooks.turn_phase import TurnPhase
 from liza.programs.session.run_directory import Turn
+from liza.rules.value_classes import Value
 
 REFUSED_CODE = 2
 _PHASES = {
@@ -23,8 +23,7 @@ _PHASES = {
 }
 
 
-@dataclass(frozen=True)
-class ReceivedEvent:
+class ReceivedEvent(Value):
     """One event. ``session`` is the program's id of the conversation, ``tool_input`` the tool's arguments,
     ``is_nested`` whether a sub-agent of the program sent it, ``prompt`` the prompt of a turn."""
 
@@ -37,8 +36,7 @@ class ReceivedEvent:
     prompt: str = ""
 
 
-@dataclass(frozen=True)
-class HookReply:
+class HookReply(Value):
     """The output of the hook, and its exit code. Without output the program continues as if there were no hook."""
 
     out: str = ""

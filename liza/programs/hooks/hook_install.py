@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,11 @@ from liza.programs.hooks.hook_templates import (
 )
 from liza.programs.presets.preset import Preset
 from liza.programs.session.run_directory import RunDir
+from liza.rules.value_classes import Value, field
 from liza.system import atomic
 
 
-@dataclass(frozen=True)
-class InstalledHooks:
+class InstalledHooks(Value):
     """What the hooks need for one run.
 
     ``args`` and ``env`` are for the command. ``env_objects`` are variables that hold JSON objects; their present values

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class ToolUse:
+class ToolUse(Value):
     """A tool that is about to run. ``closing_code`` is the run's closing code, ``stop_reason`` why its session was
     stopped."""
 
@@ -16,8 +15,7 @@ class ToolUse:
     stop_reason: str | None = None
 
 
-@dataclass(frozen=True)
-class ToolRefusal:
+class ToolRefusal(Value):
     """The tool must not run; the model is told ``why``."""
 
     why: str

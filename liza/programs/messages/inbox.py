@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX, quote_line, quote_lines
 from liza.programs.session import run_directory
 from liza.rules.errors import LizaError, UsageError
 from liza.rules.paths import Paths
 from liza.rules.sessions.message_rules import PRIORITIES, Message, MessageStage, left_to_hook, sort_unacknowledged
+from liza.rules.value_classes import replace
 from liza.system import atomic, crash_points
 from liza.system.flock import lock_path
 

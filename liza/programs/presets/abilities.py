@@ -6,14 +6,12 @@ machine-readable output the last ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.programs.presets import command_line
 from liza.programs.presets.preset import LaunchMode, Preset
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class Ability:
+class Ability(Value):
     """``by`` names the means; None if there is none. Tiers count from 1; every program has all abilities of tier 1."""
 
     tier: int

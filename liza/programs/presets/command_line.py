@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from liza.programs.hooks.hook_templates import list_providers
 from liza.programs.presets.preset import LaunchMode, Preset, PromptStyle
 from liza.rules.errors import UsageError
+from liza.rules.value_classes import Value, field, replace
 
 
 class TextCarrier(StrEnum):
@@ -23,8 +23,7 @@ class TextCarrier(StrEnum):
     TERMINAL = "terminal"
 
 
-@dataclass(frozen=True)
-class CarrierPlan:
+class CarrierPlan(Value):
     """The carriers of the beacon (who am I), the context (the rules here) and the work (what to do now)."""
 
     beacon: TextCarrier
@@ -62,8 +61,7 @@ def select_launch_mode(preset: Preset, interactive: bool) -> LaunchMode:
     return preset.interactive if interactive else preset.headless
 
 
-@dataclass(frozen=True)
-class ProgramCommand:
+class ProgramCommand(Value):
     """What to start: argv, the whole stdin (None: empty), and additional environment variables."""
 
     argv: tuple[str, ...]
@@ -71,8 +69,7 @@ class ProgramCommand:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SessionScope:
+class SessionScope(Value):
     """What a session works on, and its permissions.
 
     ``permissions`` is ``confined`` or ``bypass``; ``cwd`` is its directory, ``run_dir`` the run's; ``writable_dirs``

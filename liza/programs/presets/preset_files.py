@@ -11,7 +11,6 @@ import hashlib
 import shlex
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from liza.programs.presets import preset, preset_values
 from liza.programs.presets.preset import Preset
 from liza.rules.errors import Missing, UsageError
 from liza.rules.paths import ROLES
+from liza.rules.value_classes import Value, field
 from liza.system import atomic, untrusted_files
 
 BUILT_IN = Path(__file__).with_name("presets.toml")
@@ -55,8 +55,7 @@ _LIST_KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Value):
     """The contents of one file: rows, the program for each role, the general program, and each tier's programs."""
 
     source: str

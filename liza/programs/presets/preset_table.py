@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,12 +16,12 @@ from liza.programs.presets.preset_files import Layer
 from liza.rules.errors import ProgramMissing, UsageError
 from liza.rules.model import Config
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 
 TIER_VARIABLE = "LIZA_AGENT_TIER"
 
 
-@dataclass(frozen=True)
-class Presets:
+class Presets(Value):
     """All rows, merged; the layers that choose among them, the project's nearest first; and notices for a person."""
 
     rows: Mapping[str, Preset]
@@ -65,8 +64,7 @@ class Presets:
         return UsageError(f"unknown program {name!r}{suggestion}", "liza programs list")
 
 
-@dataclass(frozen=True)
-class ProgramChoice:
+class ProgramChoice(Value):
     """A program, the spec that named it, and the source of the spec: ``--program``, ``liza.toml``, ``built in``, …"""
 
     preset: Preset

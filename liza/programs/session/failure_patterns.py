@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.programs.presets.preset import FailurePattern
 from liza.rules.sessions.session_ends import SilenceKind
+from liza.rules.value_classes import Value
 
 MAX_RESET_DELAY = timedelta(days=8)
 """Maximum time until a usage limit resets. A later time is a misread number: no known limit is longer than a week."""
@@ -19,8 +19,7 @@ _CODE = re.compile(r'"(?:code|status)": ?"?(?P<code>[1-5]\d\d)\b')
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class ModelFailure:
+class ModelFailure(Value):
     """Why the model does not answer: ``message`` for a person, ``until`` when it ends, if known.
 
     ``retried``: the program retries by itself. ``count``: how often in succession it was seen.
@@ -33,8 +32,7 @@ class ModelFailure:
     count: int = 1
 
 
-@dataclass(frozen=True)
-class ModelSigns:
+class ModelSigns(Value):
     """How a row's program reports failures of its model, and which line shows an answer."""
 
     failures: Sequence[FailurePattern]

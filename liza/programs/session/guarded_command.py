@@ -8,10 +8,10 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from liza.rules.value_classes import Mutable, field
 from liza.system import ancestors
 
 GUARD_SCRIPT = Path(__file__).with_name("_guard.py").resolve()
@@ -19,8 +19,7 @@ END_LIMIT = 10.0
 """Seconds that a guard may take to kill what its command started."""
 
 
-@dataclass
-class GuardedCommand:
+class GuardedCommand(Mutable):
     """A guard and its command. ``alive_fd`` is open while the command may run, and -1 once it is to end."""
 
     process: subprocess.Popen[bytes]

@@ -4,7 +4,6 @@ work."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from liza.programs.session.failure_patterns import ModelFailure
@@ -12,10 +11,10 @@ from liza.programs.session.run_records import StopNote
 from liza.programs.session.session_process import EndedSession, VanishedSession, describe_end
 from liza.rules.sessions import model_silence
 from liza.rules.sessions.session_ends import STOP_RULES, SessionOutcome, SilenceKind, StopReason
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class SessionEnd:
+class SessionEnd(Value):
     """How a session ended, and why.
 
     ``reason`` is a sentence for people; empty: the program's last output says more. ``retry_at``: when a usage limit

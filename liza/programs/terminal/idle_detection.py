@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from liza.programs.session.session_process import RunningSession
+from liza.rules.value_classes import Value, replace
 from liza.system import proc_stat, processes
 from liza.system.proc_stat import PROC
 
@@ -25,8 +25,7 @@ _POLL_CHANNELS = ("poll_schedule_timeout", "do_select", "do_poll", "do_sys_poll"
 _EPOLL_CHANNELS = ("ep_poll", "do_epoll_wait")
 
 
-@dataclass(frozen=True)
-class IdleSign:
+class IdleSign(Value):
     """A sign that the program waits for input, with a confidence from 0 to 1. ``is_busy``: a sign of work instead."""
 
     source: str

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from liza.programs.terminal.input_line import InputLine
 from liza.programs.terminal.readiness import STEADY_SECONDS
 from liza.programs.terminal.screens import Screen
 from liza.rules.errors import LockTimeout
+from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
 MAX_LINE_BYTES = 4000  # bytes of a line that the kernel edits: it drops input beyond 4095 bytes without an error
@@ -35,15 +35,13 @@ MIN_REST, REST_STEP, MAX_REST = 0.02, 0.002, 0.1  # seconds between two reads of
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(Value):
     """The program accepted the text, after ``enters`` presses of Enter."""
 
     enters: int
 
 
-@dataclass(frozen=True)
-class NotSent:
+class NotSent(Value):
     """The program did not accept the text; ``reason`` is for a person.
 
     ``is_retryable``: a later try may succeed. ``counts_as_try``: the text was typed, or no chance came within the
@@ -62,28 +60,24 @@ LINE_UNKNOWN = NotSent("it is not known whether a person has begun a line in it"
 """The row does not describe an empty line, or the line looks different: the next brief delivers the message."""
 
 
-@dataclass(frozen=True)
-class LookAtScreen:
+class LookAtScreen(Value):
     """Read the screen when it changes, after ``timeout`` seconds at the latest, and not before ``min_wait`` seconds."""
 
     timeout: float
     min_wait: float = 0.0
 
 
-@dataclass(frozen=True)
-class LeaveHistory:
+class LeaveHistory(Value):
     """Leave copy mode, in which a terminal shows its history."""
 
 
-@dataclass(frozen=True)
-class Paste:
+class Paste(Value):
     """Paste a text into the input line, without sending it."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Enter:
+class Enter(Value):
     """Send the input line."""
 
 

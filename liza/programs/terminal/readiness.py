@@ -6,7 +6,6 @@ A timeout alone is no evidence: it ends the waiting, and the facts up to then de
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -24,6 +23,7 @@ from liza.programs.session.session_process import (
 from liza.programs.terminal import idle_detection, screens
 from liza.programs.terminal.idle_detection import IdleSign, combine_confidence
 from liza.programs.terminal.screens import Screen
+from liza.rules.value_classes import Value
 
 STEADY_SECONDS = 1.0  # seconds that a question must stay unchanged to count as waiting for a person
 
@@ -39,8 +39,7 @@ class NotReadyReason(StrEnum):
     BUSY = "busy"
 
 
-@dataclass(frozen=True)
-class ReadinessFacts:
+class ReadinessFacts(Value):
     """The facts about a session. ``since_start`` is seconds of the monotonic clock; ``tail`` is the end of its
     output, or its ``screen`` as text."""
 
@@ -59,23 +58,20 @@ class ReadinessFacts:
     timeout."""
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Value):
     """The session has read its brief, waits for input, or has sent a request to its model; ``evidence`` names the
     sign."""
 
     evidence: str
 
 
-@dataclass(frozen=True)
-class StillStarting:
+class StillStarting(Value):
     """There is no evidence of readiness yet, and none against it."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class NotReady:
+class NotReady(Value):
     """The session needs a person to become ready; ``reason`` is for a person."""
 
     kind: NotReadyReason

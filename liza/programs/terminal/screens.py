@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from liza.programs.presets.preset import Dialog
+from liza.rules.value_classes import Value
 
 MAX_LINES_BELOW_PROMPT = 12  # maximum non-empty lines below the prompt's row
 MARK_LENGTH = 20  # characters at the end of a text by which it is recognised
@@ -32,8 +32,7 @@ _KEY_OR_PAGER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Screen:
+class Screen(Value):
     """A terminal's screen at one moment.
 
     ``cursor_row`` and ``cursor_column`` count from 0. ``time`` is seconds of the monotonic clock. ``line_mode``: the
@@ -216,8 +215,7 @@ def _rows_upwards(screen: Screen) -> range:
     return range(len(screen.lines) - 1, -1, -1)
 
 
-@dataclass(frozen=True)
-class TextOnScreen:
+class TextOnScreen(Value):
     """Where a typed text is visible.
 
     ``composer``: how often in the lines from the prompt on; ``cursor``: right before the cursor; ``screen``: how often

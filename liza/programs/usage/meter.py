@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from liza.rules.sessions.loop_detection import (
     record_worktree_change,
 )
 from liza.rules.sessions.spending import TokenUsage, estimate_usage
+from liza.rules.value_classes import Value
 from liza.system.file_tail import Tail
 
 FIRST_SEARCH_INTERVAL, LATER_SEARCH_INTERVAL = 1.0, 30.0
@@ -33,8 +33,7 @@ CALLS_BEFORE_ESTIMATE = 5
 """Tool calls after which a program that has reported no usage counts as one that reports none."""
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(Value):
     """Progress and usage of a session so far. ``used`` is None while nothing is reported and nothing can be
     estimated."""
 

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from liza.programs.brief.quoting import MESSAGE_PREFIX
 from liza.programs.presets.preset import ToolCallFormat
 from liza.programs.usage.usage_report import value_at
+from liza.rules.value_classes import Value
 
 MAX_OPEN_CALLS = 256
 """Maximum number of calls without an end that are kept, to limit memory: a program may never report the ends."""
@@ -23,8 +23,7 @@ _TIMES = re.compile(
 """Clock times, durations and addresses: they may differ in two equal results."""
 
 
-@dataclass(frozen=True)
-class FinishedCall:
+class FinishedCall(Value):
     """A tool call that has ended: digests of the call and of its result, and a summary for a person."""
 
     call: str

@@ -7,7 +7,6 @@ again updates it. Until then it is reported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.repo import worktree_records
@@ -15,14 +14,14 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git
 from liza.rules.errors import NotRegularFile
+from liza.rules.value_classes import Value
 from liza.system import atomic, untrusted_files
 
 LAST_COMMIT_FILE = "liza-left"
 """File in the git directory of an absent checkout: the commit at which it was left."""
 
 
-@dataclass(frozen=True)
-class AbsentCheckoutRecord:
+class AbsentCheckoutRecord(Value):
     """A checkout that was absent when its branch moved: its directory, its git directory, its last commit."""
 
     directory: Path

@@ -14,7 +14,6 @@ import shlex
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.merge import checkout_files
 from liza.repo.runner import COMMIT, Git, lock_removal_command, summarize_error
 from liza.rules.errors import GitFailed, Refused
+from liza.rules.value_classes import Value, asdict
 from liza.system import crash_points, untrusted_files
 
 _INTENT_FILE, _INDEX_COPY, _INDEX_LOCK = "liza-move", "liza-move.index", "index.lock"
@@ -41,8 +41,7 @@ class MoveOutcome(StrEnum):
     """Files of a person in its checkout are in the way."""
 
 
-@dataclass(frozen=True)
-class BranchMove:
+class BranchMove(Value):
     """A move of ``branch`` from the commit ``expected`` to ``candidate``.
 
     ``turn_back`` says whether the branch goes back to ``expected`` if the person's files are in the way. It is False if

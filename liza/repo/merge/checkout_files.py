@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.repo.runner import Git
+from liza.rules.value_classes import Value
 
 _ABSENT_MODE, _LINK_MODE, _SUBMODULE_MODE = "000000", "120000", "160000"
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(Value):
     """A file that differs between two commits: its mode and blob in each."""
 
     path: str

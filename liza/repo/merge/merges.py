@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.repo import stale_locks, symbolic_refs
@@ -14,10 +13,10 @@ from liza.repo.merge.branch_moves import BranchMove, MoveOutcome
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import GitFailed, MergeConflict, Missing
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class AdvanceResult:
+class AdvanceResult(Value):
     """Result of moving a branch.
 
     LOST: the candidate must be built again. WAITING: ``files`` names the files that are in the way in ``checkout``,
@@ -98,8 +97,7 @@ def branch_tip(git: Git, branch: str) -> str | None:
     return git.find_commit(f"refs/heads/{branch}")
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Value):
     """A branch: the commit at its tip and the worktree that has it checked out."""
 
     commit: str

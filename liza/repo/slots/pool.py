@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from liza.repo import symbolic_refs
 from liza.repo.merge.merges import Branch, find_branches
@@ -23,14 +22,14 @@ from liza.repo.slots.slot_records import SlotOwner
 from liza.repo.worktree_records import list_worktrees
 from liza.rules.errors import GitFailed, Missing, NotOwner, Refused
 from liza.rules.paths import branch_of
+from liza.rules.value_classes import Value, replace
 from liza.system.flock import lock_path
 
 PROOF_SLOT = "proof"
 """Name of the slot for test proofs. Its content is never saved: sources in it are broken on purpose."""
 
 
-@dataclass(frozen=True)
-class PreparedSlot:
+class PreparedSlot(Value):
     """Result of ``prepare``: the branch, the start commit, and whether ``finish`` will restore unfinished files."""
 
     branch: str
@@ -38,7 +37,6 @@ class PreparedSlot:
     restores_files: bool
 
 
-@dataclass(frozen=True)
 class Worktrees(SlotEmptying):
     """The slots of one crew, and what a claim, a review, a merge and the end of a task do with them."""
 

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.repo import stale_locks
@@ -21,6 +20,7 @@ from liza.repo.config_pins import git_dirs
 from liza.repo.runner import Git, lock_removal_command, summarize_error
 from liza.repo.survey import read_work_tree
 from liza.rules.errors import GitFailed
+from liza.rules.value_classes import Value
 
 MAX_IGNORED_SIZE = 10 * 1024 * 1024  # bytes of ignored files in one salvage
 BUNDLE_DIRECTORY = ".liza-nested"
@@ -28,8 +28,7 @@ _TIME_LIMIT = 1800.0  # seconds; a large tree is hashed completely
 _DEPTH = 3  # levels of nested repositories that are saved
 
 
-@dataclass(frozen=True)
-class _Extras:
+class _Extras(Value):
     """Content that git does not show as a change.
 
     Ignored files, bundles (path, blob), salvages of nested worktrees, and the names of ignored files that were omitted.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.repo.merge.merges import merge_trees
 from liza.repo.runner import Git
 from liza.repo.slots.salvage import create_commit, join_nul
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class RestoredFiles:
+class RestoredFiles(Value):
     """Names restored as uncommitted changes, and names left out because the branch changed the same lines."""
 
     files: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ redirect it.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -19,11 +18,11 @@ from liza.repo.slots.slot_records import SlotOwner
 from liza.repo.survey import list_changed_files
 from liza.rules.errors import SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
+from liza.rules.value_classes import Value
 from liza.system.flock import lock_path
 
 
-@dataclass(frozen=True)
-class SlotAccess:
+class SlotAccess(Value, dict=True):
     """The slots of one crew. ``integration`` is the branch that finished work is merged into."""
 
     paths: Paths

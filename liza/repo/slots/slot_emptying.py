@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +15,6 @@ from liza.rules.errors import GitFailed
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class SlotEmptying(SlotAccess):
     """The steps that empty a slot. Each saves the content before it discards anything."""
 

@@ -11,7 +11,6 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from liza.repo.runner import Git
 from liza.repo.worktree_records import list_worktrees, recorded_path, records_directory
 from liza.rules.errors import GitFailed, NotRegularFile, SharedPathBlocked
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 from liza.system import atomic, crash_points, untrusted_files
 
 _OWNER_FILE = "liza"
@@ -30,8 +30,7 @@ _TASK_HEAD = "ref: refs/heads/task/"
 _LOCK_FILES = ("index.lock", "HEAD.lock", "MERGE_HEAD.lock", "config.worktree.lock")
 
 
-@dataclass(frozen=True)
-class SlotOwner:
+class SlotOwner(Value):
     """Owner of a slot: the content of the file ``liza`` in the slot's git directory.
 
     ``commit`` is the start commit, or the commit of a detached slot. ``salvage`` is the ref that has yet to be

@@ -8,7 +8,6 @@ import shlex
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from liza.rules.errors import NotRegularFile, Refused
 from liza.rules.paths import Paths
 from liza.rules.project import slots_location
 from liza.rules.project.slots_location import MARK_FILE, DirectoryFacts, SlotsMark, SlotsRecord
+from liza.rules.value_classes import replace
 from liza.system import atomic, crash_points, untrusted_files
 
 _UNFINISHED = f".{MARK_FILE}.*"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-
-from msgspec.structs import replace
 
 from liza.rules import invariants
 from liza.rules.errors import Refused
@@ -17,6 +14,7 @@ from liza.rules.project import test_proof
 from liza.rules.tasks.claims import get_task
 from liza.rules.tasks.picking import unmet_dependencies
 from liza.rules.transitions import Invocation, apply_verb
+from liza.rules.value_classes import Value, replace
 
 S = Status
 E = HistoryEvent
@@ -38,8 +36,7 @@ class MergeFailureKind(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class MergeFailure:
+class MergeFailure(Value):
     """A failed merge: its kind, the message of git or of the system, and the command that removes the cause, if any."""
 
     kind: MergeFailureKind
@@ -215,8 +212,7 @@ def with_detail(invocation: Invocation, detail: str) -> Invocation:
     return Invocation(now=invocation.now, by=invocation.by, run=invocation.run, commit=invocation.commit, detail=detail)
 
 
-@dataclass(frozen=True)
-class RefChange:
+class RefChange(Value):
     """A ref that changed while tests ran.
 
     ``built_on``: it now contains the candidate. ``gone``: it was deleted. ``rewound``: it lost commits.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from liza.rules.value_classes import Value
 
 REMOVED_VARIABLES = (
     "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL",
@@ -21,8 +22,7 @@ _SYSTEM = frozenset(("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/
 """System directories. They stay on PATH, even if a container declares /usr/local as its environment."""
 
 
-@dataclass(frozen=True)
-class RemovedVariable:
+class RemovedVariable(Value):
     """One variable, or one entry of a search path, that was removed, and why."""
 
     name: str
@@ -30,8 +30,7 @@ class RemovedVariable:
     why: str
 
 
-@dataclass(frozen=True)
-class CleanEnvironment:
+class CleanEnvironment(Value):
     """The remaining variables, and what was removed."""
 
     variables: dict[str, str]

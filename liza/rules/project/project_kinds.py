@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from liza.rules.value_classes import Value, field
 
 SUBMODULE_COMMAND = "git submodule update --init --recursive"
 REQUIREMENT_FILES = (
@@ -16,16 +17,14 @@ REQUIREMENT_FILES = (
 _TEST_EXTRAS = ("dev", "test", "tests", "testing", "all")
 
 
-@dataclass(frozen=True)
-class ProjectCommand:
+class ProjectCommand(Value):
     """A command of the project, and the files it was detected from. If one of them changes, the set-up runs again."""
 
     text: str
     source_files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ProjectFiles:
+class ProjectFiles(Value):
     """Relevant files of one directory of a project.
 
     ``files``: their names. ``package_json``, ``pyproject``: parsed content. ``makefile``, ``requirements``: text of the
@@ -42,8 +41,7 @@ class ProjectFiles:
     ignored_venv: bool = True
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Value):
     """Detected commands of a project.
 
     ``setup`` is needed and runs in each worktree. ``worktree_setup`` creates an environment in each worktree; it is

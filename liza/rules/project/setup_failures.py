@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+
+from liza.rules.value_classes import Value
 
 _MISSING_COMMIT = re.compile(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
 
 
-@dataclass(frozen=True)
-class UnpushedSubmodule:
+class UnpushedSubmodule(Value):
     """A commit of a submodule that is not in the repository from which a set-up fetches it."""
 
     path: str

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from liza.rules.errors import Refused
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 
 MARK_FILE = ".liza-worktrees.json"
 """File in a slots directory that names its crew."""
@@ -20,8 +20,7 @@ _PROPOSED = 9
 """Number of names that are tried beside a repository before the user's state directory is used."""
 
 
-@dataclass(frozen=True)
-class SlotsRecord:
+class SlotsRecord(Value):
     """The record ``.liza/worktrees.json``: the directory of this crew's slots.
 
     ``root`` is the path of the repository when the record was written; if it differs now, the repository was moved or
@@ -34,16 +33,14 @@ class SlotsRecord:
     created_by_liza: bool
 
 
-@dataclass(frozen=True)
-class SlotsMark:
+class SlotsMark(Value):
     """The file MARK_FILE of a slots directory: the repository and the id of the crew that the directory belongs to."""
 
     root: Path
     id: str
 
 
-@dataclass(frozen=True)
-class DirectoryFacts:
+class DirectoryFacts(Value):
     """Facts about a possible slots directory.
 
     ``nearest_existing``: the directory, or the nearest existing one above it. ``owned``, ``writable``: that one belongs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import assert_never
 
 from liza.rules.model import Config, TestProof
+from liza.rules.value_classes import Value
 
 BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
@@ -38,20 +38,17 @@ class ProofVerdict(StrEnum):
     """A person turned the proof off."""
 
 
-@dataclass(frozen=True)
-class Proved:
+class Proved(Value):
     """The tests fail when the sources of the checkout that they run in fail."""
 
 
-@dataclass(frozen=True)
-class NotProved:
+class NotProved(Value):
     """There is no evidence against the tests, and none of what they test."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class TestsAnotherCheckout:
+class TestsAnotherCheckout(Value):
     """The tests use files of another checkout or of an installed copy. ``where`` names them, ``hint`` is a command."""
 
     where: tuple[str, ...]
@@ -61,8 +58,7 @@ class TestsAnotherCheckout:
 ProofOutcome = Proved | NotProved | TestsAnotherCheckout
 
 
-@dataclass(frozen=True)
-class ProofObservation:
+class ProofObservation(Value):
     """Observations of two test runs in a slot: one with the sources as they are, one with sources that fail.
 
     ``exit_status``: of the second run; None if it timed out. ``broken``: the sources that were made to fail.

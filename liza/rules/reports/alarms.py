@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
-from msgspec.structs import replace
 
 from liza.rules import invariants, settings
 from liza.rules.alarm_kinds import NOTICES, Alarm, AlarmKind
@@ -24,6 +23,7 @@ from liza.rules.statuses import WakeTrigger
 from liza.rules.tasks import drafts, forged_status, planning
 from liza.rules.tasks.picking import Evidence
 from liza.rules.tasks.unclaimable import failed_by_every_coder, find_unclaimable, waits_for_coder_text
+from liza.rules.value_classes import replace
 from liza.rules.work_kinds import WorkKind
 
 S = Status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from liza.rules.formatting.counts import count_noun
 from liza.rules.history_events import CREW_EVENTS, HistoryEvent
@@ -11,14 +10,14 @@ from liza.rules.merging.merge_failures import first_line
 from liza.rules.model import Event, State, Status, Task
 from liza.rules.paths import is_person
 from liza.rules.statuses import GoalStatus
+from liza.rules.value_classes import Value
 
 LIZA = "liza"
 """Author of what a supervisor does for the whole crew. Which supervisor did it does not matter."""
 E = HistoryEvent
 
 
-@dataclass(frozen=True)
-class NewsItem:
+class NewsItem(Value):
     """One event. ``who``: the agent or person that caused it. ``liza``: a supervisor did it for the whole crew, not for
     its agent. ``merged``: the task that was merged.
     """

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from liza.rules.history_events import ANSWER_EVENTS, QUESTION_EVENTS, HistoryEvent
 from liza.rules.model import FINAL_STATUSES, Event, State, Status, Task
 from liza.rules.statuses import GoalStatus
 from liza.rules.tasks import drafts
+from liza.rules.value_classes import Value
 
 Span = tuple[datetime, datetime]
 
 
-@dataclass(frozen=True)
-class TaskTimes:
+class TaskTimes(Value):
     """Times of a task: seconds from its first claim to its end or now, seconds it waited for a person, claims."""
 
     seconds: int | None

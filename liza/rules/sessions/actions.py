@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from liza.rules.sessions import message_rules
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.sessions.session_ends import STOP_RULES, StopReason
+from liza.rules.value_classes import Value
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(Value):
     """Do nothing; decide again after at most ``seconds`` (None: the poll interval)."""
 
     why: str
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Value):
     """Claim this task in two phases."""
 
     task: str
 
 
-@dataclass(frozen=True)
-class ClaimReview:
+class ClaimReview(Value):
     task: str
 
 
-@dataclass(frozen=True)
-class ClaimPlanning:
+class ClaimPlanning(Value):
     trigger: str
 
 
-@dataclass(frozen=True)
-class StartSession:
+class StartSession(Value):
     """Prepare the worktree, write the brief, and start the program of this run."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(Value):
     """Record the next run on the agent's claim. ``StartSession`` starts it on a later pass."""
 
     task: str
     run: str
 
 
-@dataclass(frozen=True)
-class StopSession:
+class StopSession(Value):
     """End the session: SIGTERM first, SIGKILL later. The reason is recorded, so that an adopting supervisor has it.
 
     ``detail``: the reason as a sentence, for people; empty: the sentence of the reason.
@@ -66,90 +58,78 @@ class StopSession:
         return self.detail or STOP_RULES[self.reason].sentence
 
 
-@dataclass(frozen=True)
-class ConcludeSession:
+class ConcludeSession(Value):
     """Record the outcome of a session that is over on the board."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class RenewLease:
+class RenewLease(Value):
     """Renew the lease of the run (heartbeat)."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class BlockTask:
+class BlockTask(Value):
     """Block the supervisor's own task, because a limit is reached."""
 
     task: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(Value):
     """Start a merger for this task."""
 
     task: str
 
 
-@dataclass(frozen=True)
-class GiveBack:
+class GiveBack(Value):
     """Give back the work that the agent holds."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class DeliverMessage:
+class DeliverMessage(Value):
     """Carry out the next delivery step for a message to the session."""
 
     run: str
     step: message_rules.DeliveryStep
 
 
-@dataclass(frozen=True)
-class Remind:
+class Remind(Value):
     """Remind a session that waits at its terminal of the commands that close it."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class Warn:
+class Warn(Value):
     """Tell the session and the person that it makes no progress, before it is ended for that reason."""
 
     run: str
     why: str
 
 
-@dataclass(frozen=True)
-class ReportQuestion:
+class ReportQuestion(Value):
     """Tell the person which question the program shows at its terminal; None: it shows none any more."""
 
     run: str
     question: str | None
 
 
-@dataclass(frozen=True)
-class NoteModelSilence:
+class NoteModelSilence(Value):
     """Record for ``liza status`` why the session gets no answer from its model; None: it gets answers again."""
 
     run: str
     silence: ModelSilence | None
 
 
-@dataclass(frozen=True)
-class PauseCrew:
+class PauseCrew(Value):
     """Set the PAUSE signal, because the budget is used up; a person removes it."""
 
     why: str
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(Value):
     code: int
     why: str
 

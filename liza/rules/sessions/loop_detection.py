@@ -7,18 +7,16 @@ worktree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from liza.rules.model import LoopLimits
 from liza.rules.sessions.session_ends import STOP_RULES, StopReason
+from liza.rules.value_classes import Value, replace
 
 NO_PROGRESS_PREFIX = f"{STOP_RULES[StopReason.NO_PROGRESS].sentence}: "
 MAX_REMEMBERED_CALLS = 32
 """Number of different calls that are remembered. A longer cycle is not recognised."""
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(Value):
     """One finished tool call: digests of the call and of its result, and a ``description`` for people.
 
     ``at`` is in seconds of the monotonic clock.
@@ -30,8 +28,7 @@ class ToolCall:
     at: float
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Value):
     """Summary of a session's calls so far.
 
     ``counts``: repetitions of each pair of ``seen_pairs`` since the last new pair. ``calls_since_change``: calls since
@@ -46,8 +43,7 @@ class Progress:
     changed_at: float | None = None
 
 
-@dataclass(frozen=True)
-class Stuck:
+class Stuck(Value):
     """A session that makes no progress. ``final``: it has reached twice the limit and must be ended."""
 
     reason: str

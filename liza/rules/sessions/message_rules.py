@@ -7,11 +7,11 @@ ran `liza ready`, or its output has the acknowledgment. If typing it fails, it i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from liza.rules.model import AwareDatetime, Delivery, FrozenStruct
+from liza.rules.value_classes import Value
 
 PRIORITIES = ("startup", "urgent", "normal", "low")
 OFFERED = 20.0  # seconds for which a message that a hook took is not typed; programs wait that long for a hook
@@ -55,8 +55,7 @@ class Message(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
         return self.attempts > 0 or self.stage is not MessageStage.QUEUED
 
 
-@dataclass(frozen=True)
-class DeliveryChannels:
+class DeliveryChannels(Value):
     """Ways to reach the agent's session now.
 
     ``has_hooks``: its hooks take messages at the start and end of a turn. ``has_terminal``: text can be typed once the
@@ -70,8 +69,7 @@ class DeliveryChannels:
     """Whether a turn is under way."""
 
 
-@dataclass(frozen=True)
-class TypeMessage:
+class TypeMessage(Value):
     """Wait until the program accepts input, type the message and check that it arrived.
 
     If the program accepts no input within ``readiness_timeout``, that counts as a try.
@@ -80,22 +78,19 @@ class TypeMessage:
     message: Message
 
 
-@dataclass(frozen=True)
-class PutInBrief:
+class PutInBrief(Value):
     """Write the message into the brief."""
 
     message: Message
 
 
-@dataclass(frozen=True)
-class TellPerson:
+class TellPerson(Value):
     """Tell the person that the message was not acknowledged."""
 
     message: Message
 
 
-@dataclass(frozen=True)
-class TryLater:
+class TryLater(Value):
     """Do nothing for ``seconds``; None: until the next event."""
 
     why: str

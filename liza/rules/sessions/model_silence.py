@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.rules.sessions.session_ends import SilenceKind
+from liza.rules.value_classes import Value
 
 LOGIN_PATIENCE = 5.0
 """Seconds in which a program may renew a refused login or exit by itself."""
@@ -25,8 +25,7 @@ _SENTENCES = {
 }
 
 
-@dataclass(frozen=True)
-class ModelSilence:
+class ModelSilence(Value):
     """Why a running session gets no answer from its model, and for how many seconds.
 
     ``retry_at``: when the program retries by itself, if it says so. ``retried``: the program retries by itself.

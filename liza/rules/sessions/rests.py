@@ -5,11 +5,11 @@ Times are seconds of the monotonic clock. Each class is a state with transitions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from liza.rules.model import Config
 from liza.rules.sessions.session_ends import OUTCOME_RULES, RestKind, SessionOutcome
+from liza.rules.value_classes import Value, replace
 
 CRASH_WINDOW = 300.0  # seconds
 MAX_CRASHES_IN_WINDOW = 3  # crashed sessions of a supervisor within CRASH_WINDOW, before it exits
@@ -25,8 +25,7 @@ def backoff(failed_sessions: int, first: float, longest: float = MAX_BACKOFF) ->
     return float(min(first * 2.0 ** min(max(failed_sessions - 1, 0), 60), longest))
 
 
-@dataclass(frozen=True)
-class FailureStreak:
+class FailureStreak(Value):
     """Failed sessions of one supervisor in a row, by cause, and the rest before the next session.
 
     ``failed``: sessions that crashed, made no progress or were held up. ``limited``: sessions that a usage limit ended.
@@ -77,8 +76,7 @@ class FailureStreak:
         return tuple(now - time for time in self.crashes)
 
 
-@dataclass(frozen=True)
-class MergeTries:
+class MergeTries(Value):
     """Mergers of one supervisor. ``last``: the board's revision and the task of the last one.
 
     ``failed``: mergers in a row that failed without a mark on a task: the disk, the board or git failed.
@@ -108,8 +106,7 @@ class MergeTries:
         return now < self.rest_until
 
 
-@dataclass(frozen=True)
-class ClockWatch:
+class ClockWatch(Value):
     """The times of the last observation, and when the machine was last found to have slept."""
 
     wall_time: datetime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,6 +10,7 @@ from liza.rules.sessions.loop_detection import Stuck
 from liza.rules.sessions.message_rules import DeliveryStep
 from liza.rules.sessions.model_silence import ModelSilence
 from liza.rules.tasks.picking import Evidence
+from liza.rules.value_classes import Value
 
 _NO_EVIDENCE = Evidence()
 
@@ -30,8 +30,7 @@ class JobKind(StrEnum):
     MERGE = "merge"
 
 
-@dataclass(frozen=True)
-class StartFacts:
+class StartFacts(Value):
     """How far the start of a session has come.
 
     ``timeout``: seconds within which it has to be ready. ``never_ready``: why it will never be. ``needs_person``: nor
@@ -44,40 +43,35 @@ class StartFacts:
     needs_person: bool = False
 
 
-@dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Value):
     """Why the session's model gives no answer, and the kind and text that the person was told."""
 
     silence: ModelSilence | None = None
     reported: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class IdleFacts:
+class IdleFacts(Value):
     """``seconds``: how long the program has waited at its terminal since it became idle or was last reminded."""
 
     seconds: float = 0.0
     reminders: int = 0
 
 
-@dataclass(frozen=True)
-class QuestionFacts:
+class QuestionFacts(Value):
     """The question that the session's screen shows to a person, and the one that the person was told of."""
 
     shown: str | None = None
     reported: str | None = None
 
 
-@dataclass(frozen=True)
-class LoopFacts:
+class LoopFacts(Value):
     """Why the session makes no progress, and whether the session was warned."""
 
     stuck: Stuck | None = None
     warned: bool = False
 
 
-@dataclass(frozen=True)
-class SessionAges:
+class SessionAges(Value):
     """Seconds of the monotonic clock since events of the session. ``closing_command``: None before it."""
 
     start: float = 0.0
@@ -86,8 +80,7 @@ class SessionAges:
     closing_command: float | None = None
 
 
-@dataclass(frozen=True)
-class SessionFacts:
+class SessionFacts(Value):
     """Observations of the agent's newest session that is not concluded.
 
     ``is_turn_over``: its turn at a terminal ended after its closing command: it does no more work, but does not exit.
@@ -105,8 +98,7 @@ class SessionFacts:
     is_turn_over: bool = False
 
 
-@dataclass(frozen=True)
-class SupervisorFacts:
+class SupervisorFacts(Value):
     """Facts of the supervisor itself.
 
     ``crashes``: ages of its crashed sessions, in seconds. ``unusable_reason``: why no session of its program can work
@@ -122,24 +114,21 @@ class SupervisorFacts:
     since_clock_gap: float | None = None
 
 
-@dataclass(frozen=True)
-class MergeFacts:
+class MergeFacts(Value):
     """Whether a merger may be started, and a task whose tested candidate no longer waits for a person's files."""
 
     may_start: bool = True
     resumable: str | None = None
 
 
-@dataclass(frozen=True)
-class BudgetState:
+class BudgetState(Value):
     """Why no more may be spent, or None; and in how many seconds the living session reaches a limit."""
 
     over_budget: str | None = None
     seconds_left: float | None = None
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Value):
     """All facts that a decision depends on. ``message_step``: the next delivery step of a message."""
 
     agent: str

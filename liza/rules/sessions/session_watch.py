@@ -5,13 +5,12 @@ Times are seconds of the monotonic clock. Each class is a state; ``saw`` returns
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from liza.rules.value_classes import Value, replace
 
 Fingerprint = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class SessionTimes:
+class SessionTimes(Value):
     """Times of one session. ``first_seen``: when this supervisor observed it first."""
 
     started: float
@@ -33,8 +32,7 @@ class SessionTimes:
         return None if self.closing_command_at is None else now - self.closing_command_at
 
 
-@dataclass(frozen=True)
-class ActivityWatch:
+class ActivityWatch(Value):
     """When a session was last active: something in its ``fingerprint`` changed."""
 
     changed_at: float
@@ -54,8 +52,7 @@ class ActivityWatch:
         return replace(self, changed_at=now)
 
 
-@dataclass(frozen=True)
-class ModelAnswers:
+class ModelAnswers(Value):
     """When the model of a session last answered; None before the first answer."""
 
     answered_at: float | None = None
@@ -74,8 +71,7 @@ class ModelAnswers:
         return replace(self, answered_at=now)
 
 
-@dataclass(frozen=True)
-class IdleTime:
+class IdleTime(Value):
     """Since when the program waits at its terminal, or None; and how often it was reminded."""
 
     since: float | None = None
@@ -96,8 +92,7 @@ class IdleTime:
         return 0.0 if self.since is None else now - self.since
 
 
-@dataclass(frozen=True)
-class QuestionTime:
+class QuestionTime(Value):
     """Since when the screen shows a question for a person, or None.
 
     ``earlier_seconds``: duration of earlier questions. Time with a question does not count as running time: the program

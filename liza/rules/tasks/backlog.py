@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_dataclass
-
-from msgspec.structs import replace
+from typing import Any
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.history_events import HistoryEvent
@@ -16,6 +13,7 @@ from liza.rules.paths import check_task_id as checked_id
 from liza.rules.statuses import GoalStatus, SprintStatus
 from liza.rules.tasks.claims import get_task
 from liza.rules.transitions import Invocation, apply_verb
+from liza.rules.value_classes import Value, field, replace
 
 S = Status
 E = HistoryEvent
@@ -25,8 +23,7 @@ LIZA_SPECS = ".liza/specs/"
 _NEEDED = {"description": "--desc", "done_when": "--done", "scope": "--scope", "spec_ref": "--spec"}
 
 
-@dataclass(frozen=True)
-class TaskFields:
+class TaskFields(Value):
     """Fields of a task in a request. None: not given."""
 
     id: str
@@ -39,22 +36,20 @@ class TaskFields:
     max_iterations: int | None = None
     draft: bool = False
 
-    def given_fields(self) -> dict[str, object]:
+    def given_fields(self) -> dict[str, Any]:
         """Return the fields that were given, by their names on the board."""
         names = ("description", "done_when", "scope", "spec_ref", "priority", "depends_on", "max_iterations")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-@dataclass(frozen=True)
-class RequestContext:
+class RequestContext(Value):
     """Caller and time of a request, and those of the named specs that exist."""
 
     invocation: Invocation
     specs: frozenset[str] = field(default_factory=frozenset)
 
 
-@dataclass(frozen=True)
-class MissingField:
+class MissingField(Value):
     """A field that a task lacks, and the option that supplies it."""
 
     name: str
@@ -64,8 +59,7 @@ class MissingField:
         return f"{self.name} is missing ({self.option})"
 
 
-@dataclass(frozen=True)
-class MissingSpec:
+class MissingSpec(Value):
     """A spec document that agents cannot read. ``branch`` must have it; None if it is a file of Liza's directory."""
 
     spec: str
@@ -134,7 +128,7 @@ def _reopen_goal(state: State) -> State:
 
 def _new(state: State, wanted: TaskFields, context: RequestContext) -> Task:
     invocation = context.invocation
-    task = Task(id=wanted.id, status=S.DRAFT, created=invocation.now, **wanted.given_fields())  # type: ignore[arg-type]
+    task = Task(id=wanted.id, status=S.DRAFT, created=invocation.now, **wanted.given_fields())
     missing = find_missing(state, task, context.specs)
     if not wanted.draft and not missing:
         task = replace(task, status=S.UNCLAIMED)
@@ -161,7 +155,7 @@ def edit(state: State, wanted: TaskFields, context: RequestContext) -> State:
     is_ready = task.status is S.DRAFT and not missing and not wanted.draft
     if not changes and not is_ready:
         return state
-    invocation = replace_dataclass(context.invocation, detail=None if wanted.draft else describe_missing(missing))
+    invocation = replace(context.invocation, detail=None if wanted.draft else describe_missing(missing))
     edited = state.with_task(apply_verb(changed, E.READY if is_ready else E.EDIT, invocation))
     _refuse_bad_dependencies(edited, task.id, changed.depends_on)
     return edited

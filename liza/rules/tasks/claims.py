@@ -6,10 +6,7 @@ worktree, which may fail or take long; ``confirm`` makes the task CLAIMED.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused, UnknownId
 from liza.rules.formatting.suggestions import did_you_mean
@@ -21,12 +18,12 @@ from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault
 from liza.rules.statuses import AgentStatus
 from liza.rules.tasks.picking import Evidence, claim_obstacle, occupation
 from liza.rules.transitions import Invocation, apply_verb, has_done
+from liza.rules.value_classes import Value, replace
 
 _BLAMELESS_EVENTS = frozenset(rule.event for rule in OUTCOME_RULES.values() if rule.fault is Fault.NONE)
 
 
-@dataclass(frozen=True)
-class Claimant:
+class Claimant(Value):
     """The agent that claims, and the process that does it on its behalf."""
 
     agent: str

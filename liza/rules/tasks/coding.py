@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-
-from msgspec.structs import replace
 
 from liza.rules.errors import Refused, UsageError
 from liza.rules.history_events import HistoryEvent
@@ -14,6 +11,7 @@ from liza.rules.paths import agent_of, branch_of
 from liza.rules.sessions.session_ends import OUTCOME_RULES, Fault, SessionOutcome
 from liza.rules.tasks.claims import get_owned_task, get_task
 from liza.rules.transitions import Invocation, add_event, apply_verb, has_done
+from liza.rules.value_classes import Value, replace
 
 S = Status
 E = HistoryEvent
@@ -46,8 +44,7 @@ _NEEDED_DETAILS = {
 }
 
 
-@dataclass(frozen=True)
-class SubmittedWork:
+class SubmittedWork(Value):
     """State of the worktree when a coder submits.
 
     ``ahead``: HEAD has a commit beyond the base. ``branch`` is None if HEAD is detached. ``dirty``: uncommitted files.

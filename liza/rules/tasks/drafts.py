@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from liza.rules.history_events import HistoryEvent
 from liza.rules.model import State, Status, Task
 from liza.rules.transitions import Invocation, apply_verb
+from liza.rules.value_classes import Value
 
 E = HistoryEvent
 _SHAPED = (E.ADD, E.EDIT)
 
 
-@dataclass(frozen=True)
-class MissingParts:
+class MissingParts(Value):
     """What a DRAFT lacks now, as sentences for people, and the command that supplies it. Empty if it lacks nothing."""
 
     missing: tuple[str, ...]

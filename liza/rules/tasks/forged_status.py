@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from liza.rules import transitions
 from liza.rules.errors import Refused
 from liza.rules.history_events import HistoryEvent
@@ -14,6 +12,7 @@ from liza.rules.model import State, Status, Task
 from liza.rules.tasks import claims, picking
 from liza.rules.tasks.reviews import REVIEW_OVER
 from liza.rules.transitions import Invocation
+from liza.rules.value_classes import replace
 
 
 def restore_command(task_id: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from liza.rules import invariants
@@ -11,14 +10,14 @@ from liza.rules.merging.merge_failures import first_line, last_failure
 from liza.rules.model import State, Status, Task
 from liza.rules.paths import role_of
 from liza.rules.statuses import GoalStatus
+from liza.rules.value_classes import Value
 
 S = Status
 CLAIMABLE_STATUSES = frozenset({S.UNCLAIMED, S.REJECTED, S.INTEGRATION_FAILED, S.CLAIMED})
 _RETURNED_STATUSES = frozenset({S.REJECTED, S.INTEGRATION_FAILED})
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Value):
     """Facts that the caller gathered outside of the board.
 
     ``offline``: agents whose supervisor lock is free. ``dead``: runs whose session is proved over. ``abandoned``: runs
@@ -30,23 +29,20 @@ class Evidence:
     abandoned: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(Value):
     """The task to claim."""
 
     task: Task
 
 
-@dataclass(frozen=True)
-class LimitReached:
+class LimitReached(Value):
     """A returned task that the agent could take, but that has reached a limit. It must be blocked."""
 
     task: Task
     reason: str
 
 
-@dataclass(frozen=True)
-class NoTask:
+class NoTask(Value):
     """No task. ``why`` is the reason that `liza status` shows."""
 
     why: str

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-
-from msgspec.structs import replace
 
 from liza.rules.errors import NotOwner, Refused
 from liza.rules.model import FINAL_STATUSES, State, Status, Task
@@ -15,6 +12,7 @@ from liza.rules.tasks.claims import allocate_run, lease_expiry
 from liza.rules.tasks.picking import CLAIMABLE_STATUSES, Evidence, occupation, unmet_dependencies
 from liza.rules.tasks.unclaimable import failed_by_every_coder
 from liza.rules.transitions import TRANSITIONS
+from liza.rules.value_classes import Value, replace
 
 S = Status
 MAX_WAKES = 2  # planning sessions for the same trigger, before it waits for a person
@@ -32,8 +30,7 @@ MAX_FAILED_CODERS = 2  # coders that failed at a task, before it needs another p
 _NO_EVIDENCE = Evidence()
 
 
-@dataclass(frozen=True)
-class Trigger:
+class Trigger(Value):
     """A reason to plan.
 
     ``facts`` is text for the brief. ``version``: data that changes when the same reason occurs again. Triggers with

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-
-from msgspec.structs import replace
+from typing import Any, Final
 
 from liza.rules.errors import NotOwner, Refused, UsageError
 from liza.rules.formatting.counts import count_noun
@@ -15,11 +14,12 @@ from liza.rules.tasks.claims import allocate_run, get_task, lease_expiry
 from liza.rules.tasks.coding import add_failure
 from liza.rules.tasks.picking import Evidence, authors, occupation, review_obstacle
 from liza.rules.transitions import Invocation, apply_verb, has_done
+from liza.rules.value_classes import replace
 
 S = Status
 E = HistoryEvent
 MAX_REVIEWS_WITHOUT_VERDICT = 2  # reviews without a verdict, before the task is BLOCKED
-REVIEW_OVER = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
+REVIEW_OVER: Final[dict[str, Any]] = {"reviewing_by": None, "review_run": None, "review_lease_expires": None}
 
 
 def claim_review(state: State, task_id: str, agent: str, now: datetime, evidence: Evidence) -> tuple[State, str]:
