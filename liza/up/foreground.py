@@ -112,7 +112,7 @@ def _stopped_line(crew: Crew, options: UpOptions, codes: Sequence[int]) -> str:
 
 
 class _DownWatch:
-    """Knows whether `liza down` stops the crew: then no agent is missing, and `up` does not tell what the crew waits for."""
+    """Knows whether `liza down` stops the crew: then no agent is missing, and `up` prints no waiting lines."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew, self._seen = crew, False
