@@ -113,8 +113,10 @@ def test_a_session_whose_program_is_not_there_is_no_crash_and_no_use_in_trying_a
 
 
 def test_a_session_that_never_started_counts_against_its_supervisor_and_not_its_task_and_is_not_tried_again_at_once(
-    made: ActionRunner,
+    made: ActionRunner, tmp_path: Path
 ) -> None:
+    git(tmp_path, "init", "-q")
+    Pins.capture(Git(tmp_path)).save(Paths(tmp_path))
     said: list[str] = []
     made.notify = said.append
     made.launcher.start = lambda run: StartFailed(reason="tmux is not installed")  # type: ignore[method-assign]
