@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -10,6 +11,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from liza.cli import postponed_commands
+from liza.cli.command_table import FAST_COMMANDS, LONG_COMMANDS
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
 from liza.system import program_path
@@ -23,6 +25,10 @@ def liza() -> None:
     _open_standard_streams()
     program_path.remove_unsafe_entries()
     words = sys.argv[1:]
+    if words and words[0] in LONG_COMMANDS:
+        sys.exit(run_command(words))
+    # A short command ends before its garbage matters. Collections take 10 to 30 ms of its CPU time.
+    gc.disable()
     if words[:1] == ["hook"] and "--help" not in words and "_LIZA_COMPLETE" not in os.environ:
         from liza.cli.commands import hook_command
 
@@ -38,9 +44,18 @@ def run_command(words: Sequence[str]) -> int:
 
 
 def _exit(code: int) -> NoReturn:
-    """Exit without a search for cyclic garbage in all modules: it takes 15 to 20 ms of CPU time."""
-    gc.freeze()
-    sys.exit(code)
+    """Exit without tearing down the modules, which takes 10 to 60 ms of CPU time.
+
+    Functions registered with `atexit` are called, and output is flushed. If that fails, the interpreter exits as usual
+    and reports the failure.
+    """
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code)
 
 
 def liza_agent() -> None:
@@ -108,8 +123,6 @@ def _require_utf8(words: Sequence[str]) -> None:
 
 def dispatch_liza(words: Sequence[str]) -> int:
     """Run the arguments of ``liza``; return the exit code."""
-    from liza.cli.command_table import FAST_COMMANDS
-
     if (
         words
         and words[0] in FAST_COMMANDS

@@ -480,10 +480,11 @@ def test_the_command_itself_refuses_a_tool_with_two_and_loads_neither_git_nor_th
     place.run.set_closing_code("0")
     environ = {**os.environ, "LIZA_RUN": "coder-1.1", "LIZA_ROOT": str(place.root)}
     code = (
-        "import sys; sys.argv = ['liza', 'hook', 'codex', 'PreToolUse']\n"
+        "import atexit, sys; sys.argv = ['liza', 'hook', 'codex', 'PreToolUse']\n"
         "from liza.cli.entry_points import liza\n"
-        "try:\n    liza()\n"
-        "finally:\n    print(sorted({'git', 'typer', 'ruamel', 'liza.board', 'filelock'} & set(sys.modules)))"
+        "unwanted = {'git', 'typer', 'ruamel', 'liza.board', 'filelock'}\n"
+        "atexit.register(lambda: print(sorted(unwanted & set(sys.modules))))\n"
+        "liza()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], input="{}", capture_output=True, text=True, env=environ, timeout=60, check=False
