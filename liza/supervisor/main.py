@@ -31,6 +31,7 @@ from liza.rules.tasks import claims
 from liza.rules.value_classes import replace
 from liza.supervisor.loop import StopRequest, Supervisor
 from liza.supervisor.repository_location import naming_deletion
+from liza.system import file_lock
 from liza.system.file_lock import Lock
 from liza.system.signal_repeats import Repeats
 
@@ -62,6 +63,7 @@ def _supervise(
     crew: Crew, agent: str, program: str | None, notify: Callable[[str], None], *, until_eof: bool, terminal: bool
 ) -> int:
     git_start.use_library()
+    file_lock.use_library()
     state = crew.board.read()
     layout.refuse_damaged(crew, state, (agent,))
     config = state.config

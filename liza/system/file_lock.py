@@ -1,19 +1,19 @@
 """The lock of the board and of supervisors: a file lock whose file names its holder.
 
-filelock polls, which is unfair under load; ``Lock`` has its interface but waits in the queue of the kernel. The lock
-file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes the same lock. ``flock.py`` has the wait itself,
-and ``lock_path``, which locks any file or directory without writing to it.
+``Lock`` waits in the queue of the kernel. The lock file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes
+the same lock. ``flock.py`` has the wait itself, and ``lock_path``, which locks any file or directory without writing
+to it. ``library_lock.py`` holds the lock through filelock in processes that live long. Decisions 003 and 016.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
-
-from filelock import AcquireReturnProxy, BaseFileLock, Timeout
+from typing import Final, Protocol
 
 from liza.rules.errors import LockTimeout, Refused
 from liza.system import files, proc_stat, untrusted_files
@@ -23,37 +23,54 @@ DEFAULT_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock by default."""
 
 
-class Lock(BaseFileLock):
-    """An exclusive lock on a file, held until it is released or this process ends.
+class Hold(Protocol):
+    """How a lock is held by a thread: taken several times, it is released as often."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor of the lock; None if this thread does not hold it."""
+
+    def take(self, limit: float) -> bool:
+        """Take the lock, waiting at most ``limit`` seconds, for ever if negative; return whether it was taken."""
+
+    def give(self) -> None:
+        """Release the lock once. Without the lock this does nothing."""
+
+
+class Lock:
+    """An exclusive lock on a file, held by a thread until it is released or this process ends.
 
     ``acquire(timeout=seconds)`` and ``with lock:`` raise LockTimeout, which names the holder.
     """
 
-    _wait_limit = 0.0
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._hold = _hold_types[-1](path)
 
-    def acquire(  # type: ignore[override]  # no choice of how to wait: always the queue of the kernel
-        self, timeout: float | None = None
-    ) -> AcquireReturnProxy[Lock]:
+    def acquire(self, timeout: float | None = None) -> _Acquired:
         """Take the lock. Wait at most ``timeout`` seconds: DEFAULT_TIMEOUT for None, for ever if negative.
 
-        Raises LockTimeout.
+        The result releases the lock at the end of its ``with`` block. Raises LockTimeout.
         """
-        self._wait_limit = DEFAULT_TIMEOUT if timeout is None else timeout
-        try:
-            return super().acquire(0, blocking=False)
-        except Timeout:
+        limit = DEFAULT_TIMEOUT if timeout is None else timeout
+        if not self._hold.take(limit):
             raise LockTimeout(
-                f"{self.lock_file} was not free within {self._wait_limit:g} s: {describe_holder(Path(self.lock_file))}",
-                "liza status",
-            ) from None
+                f"{self.path} was not free within {limit:g} s: {describe_holder(self.path)}", "liza status"
+            )
+        return _Acquired(self)
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free now; return whether it was taken."""
-        try:
-            self.acquire(timeout=0)
-        except LockTimeout:
-            return False
-        return True
+        return self._hold.take(0)
+
+    def release(self) -> None:
+        """Release the lock, if it was taken several times then once. Without the lock this does nothing."""
+        self._hold.give()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this thread holds the lock."""
+        return self._hold.descriptor is not None
 
     @property
     def descriptor(self) -> int:
@@ -61,27 +78,88 @@ class Lock(BaseFileLock):
 
         Raises Refused if the lock is not held.
         """
-        descriptor = self._context.lock_file_fd
+        descriptor = self._hold.descriptor
         if descriptor is None:
-            raise Refused(f"{self.lock_file} is not held", "liza status")
+            raise Refused(f"{self.path} is not held", "liza status")
         return descriptor
 
-    def _acquire(self) -> None:
-        with files.convert_os_errors():
-            descriptor = untrusted_files.open_regular(Path(self.lock_file), os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
-        if not take_flock(descriptor, self._wait_limit):
-            return
-        # The holder line is only for messages; on a full disk the lock is held without it.
-        with suppress(OSError):
-            os.ftruncate(descriptor, os.pwrite(descriptor, _own_holder_line(), 0))
-        self._context.lock_file_fd = descriptor
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
 
-    def _release(self) -> None:
-        descriptor = self._context.lock_file_fd
-        self._context.lock_file_fd = None
-        if descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+class _Acquired:
+    """A lock that was acquired: ``with`` releases it at its end."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> Lock:
+        return self._lock
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+
+class _ThreadHold(threading.local):
+    """How short commands hold a lock. filelock, which takes 15 ms of CPU time to import, would only count here."""
+
+    descriptor: int | None = None
+    _count = 0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self, limit: float) -> bool:
+        if self.descriptor is None:
+            self.descriptor = lock_file(self._path, limit)
+        self._count += self.descriptor is not None
+        return self.descriptor is not None
+
+    def give(self) -> None:
+        if self._count == 1 and self.descriptor is not None:
+            descriptor, self.descriptor = self.descriptor, None
+            unlock_file(descriptor)
+        self._count = max(0, self._count - 1)
+
+    def __del__(self) -> None:
+        if self.descriptor is not None:
+            unlock_file(self.descriptor)
+
+
+_hold_types: list[Callable[[Path], Hold]] = [_ThreadHold]
+
+
+def use_library() -> None:
+    """Hold every lock of this process through filelock from now on."""
+    from liza.system.library_lock import LibraryHold
+
+    _hold_types.append(LibraryHold)
+
+
+def lock_file(path: Path, limit: float) -> int | None:
+    """Open a file, lock it and write the line about this process into it; return the descriptor.
+
+    Wait at most ``limit`` seconds, for ever if negative. None if the lock was not free. Raises WriteFailed,
+    NotRegularFile.
+    """
+    with files.convert_os_errors():
+        descriptor = untrusted_files.open_regular(path, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
+    if not take_flock(descriptor, limit):
+        return None
+    # The holder line is only for messages; on a full disk the lock is held without it.
+    with suppress(OSError):
+        os.ftruncate(descriptor, os.pwrite(descriptor, _own_holder_line(), 0))
+    return descriptor
+
+
+def unlock_file(descriptor: int) -> None:
+    """Release a lock that ``lock_file`` took: also for children that inherited it."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 _HOLDER_LINES: dict[int, bytes] = {}

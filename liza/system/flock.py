@@ -1,8 +1,7 @@
 """Take flock(2) with a timeout. All of Liza's file locks wait here.
 
 ``lock_path`` locks a file or a directory. ``file_lock.Lock`` is the lock of the board and of supervisors: it writes a
-line about its holder, and a LockTimeout names that process. This module loads no library, because hooks take the lock
-of an inbox; filelock, the base of ``Lock``, takes 37 ms to import.
+line about its holder, and a LockTimeout names that process.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ from liza.rules.model import Agent, Event, HumanNote, State, Status, Task
 from liza.rules.paths import Paths
 from liza.system import file_lock
 from liza.system.file_lock import Lock
+from liza.system.library_lock import LibraryHold
 from tests.campaign.small_board import FIRST
 from tests.conftest import FakeClock
 
@@ -633,14 +636,25 @@ def test_a_reader_among_writers_never_sees_less_than_it_saw(board: Board, paths:
 # ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_lock_held_too_long_times_out_and_names_its_holder_whoever_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "some.lock"
+@pytest.fixture(params=["thread", "library"])
+def some_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Lock]:
+    """Makes locks on one file, held as in short commands or as in supervisors."""
+    holds = {"thread": file_lock._ThreadHold, "library": LibraryHold}
+    monkeypatch.setattr(file_lock, "_hold_types", [holds[request.param]])
+    return lambda: Lock(tmp_path / "some.lock")
+
+
+def test_a_lock_held_too_long_times_out_and_names_its_holder_whoever_it_is(
+    tmp_path: Path, some_lock: Callable[[], Lock]
+) -> None:
     child = subprocess.Popen(
-        ["flock", str(path), "sh", "-c", "echo held; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["flock", str(tmp_path / "some.lock"), "sh", "-c", "echo held; read x"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert child.stdout is not None
     child.stdout.readline()
-    lock = Lock(path)
+    lock = some_lock()
     with pytest.raises(LockTimeout, match=rf"process {child.pid} .*flock") as caught:
         lock.acquire(timeout=0.05)
     assert caught.value.exit_code == 75
@@ -651,19 +665,44 @@ def test_a_lock_held_too_long_times_out_and_names_its_holder_whoever_it_is(tmp_p
     assert not lock.is_locked
 
 
-def test_who_gave_up_waiting_does_not_keep_the_lock_when_it_comes(tmp_path: Path) -> None:
-    path = tmp_path / "some.lock"
-    holder, impatient, patient = (
-        Lock(path, thread_local=False),
-        Lock(path, thread_local=False),
-        Lock(path, thread_local=False),
-    )
+def test_who_gave_up_waiting_does_not_keep_the_lock_when_it_comes(some_lock: Callable[[], Lock]) -> None:
+    holder, impatient, patient = some_lock(), some_lock(), some_lock()
     holder.acquire()
     with pytest.raises(LockTimeout):
         impatient.acquire(timeout=0.05)
     holder.release()
     patient.acquire(timeout=10)
     patient.release()
+
+
+def test_a_lock_that_was_taken_twice_is_released_twice(some_lock: Callable[[], Lock]) -> None:
+    lock, other = some_lock(), some_lock()
+    with lock, lock.acquire(timeout=1) as again:
+        assert again is lock
+        lock.acquire()
+        lock.release()
+        assert not other.try_acquire()
+    assert other.try_acquire()
+    lock.release()
+    assert not lock.is_locked
+    with pytest.raises(Refused, match="is not held"):
+        _ = lock.descriptor
+
+
+def test_another_thread_does_not_hold_the_lock_that_this_one_holds(some_lock: Callable[[], Lock]) -> None:
+    lock = some_lock()
+    taken: list[bool] = []
+    with lock:
+        thread = threading.Thread(target=lambda: taken.append(lock.try_acquire()))
+        thread.start()
+        thread.join()
+    assert taken == [False]
+
+
+def test_a_lock_that_nobody_names_any_more_is_free(some_lock: Callable[[], Lock]) -> None:
+    some_lock().acquire()
+    gc.collect()
+    assert some_lock().try_acquire()
 
 
 def test_a_process_that_has_a_file_of_the_same_number_on_another_disk_is_not_named_as_holder(tmp_path: Path) -> None:
