@@ -9,16 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from liza.board.text.document import Document, Part
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Agent, FrozenStruct, State, Task
 
-_VOLATILE_LINE: Final = re.compile(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
+_VOLATILE_LINE: Final = lazy_pattern(r"\s*(?:- )?(?:lease_expires|review_lease_expires|heartbeat|revision):")
 _MAX_DIFF: Final = 64 << 10  # characters
 _HUMAN_FIELDS: Final = frozenset(
     ("description", "priority", "created", "spec_ref", "done_when", "scope", "depends_on", "max_iterations")
 ) | {"rescope_reason"}
 """Fields of a task that people write. In all others the later value of the crew wins."""
 
-_SECTION: Final = re.compile(r"^([a-z_]+):", re.MULTILINE)
+_SECTION: Final = lazy_pattern(r"^([a-z_]+):", re.MULTILINE)
 _OPTIONAL_SECTIONS: Final = frozenset(("planning", "discovered", "handoff", "anomalies", "human_notes", "spec_changes"))
 """Sections that a board may lack at first. An old copy without them is not truncated."""
 

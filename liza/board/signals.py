@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from liza.rules.errors import NotRegularFile, UsageError
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import Paths
 from liza.system import files, untrusted_files
 
@@ -13,7 +13,7 @@ SIGNALS: Final = ("ABORT", "CHECKPOINT", "PAUSE")
 """From the strongest to the weakest."""
 
 _MAX_REASON: Final = 1 << 16  # bytes
-_HEADER: Final = re.compile(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
+_HEADER: Final = lazy_pattern(r"\A\d{4}-\d\d-\d\dT\S+ \S+\n")
 """First line of a signal file: time and author. A file that a person made by hand may lack it."""
 
 

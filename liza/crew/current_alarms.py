@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from liza.programs.session import run_directory
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import LizaError, SharedPathBlocked
 from liza.rules.formatting.redaction import redact
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, SupervisorExit
 from liza.rules.owned_work import find_current_work
 from liza.rules.paths import branch_of
@@ -28,7 +28,7 @@ from liza.rules.tasks.picking import Evidence
 RECENT_REVISIONS = 30  # an edit from outside is reported only among the newest revisions
 MAX_NEWS_AGE = timedelta(days=1)
 """Maximum age of a reported edit. A second limit: while no crew runs, no newer revisions push it out."""
-_DELETED_ENTRY = re.compile(r"changed outside liza: (\S+): id is gone\b")
+_DELETED_ENTRY = lazy_pattern(r"changed outside liza: (\S+): id is gone\b")
 
 
 def find_missing_parts(crew: Crew, state: State) -> dict[str, MissingParts]:

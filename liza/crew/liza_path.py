@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
 from liza.rules.errors import Missing
+from liza.rules.lazy_pattern import lazy_pattern
 
-_COMMAND = re.compile(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
+_COMMAND = lazy_pattern(r"(?:^|(?<=[;&|(:`] )|(?<=[(`]))liza(?= )")
 
 
 def liza_path() -> Path:

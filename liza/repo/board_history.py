@@ -14,6 +14,7 @@ from itertools import pairwise
 from liza.repo import symbolic_refs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.paths import HISTORY_REF
 from liza.rules.value_classes import Value
 
@@ -21,7 +22,7 @@ BOARD_FILE = "state.yaml"
 GOAL_FILE = "goal.md"
 SETTINGS_FILE = "settings.json"
 _TRAILER = "Liza-Revision"
-_REVISION = re.compile(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
+_REVISION = lazy_pattern(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from typing import Protocol
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
 from liza.rules.errors import GitFailed, Missing
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
 
@@ -66,9 +66,9 @@ _FIXED_ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
 }
 
-COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id. Records that agents can write must contain nothing else where a commit is expected."""
-_LOCK_ERROR = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_LOCK_ERROR = lazy_pattern(r"Unable to create '(.+\.lock)': File exists")
 _WRITING = ("--output", "--index-output")
 _DIFF_COMMANDS = {"diff", "diff-tree", "diff-index", "diff-files", "log", "show", "format-patch"}
 

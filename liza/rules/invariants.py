@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from liza.rules.errors import UsageError
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import FINAL_STATUSES, Agent, Config, State, Status, Task, Violation
 from liza.rules.paths import ROLES, check_task_id, parse_agent_id, role_of
 from liza.rules.statuses import AgentStatus, GoalStatus, SprintStatus
 
 S = Status
-_RUN_NUMBER = re.compile("[0-9]{1,9}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_RUN_NUMBER = lazy_pattern("[0-9]{1,9}")
+_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 GOAL_STATUSES = tuple(GoalStatus)
 SPRINT_STATUSES = tuple(SprintStatus)
 AGENT_STATUSES = tuple(AgentStatus)

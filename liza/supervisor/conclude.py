@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from liza.programs.terminal import tmux
 from liza.programs.usage import ledger
 from liza.programs.usage.meter import Meter
 from liza.rules.errors import LizaError, NotRegularFile, Refused
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import State, Status
 from liza.rules.sessions.session_ends import OUTCOME_RULES, STOP_RULES, Fault, SessionOutcome
 from liza.rules.sessions.spending import LedgerEntry, TokenUsage
@@ -30,7 +30,7 @@ from liza.system import crash_points
 
 SCREEN_HISTORY_LINES = 2000  # lines of scroll-back that are saved besides the screen
 OUTPUT_TAIL_BYTES = 64 << 10  # bytes: some programs print much text after the reason of their end
-_BRIEF_END = re.compile(r"<!-- liza:end run=\S+ -->")
+_BRIEF_END = lazy_pattern(r"<!-- liza:end run=\S+ -->")
 
 
 def conclude_session(crew: Crew, directory: RunDir, preset: Preset, environ: Mapping[str, str]) -> SessionEnd:

@@ -14,12 +14,13 @@ import msgspec
 from liza.rules import model, settings
 from liza.rules.errors import BoardUnreadable
 from liza.rules.formatting.times import format_time
+from liza.rules.lazy_pattern import lazy_pattern
 
 ABSENT: Final = object()
 """Marks a missing key; None is a value."""
 
-_ZONELESS_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
-_OLD_REVIEWER_ID: Final = re.compile(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
+_ZONELESS_TIME: Final = lazy_pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?)?")
+_OLD_REVIEWER_ID: Final = lazy_pattern(r"(?:code_)?reviewer-([0-9]+(?:\.[0-9]+)?)")
 _AGENT_KEYS: Final = frozenset(("agent", "run", "review_run", "previous_run", "assigned_to", "reviewing_by")) | {
     "approved_by",
     "failed_by",

@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 
 from liza.rules.formatting.redaction import redact
+from liza.rules.lazy_pattern import lazy_pattern
 
 MESSAGE_PREFIX = "MESSAGE from "
 """The start of each message to an agent."""
 BLOCK_BEGIN = "<!-- liza:begin run={run} -->"
 BLOCK_END = "<!-- liza:end run={run} -->"
 TRUNCATED = " […] (cut: see MORE)"
-_MARK_START = re.compile(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_MARK_START = lazy_pattern(r"<!--(?=\s*liza\s*:)", re.IGNORECASE)
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def sanitize(text: str) -> str:
@@ -95,7 +96,7 @@ def _without(data: bytes, run: bytes | None) -> bytes:
 
 _RUN_PATTERN = rb"(?P<run>[A-Za-z-]{0,40}[A-Za-z][A-Za-z-]{0,40}-[0-9]{1,20}\.[0-9]{1,20})"
 # In a settings file the mark is in a comment.
-_MARKED = re.compile(rb"(?:// )?<!-- liza:begin run=%s -->" % _RUN_PATTERN)
-_BEGIN = re.compile(rb"^" + _MARKED.pattern, re.MULTILINE)
-_LINE_END = re.compile(rb"(?:\r?\n)?")
+_MARKED = lazy_pattern(rb"(?:// )?<!-- liza:begin run=%s -->" % _RUN_PATTERN)
+_BEGIN = lazy_pattern(rb"^" + _MARKED.pattern, re.MULTILINE)
+_LINE_END = lazy_pattern(rb"(?:\r?\n)?")
 _MAX_UNENDED = 100  # unterminated blocks; the rest of such a file is not searched: it is malformed or hostile

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from liza.rules.history_events import HistoryEvent
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Task
 
-_LOG = re.compile(r" \(log: (\S+)\)")
+_LOG = lazy_pattern(r" \(log: (\S+)\)")
 
 
 def format_failure(what: str, log: str, end: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from liza.rules.lazy_pattern import lazy_pattern
+
 BREAKAGE_MARK = "liza: this source was made to fail, to see whether the tests notice"
 _PYTHON = f'raise RuntimeError("{BREAKAGE_MARK}")\n'
 _JAVASCRIPT = f'throw new Error("{BREAKAGE_MARK}");\n'
@@ -35,11 +37,11 @@ _COMPILED = (_NOT_CODE, _BY_SUFFIX[".rs"], _BY_SUFFIX[".c"])
 _TEST_DIRECTORIES = frozenset(
     ("test", "tests", "__tests__", "spec", "specs", "testing", "e2e", "testdata", "fixtures", "__mocks__")
 )
-_TEST = re.compile(
+_TEST = lazy_pattern(
     r"tests?\.\w+|conftest\.py|test[_-].*|run[_-]?tests?.*|.*_(test|tests|spec)\.\w+|.*\.(test|spec|tests|cy|stories)\.\w+"
     r"|.*Tests?\.(java|kt|cs|swift|php|scala)"
 )
-_TOOL = re.compile(
+_TOOL = lazy_pattern(
     r"setup\.py|noxfile\.py|fabfile\.py|manage\.py|build\.rs|(Gruntfile|gulpfile|Jakefile|webpack.*)\.\w+"
     r"|.*\.(config|conf|setup|d)\.[cm]?[jt]s|.*rc\.[cm]?js"
 )

@@ -6,7 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-_COMMAND = re.compile(r'liza init (?:"…"|…)(?P<words>[^;]*)')
+from liza.rules.lazy_pattern import lazy_pattern
+
+_COMMAND = lazy_pattern(r'liza init (?:"…"|…)(?P<words>[^;]*)')
 
 
 def complete_init_commands(hint: str, goal: str | None, options: Sequence[tuple[str, ...]]) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import assert_never
 
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.model import Config, TestProof
 from liza.rules.value_classes import Value
 
@@ -15,16 +16,16 @@ BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 NO_SOURCE = "the repository has no source of a kind that can be made to fail"
 """Reason why there is no proof; no command changes that."""
 _FOREIGN = ("vendor", "third_party", "scripts", "docs", "examples")
-_DOCUMENTS = re.compile(
+_DOCUMENTS = lazy_pattern(
     r".*\.(md|markdown|rst|adoc|org|tex)|(?!(.*/)?(requirements|constraints|CMakeLists)[^/]*$)(?!(.*/)?requirements/).*\.txt"
     r"|(.*/)?(LICENSE|COPYING|README|CHANGELOG|CHANGES|AUTHORS|NEWS)"
 )
 _NAMESAKES_ARE = "have names of modules of the project and are"
-_UNTRACED = re.compile(
+_UNTRACED = lazy_pattern(
     r"python[\d.]*(?:\s+-[A-Za-z]+)*?\s+-[A-Za-z]*[IE]|\benv\s+(?:-\w*i\w*|-|--ignore-environment)\s"
 )
-_LOG = re.compile(r"\(see (\S*/\S+)\)")
-_NAME = re.compile(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
+_LOG = lazy_pattern(r"\(see (\S*/\S+)\)")
+_NAME = lazy_pattern(r"""\bname\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 
 
 class ProofVerdict(StrEnum):
