@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ def liza() -> None:
     """``liza``."""
     _open_standard_streams()
     program_path.remove_unsafe_entries()
+    _import_msgspec()
     words = sys.argv[1:]
     if words and words[0] in LONG_COMMANDS:
         sys.exit(run_command(words))
@@ -62,7 +64,22 @@ def liza_agent() -> None:
     """``liza-agent``: the supervisor of one agent."""
     _open_standard_streams()
     program_path.remove_unsafe_entries()
+    _import_msgspec()
     sys.exit(run_reporting_errors(dispatch_liza_agent, sys.argv[1:], "liza-agent"))
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, whose import takes 8 ms of CPU time.
+
+    msgspec prefers it for what `typing` lacks before Python 3.11.
+    """
+    if "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("msgspec")
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _open_standard_streams() -> None:
