@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, Final
 
@@ -98,6 +97,8 @@ def diff_texts(newest: str, edited: str) -> str:
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
     end = max(0, end - 3)
+    import difflib
+
     lines = difflib.unified_diff(
         old[start : len(old) - end], new[start : len(new) - end], "before", "after", n=2, lineterm=""
     )

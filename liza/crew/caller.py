@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
 import sys
@@ -38,6 +37,8 @@ _INSIDE_PROJECT_COMMAND = "it was called from inside a test or a set-up command 
 
 def current_person() -> str:
     """Name of the current person in the history: ``human:<login name>``, or the user id if there is no name."""
+    import getpass
+
     try:
         return person_id(getpass.getuser())
     except (OSError, KeyError):

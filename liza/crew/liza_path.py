@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +18,8 @@ def liza_path() -> Path:
     candidate = Path(sys.executable).parent / "liza"
     if candidate.is_file():
         return candidate
+    import shutil
+
     match = shutil.which("liza")
     if match is None:
         raise Missing("the liza command is not beside the Python that runs it, nor on PATH", "pip install liza")

@@ -6,12 +6,14 @@ Decision 014 says why there are two ways. Both start the same command with the s
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from liza.system import program_path
+
+if TYPE_CHECKING:
+    import subprocess
 
 # The person's own choice of configuration files is kept; every other GIT_* variable would override our arguments.
 _PRESERVED_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
@@ -51,6 +53,8 @@ def use_library() -> None:
 def _start_directly(
     command: list[str], directory: Path, env: Mapping[str, str], stdin: int, descriptors: Sequence[int]
 ) -> subprocess.Popen[bytes]:
+    import subprocess
+
     removed = _foreign_variables()
     kept = {name: value for name, value in os.environ.items() if name not in removed}
     return subprocess.Popen(

@@ -12,11 +12,10 @@ import contextlib
 import os
 import shlex
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from liza.repo import git_start
 from liza.repo.git_dir_check import check_git_dir
@@ -24,6 +23,9 @@ from liza.rules.errors import GitFailed, Missing
 from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value, field, replace
 from liza.system import crash_points, program_path
+
+if TYPE_CHECKING:
+    import subprocess
 
 FALLBACK_IDENTITY = ("Liza", "liza@localhost")
 
@@ -238,6 +240,8 @@ class Git(Value):
         return environment
 
     def _spawn(self, args: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float) -> GitResult:
+        import subprocess  # not loaded by the short commands that need no git
+
         check_git_dir(args, self.directory, self.git_dir, self.common_dir)
         if not self.directory.is_dir():
             raise GitFailed(f"git {args[0]} was not run: {self.directory} is not a directory")

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,9 +101,12 @@ def write_link(path: Path, target: str, label: str) -> None:
 
 def _open_temporary(path: Path, directory: Path) -> tuple[Path, BinaryIO]:
     """Create a file of a new name in ``directory``, to replace ``path``."""
-    prefix = f".{path.name[:_MAX_PREFIX]}."
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=f".{os.getpid()}", dir=directory)
-    return Path(name), os.fdopen(handle, "wb")
+    while True:
+        name = f".{path.name[:_MAX_PREFIX]}.{os.urandom(4).hex()}.{os.getpid()}"
+        temporary = Path(os.path.abspath(directory), name)  # noqa: PTH100 - links in it are kept
+        with suppress(FileExistsError):
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            return temporary, os.fdopen(handle, "wb")
 
 
 def _finish(file: BinaryIO, mode: int, sync: bool) -> None:

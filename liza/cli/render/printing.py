@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from datetime import UTC, datetime
 from typing import IO, Any, TextIO
@@ -37,6 +36,8 @@ def _wrap_to_terminal(words: str) -> str:
 
 
 def _terminal_width() -> int:
+    import shutil
+
     return max(MIN_WIDTH, shutil.get_terminal_size().columns)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -160,6 +159,8 @@ def remove_half_made(git: Git, slot: Path, git_dir: Path) -> None:
     # If it was killed very early, git does not recognise the rest as a worktree.
     for path in (slot, git_dir):
         if path.is_dir() and not path.is_symlink():
+            import shutil
+
             shutil.rmtree(path)
 
 
