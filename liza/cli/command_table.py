@@ -92,8 +92,5 @@ HEADINGS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("The file", ("edit", "lock", "restore")),
 )
 
-FAST_COMMANDS: Final = frozenset({"ready", "submit", "heartbeat", "status"})
-"""Without arguments these commands need no option parser; see `commands/fast_commands.py`."""
-
 LONG_COMMANDS: Final = frozenset({"attach", "demo", "doctor", "edit", "lock", "logs", "programs", "up", "watch"})
 """Commands that run threads, or for as long as a person wants: they collect garbage and exit as usual."""

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 from liza.cli import postponed_commands
-from liza.cli.command_table import FAST_COMMANDS, LONG_COMMANDS
+from liza.cli.command_table import LONG_COMMANDS
+from liza.cli.quick_words import parse_words
 from liza.crew.liza_path import qualify_command
 from liza.rules.errors import LizaError, UsageError, format_error
 from liza.system import program_path
@@ -140,16 +141,11 @@ def _require_utf8(words: Sequence[str]) -> None:
 
 def dispatch_liza(words: Sequence[str]) -> int:
     """Run the arguments of ``liza``; return the exit code."""
-    if (
-        words
-        and words[0] in FAST_COMMANDS
-        and "_LIZA_COMPLETE" not in os.environ
-        and list(words[1:]) in ([], ["--json"])
-    ):
+    parameters = None if "_LIZA_COMPLETE" in os.environ else parse_words(words)
+    if parameters is not None:
         from liza.cli.commands.fast_commands import FAST_FUNCTIONS
 
-        FAST_FUNCTIONS[words[0]](len(words) > 1)
-        return 0
+        return FAST_FUNCTIONS[words[0]](**parameters)
     from liza.cli import app
 
     return app.run_liza(words)

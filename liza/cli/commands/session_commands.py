@@ -44,9 +44,7 @@ def verdict(
     as_json: JsonOption = False,
 ) -> None:
     """Approve or reject the commit under review. The verdict is binding."""
-    from liza.verbs.verdict import verdict as verb
-
-    printing.print_result(verb(find_crew(), word, text, task_id=task, commit=commit), as_json)
+    fast_commands.verdict(word, text, task, commit, as_json)
 
 
 @declare_command(app, "block", 'liza block "the sender address is nowhere in the spec" --ask "Which address?"')
@@ -58,9 +56,7 @@ def block(
     as_json: JsonOption = False,
 ) -> None:
     """Stop the task with questions for a person."""
-    from liza.verbs.block import block as verb
-
-    printing.print_result(verb(find_crew(), why, ask or []), as_json)
+    fast_commands.block(why, ask, as_json)
 
 
 @declare_command(app, "handoff", 'liza handoff "the model is done, its tests pass" --next "write the PDF test"')
@@ -75,11 +71,7 @@ def handoff(
     as_json: JsonOption = False,
 ) -> None:
     """Hand the work over to a new session, and write what it must know. With --done, a planner ends its planning."""
-    from liza.verbs.handoff import HandoffNote
-    from liza.verbs.handoff import handoff as verb
-
-    note = HandoffNote(done, next_step, approach, blockers, tuple(file or ()), tuple(step or ()))
-    printing.print_result(verb(find_crew(), note, done=planned), as_json)
+    fast_commands.handoff(done, next_step, approach, blockers, file, step, planned, as_json)
 
 
 @declare_command(
@@ -114,9 +106,7 @@ def exit_command(
     as_json: JsonOption = False,
 ) -> None:
     """Record the result of this run, for scripts. It overrides the exit code of the program."""
-    from liza.verbs.exit import exit_run as verb
-
-    printing.print_result(verb(find_crew(), code), as_json)
+    fast_commands.exit_run(code, as_json)
 
 
 @declare_command(app, "hook", 'echo \'{"session_id": "4f2c"}\' | liza hook pi session_start')

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from liza.cli.commands import fast_commands
 from liza.cli.declare import JsonOption, create_app, declare_command
 from liza.cli.render import printing
 from liza.crew.crew import find_crew
@@ -27,9 +28,7 @@ def claim(
     command if you have to run it in this worktree before the test command. If a virtual environment is activated, run
     `deactivate` first: otherwise the tests may use your checkout.
     """
-    from liza.verbs.claim import claim as verb
-
-    printing.print_result(verb(find_crew(), agent, task_id), as_json)
+    fast_commands.claim(agent, task_id, as_json)
 
 
 @declare_command(app, "note", 'liza note --to invoice-pdf "use the fonts in assets/"')
@@ -42,10 +41,7 @@ def note(
     as_json: JsonOption = False,
 ) -> None:
     """Add a note to the board."""
-    from liza.verbs import note as verbs
-
-    verb = verbs.send_note if now else verbs.note
-    printing.print_result(verb(find_crew(), text, to), as_json)
+    fast_commands.note(text, to, now, as_json)
 
 
 @declare_command(app, "pause", 'liza pause "the spec changes this afternoon"')
@@ -98,10 +94,4 @@ def merge(
     """Merge an approved task into integration, if the tests pass on the merge. Supervisors do this without a request.
 
     Exit 1 if the task was returned to its coder."""
-    from liza.rules.model import Status
-    from liza.verbs.merge import merge as verb
-
-    result = verb(find_crew(), task_id, supervisor)
-    printing.print_result(result, as_json)
-    if result.status == Status.INTEGRATION_FAILED:
-        raise typer.Exit(1)
+    raise typer.Exit(fast_commands.merge(task_id, supervisor, as_json))
