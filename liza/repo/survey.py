@@ -109,10 +109,12 @@ def find_operation(git_dir: Path) -> str | None:
 
 
 class WorkTreeState(Value):
-    """State of a worktree: the commit at HEAD (None before the first), names of changed and untracked files."""
+    """State of a worktree at one moment: the commit at HEAD (None before the first), names of changed and untracked
+    files, and the branch (None if HEAD is detached)."""
 
     head: str | None
     changed: tuple[str, ...]
+    branch: str | None
 
 
 def read_work_tree(git: Git) -> WorkTreeState:
@@ -131,18 +133,21 @@ def read_work_tree(git: Git) -> WorkTreeState:
         "--ignore-submodules=dirty",
     )
     head: str | None = None
+    branch: str | None = None
     names: list[str] = []
     rest = iter(fields)
     for field in rest:
         kind = field[0]
         if field.startswith("# branch.oid "):
             head = None if field.endswith("(initial)") else field.split(" ")[2]
+        elif field.startswith("# branch.head "):
+            branch = None if field.endswith(" (detached)") else field.split(" ", 2)[2]
         elif kind != "#":
             # Fields before the name: 1 XY sub 3 modes 2 objects, 2 has a score more, u has 4 modes and 3 objects.
             names.append(field.split(" ", {"1": 8, "2": 9, "u": 10}.get(kind, 1))[-1])
         if kind == "2":
             names.append(next(rest))
-    return WorkTreeState(head, tuple(names))
+    return WorkTreeState(head, tuple(names), branch)
 
 
 def list_changed_files(git: Git) -> tuple[str, ...]:

@@ -55,21 +55,17 @@ def inspect_worktree(crew: Crew, task: Task) -> SubmittedWork:
     slot = crew.worktree_path(task)
     git = crew.worktrees.slot_git(slot.name)
     symbolic_refs.refuse_symbolic(git, f"refs/heads/{branch_of(task.id)}")
-    head = git.out("rev-parse", "HEAD")
-    assert task.worktree is not None
+    # Commit, branch and changed files of one moment.
+    tree = crew.worktrees.read_work_tree(slot.name)
+    head = tree.head or git.out("rev-parse", "HEAD")  # without a commit this raises git's error
     return SubmittedWork(
         head=head,
-        branch=_current_branch(git),
-        ahead=git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
-        dirty=crew.worktrees.list_changes(task.worktree),
+        branch=tree.branch,
+        ahead=head != task.base_commit and git.out("rev-list", "--count", "-n1", head, f"^{task.base_commit}") != "0",
+        dirty=tree.changed,
         hidden=_hidden_instructions(git),
         related=merge_refs.has_merge_base(git, head, f"refs/heads/{crew.board.read().config.integration_branch}"),
     )
-
-
-def _current_branch(git: Git) -> str | None:
-    output = git.run("symbolic-ref", "--quiet", "--short", "HEAD", codes=(0, 1))
-    return output.stdout.decode("utf-8", "replace").strip() or None
 
 
 def _hidden_instructions(git: Git) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
+from liza.repo import survey
 from liza.repo.config_pins import git_dirs
 from liza.repo.merge.merges import find_branches
 from liza.repo.runner import Git
 from liza.repo.slots import reset, slot_records, slots_directory, stuck_slots
 from liza.repo.slots.slot_records import SlotOwner
-from liza.repo.survey import list_changed_files
+from liza.repo.survey import WorkTreeState
 from liza.rules.errors import SharedPathBlocked
 from liza.rules.paths import Paths, branch_of
 from liza.rules.value_classes import Value
@@ -65,11 +66,15 @@ class SlotAccess(Value, dict=True):
         return None if branch is None else branch.commit
 
     def list_changes(self, slot: str) -> tuple[str, ...]:
-        """Return the names of changed and untracked files. A brief's block does not count as a change. Raises
-        GitFailed.
-        """
+        """Return the names of changed and untracked files, as ``read_work_tree`` does. Raises GitFailed."""
+        return self.read_work_tree(slot).changed
+
+    def read_work_tree(self, slot: str) -> WorkTreeState:
+        """Return the state of a slot at one moment. A brief's block does not count as a change. Raises GitFailed."""
         git = self.slot_git(slot)
-        return tuple(name for name in list_changed_files(git) if not reset.is_only_brief(git, name))
+        state = survey.read_work_tree(git)
+        changed = tuple(name for name in state.changed if not reset.is_only_brief(git, name))
+        return WorkTreeState(state.head, changed, state.branch)
 
     def slot_names(self) -> tuple[str, ...]:
         """Return the names of the existing slots, finished or not, sorted."""
