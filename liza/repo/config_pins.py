@@ -205,13 +205,30 @@ class Pins(Value, dict=True):
         cached = self._cache.get(key) or _ConfigCache(config_files(unpinned))
         # Stamp before reading: a change during the read gives another stamp next time.
         stamp = _stamp_files(cached.files)
-        if cached.stamp == stamp:
-            return cached.pairs
+        pairs = cached.pairs if cached.stamp == stamp else self._pairs_of_same_files(cached.files, stamp)
+        if pairs is not None:
+            self._cache[key] = _ConfigCache(cached.files, stamp, pairs)
+            return pairs
         settings = _read_config(unpinned)
         pairs = tuple(self._neutralize(_find_programs(settings)))
         included = any(re.fullmatch(_INCLUDE_KEYS, key, _FLAGS) for key in settings)
         self._cache[key] = _ConfigCache(cached.files, None if included else stamp, pairs)
         return pairs
+
+    def _pairs_of_same_files(self, files: tuple[Path, ...], stamp: ConfigStamp) -> tuple[tuple[str, str], ...] | None:
+        """Return the overrides of another worktree whose configuration comes from the same files, else None.
+
+        Files that do not exist do not count: usually a worktree has no configuration of its own.
+        """
+        existing = _existing_files(files, stamp)
+        return next(
+            (
+                cached.pairs
+                for cached in self._cache.values()
+                if cached.stamp is not None and _existing_files(cached.files, cached.stamp) == existing
+            ),
+            None,
+        )
 
     def _neutralize(self, current: ConfigValues) -> list[tuple[str, str]]:
         """Return the overrides: pinned values, harmless values, and Liza's own filter if it was removed."""
@@ -319,6 +336,10 @@ def git_dirs(git: Git) -> tuple[Path, Path]:
         return git.git_dir, (git.git_dir / (git.git_dir / "commondir").read_text().strip()).resolve()
     lines = git.unpinned().out("rev-parse", "--absolute-git-dir", "--git-common-dir").split("\n")
     return Path(lines[0]), (git.directory / lines[1]).resolve()
+
+
+def _existing_files(files: Sequence[Path], stamp: ConfigStamp) -> list[tuple[Path, object]]:
+    return [pair for pair in zip(files, stamp, strict=True) if pair[1] is not None]
 
 
 def _stamp_files(files: Sequence[Path]) -> ConfigStamp:

@@ -12,7 +12,7 @@ from liza.repo.config_pins import Pins
 from liza.repo.hiding import brief_filter
 from liza.repo.merge import merges
 from liza.repo.runner import Git
-from liza.repo.survey import list_changed_files
+from liza.repo.survey import list_changed_files, read_work_tree
 from liza.rules.errors import GitFailed, LockTimeout, Missing
 from liza.rules.paths import Paths
 from liza.system.flock import lock_path
@@ -214,3 +214,56 @@ def test_pins_that_cannot_be_read_are_an_error_and_not_no_pins(tmp_path: Path) -
             (tmp_path / "pins.json").write_text(text)
         with pytest.raises(Missing):
             Pins.load(tmp_path / "pins.json")
+
+
+def configuration_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories in which git is asked for the whole configuration, from now on."""
+    asked: list[Path] = []
+    real = config_pins._read_rows
+
+    def read(runner: Git, *scopes: object) -> object:
+        asked.append(runner.directory)
+        return real(runner, *scopes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(config_pins, "_read_rows", read)
+    return asked
+
+
+def test_the_configuration_is_read_once_for_worktrees_that_share_it_and_again_for_one_with_its_own(
+    repo: Path, spy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "config", "extensions.worktreeConfig", "true")
+    trees = {name: tmp_path / name for name in ("plain", "own")}
+    for name, tree in trees.items():
+        git(repo, "worktree", "add", "-q", "-b", name, str(tree))
+    pins = Pins.capture(Git(repo))
+    git(trees["own"], "config", "--worktree", "filter.x.clean", str(spy))
+    asked = configuration_reads(monkeypatch)
+
+    def at(tree: Path, name: str | None) -> Git:
+        git_dir = repo / ".git" / "worktrees" / name if name else repo / ".git"
+        return Git(repo, pins).with_git_dir(tree, git_dir, repo / ".git")
+
+    for tree in trees.values():
+        (tree / "a.txt").write_text("two\n")
+    list_changed_files(at(repo, None))
+    assert list_changed_files(at(trees["plain"], "plain")) == ("a.txt",)
+    assert list_changed_files(at(trees["own"], "own")) == ("a.txt",)
+    assert not ran(spy), "the filter in a worktree's own configuration ran"
+    assert asked == [repo, trees["own"]]
+    git(repo, "config", "filter.x.clean", str(spy))
+    (trees["plain"] / "a.txt").write_text("three\n")
+    assert list_changed_files(at(trees["plain"], "plain")) == ("a.txt",)
+    assert not ran(spy), "the filter that was added later ran"
+    assert asked == [repo, trees["own"], trees["plain"]]
+
+
+@pytest.mark.parametrize("name", ["(detached", "feature/x", "ümlaut"])
+def test_branch_commit_and_changes_of_a_worktree_are_those_of_one_moment(repo: Path, name: str) -> None:
+    git(repo, "checkout", "-q", "-b", name)
+    git(repo, "tag", name)
+    (repo / "new").touch()
+    state = read_work_tree(Git(repo))
+    assert (state.head, state.branch, state.changed) == (git(repo, "rev-parse", "HEAD"), name, ("new",))
+    git(repo, "checkout", "-q", "--detach")
+    assert read_work_tree(Git(repo)).branch is None
