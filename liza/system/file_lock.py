@@ -2,7 +2,7 @@
 
 ``Lock`` waits in the queue of the kernel. The lock file is never unlinked, so ``flock .liza/state.yaml.lock CMD`` takes
 the same lock. ``flock.py`` has the wait itself, and ``lock_path``, which locks any file or directory without writing
-to it. ``library_lock.py`` holds the lock through filelock in processes that live long. Decisions 003 and 016.
+to it. ``library_lock.py`` holds the lock through filelock in processes that live long. Decisions 003 and 017.
 """
 
 from __future__ import annotations

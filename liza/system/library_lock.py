@@ -1,4 +1,4 @@
-"""Hold a lock through filelock, in processes that live long. Decision 016 says why there are two ways."""
+"""Hold a lock through filelock, in processes that live long. Decision 017 says why there are two ways."""
 
 from __future__ import annotations
 

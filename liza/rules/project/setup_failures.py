@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
+from liza.rules.lazy_pattern import lazy_pattern
 from liza.rules.value_classes import Value
 
-_MISSING_COMMIT = re.compile(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
+_MISSING_COMMIT = lazy_pattern(r"Fetched in submodule path '([^'\n]+)', but it did not contain ([0-9a-f]{40,64})")
 
 
 class UnpushedSubmodule(Value):
