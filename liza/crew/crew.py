@@ -28,12 +28,13 @@ from liza.rules.paths import HISTORY_REF, Paths, agent_of, is_person
 from liza.rules.project import slots_location
 from liza.rules.tasks.picking import Evidence
 from liza.rules.value_classes import Value, replace
-from liza.system import program_path
-from liza.system.file_lock import Lock
+from liza.system import files, program_path
+from liza.system.flock import is_flock_held
 
 if TYPE_CHECKING:
     from liza.repo.runner import Git
     from liza.repo.slots.pool import Worktrees
+    from liza.system.file_lock import Lock
 
 
 class SystemClock:
@@ -144,14 +145,8 @@ class Crew(Value, dict=True):
 
     def is_supervised(self, agent: str) -> bool:
         """Whether a supervisor of ``agent`` runs: its lock is held."""
-        path = self.paths.supervisor_lock(agent)
-        if not path.exists():
-            return False
-        lock = Lock(path)
-        if lock.try_acquire():
-            lock.release()
-            return False
-        return True
+        with files.convert_os_errors():
+            return is_flock_held(self.paths.supervisor_lock(agent))
 
     def gather_evidence(self, state: State) -> Evidence:
         """Collect the facts for `pick_task` that are not on the board: offline agents and ended sessions."""

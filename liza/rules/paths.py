@@ -145,6 +145,10 @@ class Paths(Value):
         return self.liza / "merge.lock"
 
     @property
+    def merge_turn(self) -> Path:
+        return self.locks / "merge-turn.lock"
+
+    @property
     def recorder_lock(self) -> Path:
         return self.locks / "recorder.lock"
 

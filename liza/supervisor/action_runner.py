@@ -10,6 +10,7 @@ from liza.board import signals, wake_up
 from liza.crew import layout
 from liza.crew.drift import drift
 from liza.crew.liza_path import liza_argv, liza_path
+from liza.crew.merging import merge_turn
 from liza.programs.messages import inbox
 from liza.programs.session import run_directory, session_process, setup_note
 from liza.programs.session.outcomes import SessionEnd
@@ -19,6 +20,8 @@ from liza.rules.formatting.durations import format_duration
 from liza.rules.formatting.redaction import redact
 from liza.rules.formatting.times import format_time
 from liza.rules.history_events import HistoryEvent
+from liza.rules.merging import merge_rules
+from liza.rules.model import Status
 from liza.rules.owned_work import CurrentWork, find_current_work
 from liza.rules.project import setup_failures
 from liza.rules.sessions import actions, model_silence
@@ -160,17 +163,37 @@ class ActionRunner:
         self.notify(f"set-up in {set_up.slot}: {set_up.command}")
 
     def _start_merger(self, task: str) -> None:
-        """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait."""
-        self.memory.merges = self.memory.merges.started(self.crew.board.read().revision, task)
-        spec = jobs.JobSpec(
-            kind=JobKind.MERGE,
-            subject=task,
-            argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
-            directory=self.crew.paths.root,
-            log=self.crew.paths.logs / f"merger-{self.agent}.log",
-            env=self.launcher.environ,
-        )
-        self.memory.job = jobs.start_job(spec, self.post)
+        """Start a merger as a child process: it holds the merge lock and runs the tests, so the loop must not wait.
+
+        Start none if another supervisor has the turn, or has had it since this one decided.
+        """
+        with merge_turn.take_turn(self.crew.paths) as turn:
+            state = self.crew.board.read()
+            if turn is None or claims.get_task(state, task).status is not Status.APPROVED:
+                return
+            self.memory.merges = self.memory.merges.started(state.revision, task)
+            spec = jobs.JobSpec(
+                kind=JobKind.MERGE,
+                subject=task,
+                argv=[*liza_argv(), "merge", task, "--for", self.agent, "--json"],
+                directory=self.crew.paths.root,
+                log=self.crew.paths.logs / f"merger-{self.agent}.log",
+                env=self.launcher.environ,
+                descriptors=(turn,),
+            )
+            self.memory.job = jobs.start_job(spec, self.post)
+
+    def pass_on_merge_turn(self, action: actions.Action) -> None:
+        """Wake the other supervisors if a merge is due after this one's merger and ``action`` does not start it.
+
+        They found the turn taken, and its end causes no event for them.
+        """
+        if not self.memory.has_ended_turn:
+            return
+        self.memory.has_ended_turn = False
+        is_due = merge_rules.next_to_merge(self.crew.board.read(), self.crew.clock.now()) is not None
+        if is_due and not isinstance(action, actions.Merge):
+            wake_up.wake_watchers(self.crew.paths, self.agent)
 
     def _stop_session(self, run: str, action: actions.StopSession) -> None:
         """Write the stop note and end the session's processes. The next pass concludes the session."""
@@ -343,6 +366,8 @@ class ActionRunner:
                 if failed:
                     self.notify(f"{job.name} ended with exit {event.exit_status}: {job.read_tail(300)}")
                 self._back_off_after_merge(job.subject, failed=failed)
+                # After a failure this supervisor tries again itself; the others would only fail, too.
+                self.memory.has_ended_turn = not failed
 
     def _finish_set_up(self, job: jobs.Job, status: int) -> None:
         """Mark the set-up of a slot as done, or count its failure as a failed start of the session."""

@@ -98,6 +98,8 @@ class JobSpec(Value):
     """Whether it is a command of the project: all its processes are ended with it."""
     limit: float = float("inf")
     """Seconds after which a guarded job is ended."""
+    descriptors: tuple[int, ...] = ()
+    """Open files that an unguarded job inherits."""
 
 
 def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
@@ -120,6 +122,7 @@ def start_job(spec: JobSpec, post: Callable[[JobEnded], None]) -> Job:
                 stderr=subprocess.STDOUT,
                 env=dict(spec.env),
                 start_new_session=True,
+                pass_fds=spec.descriptors,
             )
     crash_points.point("spawned", "job")
     job = Job(spec.kind, spec.subject, process, spec.log, guard)

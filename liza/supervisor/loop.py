@@ -124,6 +124,7 @@ class Supervisor:
         """
         try:
             action = self._next_action()
+            self.action_runner.pass_on_merge_turn(action)
             if isinstance(action, actions.Exit):
                 if action.code != 0:
                     manual_command = self.manual_start_command()

@@ -59,6 +59,8 @@ class Memory(Mutable):
     own_run: str | None = None
     """The run whose session this supervisor started or adopted."""
     job: Job | None = None
+    has_ended_turn: bool = False
+    """Whether its merger has ended, and the other supervisors may not know that the turn is free."""
     unusable: UnusableProgram | None = None
     failed_set_up: FailedSetUp | None = None
     """None once a set-up succeeded."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from liza.board import signals
 from liza.crew.crew import Crew
+from liza.crew.merging import merge_turn
 from liza.programs.messages import channel, inbox
 from liza.programs.presets.preset import Preset
 from liza.programs.usage import ledger
@@ -29,7 +30,6 @@ from liza.rules.sessions.session_facts import (
 )
 from liza.supervisor.memory import Memory
 from liza.supervisor.observe import MeterMaker, SessionObserver
-from liza.system.file_lock import Lock
 
 
 def gather_situation(
@@ -143,17 +143,13 @@ def next_message_step(
 
 
 def _may_start_merger(crew: Crew, state: State, memory: Memory) -> bool:
-    """Whether to start a merger: the merge lock is free, and no merger was refused at this revision."""
+    """Whether to start a merger: none runs, and none was refused at this revision."""
     candidate = merge_rules.next_to_merge(state, crew.clock.now())
     if memory.merges.is_resting(crew.clock.monotonic()):
         return False
     if candidate is None or memory.job is not None or memory.merges.was_tried(state.revision, candidate.id):
         return False
-    lock = Lock(crew.paths.merge_lock)
-    if not lock.try_acquire():
-        return False
-    lock.release()
-    return True
+    return not merge_turn.is_merger_running(crew.paths)
 
 
 def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | None:
@@ -163,6 +159,8 @@ def _find_resumable_merge(crew: Crew, state: State, memory: Memory) -> str | Non
     for task in state.tasks:
         if task.merging is None or not task.merging.waiting or memory.merges.was_tried(state.revision, task.id):
             continue
+        if merge_turn.is_merger_running(crew.paths):
+            return None
         checkout = crew.find_integration_checkout()
         changed = () if checkout is None else list_changed_files(crew.git.at(checkout))
         if not merge_rules.are_in_the_way(task.merging.waiting, changed):

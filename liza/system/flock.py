@@ -47,6 +47,25 @@ def try_flock(descriptor: int) -> bool:
     return True
 
 
+def is_flock_held(path: Path) -> bool:
+    """Return whether another process holds the exclusive lock on the file ``path``; False if there is no such file.
+
+    The check takes the lock in shared mode for a moment: two checks at the same time do not see each other. Raises
+    NotRegularFile, OSError.
+    """
+    try:
+        descriptor = untrusted_files.open_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def take_flock(descriptor: int, limit: float) -> bool:
     """Take the lock. Wait at most ``limit`` seconds, for ever if negative; return whether it was taken.
 

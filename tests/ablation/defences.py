@@ -274,6 +274,11 @@ TABLE: dict[str, Defence] = {
             f"{STORE}test_the_very_last_board_put_back_takes_nothing_away_that_was_acknowledged",
         ),
     ),
+    "merge turn": Defence(
+        "one supervisor at a time starts a merger",
+        {"liza.crew.merging.merge_turn:_try_until_held": gives(True)},
+        ("tests/edges/test_merge_turn.py::test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer",),
+    ),
     "guarded read": Defence(
         "a board that is being typed or written in place is not taken for what it says at that moment",
         {"liza.board.store:Board.read": _as_found},

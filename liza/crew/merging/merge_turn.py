@@ -1,0 +1,45 @@
+"""The turn to start a merger: a file lock that a supervisor takes and its merger inherits.
+
+All supervisors see an approved task at the same revision of the board. Without the turn each of them starts a merger,
+and all but one are refused by the merge lock. Decision 016 gives the figures. The merge lock still guards the merge
+itself: a person's `liza merge` takes no turn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from liza.rules.paths import Paths
+from liza.system import files, untrusted_files
+from liza.system.flock import is_flock_held, try_flock
+
+
+def is_merger_running(paths: Paths) -> bool:
+    """Return whether a merger is running: a supervisor's, or a person's. Raises WriteFailed."""
+    with files.convert_os_errors():
+        return is_flock_held(paths.merge_turn) or is_flock_held(paths.merge_lock)
+
+
+@contextmanager
+def take_turn(paths: Paths) -> Iterator[int | None]:
+    """Take the turn if it is free; yield its descriptor, or None.
+
+    A child that inherits the descriptor keeps the turn until it ends, also if this process is killed. Here the
+    descriptor is closed at the end of the block; an unlock would end the child's turn, too. Raises WriteFailed.
+    """
+    with files.convert_os_errors():
+        descriptor = untrusted_files.open_regular(paths.merge_turn, os.O_RDWR | os.O_CREAT, files.BOARD_MODE)
+    try:
+        yield descriptor if _try_until_held(paths, descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def _try_until_held(paths: Paths, descriptor: int) -> bool:
+    """Try again while the lock was refused only because another process checked at that moment whether it is free."""
+    while not try_flock(descriptor):
+        if is_flock_held(paths.merge_turn):
+            return False
+    return True

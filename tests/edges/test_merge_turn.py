@@ -1,0 +1,95 @@
+"""The turn to start a merger is a lock that lives as long as the merger, and its end reaches the others."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from liza.board import wake_up
+from liza.crew.crew import Crew, find_crew
+from liza.crew.merging import merge_turn
+from liza.programs.presets import preset_table
+from liza.rules.merging import merge_rules
+from liza.rules.sessions import actions
+from liza.rules.sessions.rests import ClockWatch
+from liza.rules.sessions.session_facts import JobKind
+from liza.supervisor import jobs
+from liza.supervisor.action_runner import ActionRunner
+from liza.supervisor.launch import Launcher
+from liza.supervisor.memory import Memory
+from tests.journeys.crews import Crew as Project
+from tests.journeys.crews import started
+
+
+def _approve(project: Project, task: str) -> Crew:
+    there = project.work_by_hand(task)
+    project.prepare("submit", cwd=there)
+    project.prepare("verdict", "approve", "fine", "--task", task)
+    return find_crew(project.root)
+
+
+def test_the_turn_lives_as_long_as_the_child_that_inherited_it_and_no_longer(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        paths = find_crew(project.root).paths
+        with merge_turn.take_turn(paths) as turn:
+            assert turn is not None
+            child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(turn,))
+        assert merge_turn.is_merger_running(paths)
+        with merge_turn.take_turn(paths) as second:
+            assert second is None
+        child.communicate()
+        assert not merge_turn.is_merger_running(paths)
+        with merge_turn.take_turn(paths) as again:
+            assert again is not None
+
+
+def _runner(crew: Crew, memory: Memory, events: queue.Queue[Any]) -> ActionRunner:
+    preset = preset_table.choose_program(
+        "script:/bin/true", os.environ, "coder", crew.board.read().config, preset_table.load_presets(crew.paths)
+    ).preset
+    launcher = Launcher(crew, preset, dict(os.environ), lambda text: None, terminal=False)
+    return ActionRunner("coder-1", launcher, memory, events.put, lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("code", "action", "is_woken"),
+    [
+        (1, actions.Wait("nothing to do"), True),
+        (0, actions.Wait("nothing to do"), True),
+        (1, actions.Merge("task-1"), False),
+        (70, actions.Wait("it tries again itself"), False),
+    ],
+)
+def test_others_are_woken_for_a_merge_that_is_due_and_that_this_supervisor_does_not_start_after_its_own(
+    tmp_path: Path, code: int, action: actions.Action, is_woken: bool
+) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        memory, events = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic())), queue.Queue[Any]()
+        runner = _runner(crew, memory, events)
+        words = [sys.executable, "-c", f"raise SystemExit({code})"]
+        spec = jobs.JobSpec(JobKind.MERGE, "task-1", words, crew.paths.root, crew.paths.logs / "m.log", os.environ)
+        memory.job = jobs.start_job(spec, events.put)
+        events.get()
+        before = wake_up.last_wake(crew.paths, "coder-1")
+        runner.finish_job()
+        runner.pass_on_merge_turn(action)
+        assert (wake_up.last_wake(crew.paths, "coder-1") != before) is is_woken
+
+
+def test_a_supervisor_that_decided_before_another_one_merged_the_task_starts_no_merger(tmp_path: Path) -> None:
+    with started(tmp_path) as project:
+        crew = _approve(project, "task-1")
+        memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
+        runner = _runner(crew, memory, queue.Queue())
+        task = merge_rules.next_to_merge(crew.board.read(), crew.clock.now())
+        assert task is not None
+        project.prepare("merge", "task-1")
+        runner.carry_out(actions.Merge(task.id))
+        assert memory.job is None
