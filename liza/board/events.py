@@ -15,7 +15,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from watchdog.events import FileModifiedEvent, FileSystemEvent, FileSystemEventHandler
+from watchdog.events import (
+    DirDeletedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 from watchdog.observers.polling import PollingObserver
@@ -29,7 +37,15 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 POLL_SECONDS: Final = 1.0
 """Seconds between two polls if the system offers no change events."""
-_READ_EVENTS: Final = frozenset(("opened", "closed_no_write"))
+_CHANGES: Final[list[type[FileSystemEvent]]] = [
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirDeletedEvent,
+]
+"""What is watched. Without this filter, each open and close of a file wakes the watchers, their own reads included: the
+cost of one revision then grows with the square of the number of supervisors."""
 
 
 class BoardChanged(Value):
@@ -150,8 +166,6 @@ class Watch:
             self._observer = None
 
     def _on_event(self, event: FileSystemEvent) -> None:
-        if event.event_type in _READ_EVENTS:
-            return
         for raw in {event.src_path, event.dest_path} - {""}:
             self._classify(Path(os.fsdecode(raw)), event)
 
@@ -195,7 +209,7 @@ def _start_observer(observer: BaseObserver, directories: Iterable[Path], callbac
     handler = _Handler(callback)
     try:
         for path in directories:
-            observer.schedule(handler, str(path), recursive=False)
+            observer.schedule(handler, str(path), recursive=False, event_filter=_CHANGES)
         observer.start()
     except OSError:
         observer.stop()

@@ -150,3 +150,20 @@ def test_signals_stand_in_the_order_of_their_strength_until_they_are_cleared(pat
     assert signals.active_signals(paths) == ("CHECKPOINT", "PAUSE")
     with pytest.raises(UsageError):
         signals.raise_signal(paths, "STOP")
+
+
+def test_reading_wakes_no_watcher(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    classify = events.Watch._on_event
+    monkeypatch.setattr(
+        events.Watch, "_on_event", lambda self, event: (seen.append(event.event_type), classify(self, event))
+    )
+    paths.state.write_text("a")
+    inbox: queue.Queue[events.WatchEvent] = queue.Queue()
+    with events.watch(paths) as watch:
+        watch.subscribe(inbox)
+        for _ in range(3):
+            paths.state.read_text()
+        signals.raise_signal(paths, "PAUSE", "x")
+        until(inbox, SignalChanged())
+    assert not {"opened", "closed_no_write"} & set(seen)
