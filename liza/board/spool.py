@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -61,7 +62,8 @@ class Spool:
     def revisions(self) -> list[int]:
         """Return the waiting revisions, ascending. Raises WriteFailed if the path is not a directory."""
         try:
-            return sorted(int(path.name) for path in self._directory.iterdir() if path.name.isdecimal())
+            with os.scandir(self._directory) as entries:
+                return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
         except FileNotFoundError:
             return []
 

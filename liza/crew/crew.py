@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,17 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class LazySet(Container[str]):
+    """The ``candidates`` for which ``is_member`` is true. It is called once for each, when membership is tested."""
+
+    def __init__(self, candidates: Iterable[str | None], is_member: Callable[[str], bool]) -> None:
+        self._candidates = frozenset(candidates)
+        self._is_member = cache(is_member)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._candidates and self._is_member(name)
 
 
 class Crew(Value, dict=True):
@@ -149,24 +160,20 @@ class Crew(Value, dict=True):
             return is_flock_held(self.paths.supervisor_lock(agent))
 
     def gather_evidence(self, state: State) -> Evidence:
-        """Collect the facts for `pick_task` that are not on the board: offline agents and ended sessions."""
-        tasks = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
-        owners = {task.assigned_to for task in tasks if task.assigned_to}
-        return Evidence(
-            offline=frozenset(agent for agent in owners if not self.is_supervised(agent)),
-            dead=frozenset(task.run for task in tasks if task.run and self._is_over(task.run)),
-            abandoned=frozenset(self._abandoned_runs(state)),
-        )
+        """Return the facts for `pick_task` that are not on the board: offline agents and ended sessions.
 
-    def _abandoned_runs(self, state: State) -> Iterator[str]:
-        """Runs of reviews and planning whose lease has lapsed, whose supervisor is gone and whose session is over."""
+        A lock or a file is read when a rule asks for it, once for each agent and run. Most decisions need none, and to
+        read all of them for each supervisor would grow with the square of the number of agents.
+        """
+        tasks = [task for task in state.tasks if task.status in _OWNED_STATUSES and task.run]
         reviews = [(task.review_run, task.review_lease_expires) for task in state.tasks]
-        leases = [*reviews, (state.planning.run, state.planning.lease_expires)]
-        for run, expires in leases:
-            if run is None or expires is None or expires > self.clock.now() or self.is_supervised(agent_of(run)):
-                continue
-            if self._is_over(run):
-                yield run
+        now, leases = self.clock.now(), dict([*reviews, (state.planning.run, state.planning.lease_expires)])
+        lapsed = {run for run, expires in leases.items() if run is not None and expires is not None and expires <= now}
+        return Evidence(
+            offline=LazySet({task.assigned_to for task in tasks}, lambda agent: not self.is_supervised(agent)),
+            dead=LazySet({task.run for task in tasks}, self._is_over),
+            abandoned=LazySet(lapsed, lambda run: not self.is_supervised(agent_of(run)) and self._is_over(run)),
+        )
 
     def _is_over(self, run: str) -> bool:
         """Whether a session is proved over. An unreadable file proves nothing; it must not stop other agents."""

@@ -1,36 +1,99 @@
-"""Log each alarm of a crew once until it clears, whichever supervisor sees it first."""
+"""Log each alarm of a crew once until it clears, whichever supervisor sees it first.
+
+To find the alarms costs as much as ten looks at the board, and all supervisors wake up for the same revision. So one of
+them checks, and leaves a record of what it checked; the others read the record. It is only an optimization: a missing
+or damaged record, or one from before a restart of the machine, makes the next supervisor check.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from liza.crew import draft_specs
 from liza.crew.crew import Crew
 from liza.crew.current_alarms import find_alarms
+from liza.crew.drift import drift
+from liza.crew.drift.drift_cache import RepositoryStamp
 from liza.rules.alarm_kinds import Alarm, AlarmKind
+from liza.rules.errors import NotRegularFile, WriteFailed
 from liza.rules.model import State
-from liza.system import untrusted_files
+from liza.rules.paths import Paths
+from liza.system import crash_points, untrusted_files
 from liza.system.file_lock import Lock
 from liza.system.files import replace_unsynced
 
 AlarmKeys = list[tuple[str, str]]
 SELF_LOGGED_KIND = AlarmKind.SUPERVISOR_LEFT
 """The exiting supervisor logs this kind itself: it may be the last one."""
+STAMP_INTERVAL = 5.0
+"""Seconds after which the repository is looked at again without an event: some of its files are not watched."""
 
 
-def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
-    """Append new alarms to `.liza/alerts.log` and return them. Return none while another supervisor does this."""
+class AlarmCheck(msgspec.Struct, frozen=True):
+    """The last check: the revision and the repository that it saw. Times are seconds of the monotonic clock.
+
+    ``looked_at`` is the time before the repository was looked at, ``found_at`` the time before alarms were found.
+    """
+
+    revision: int
+    stamp: RepositoryStamp
+    looked_at: float
+    found_at: float
+
+
+@dataclass(frozen=True)
+class AlarmNews:
+    """What one check found: a line for each draft that was released, and the new alarms."""
+
+    released: tuple[str, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+
+
+def check_alarms(crew: Crew, state: State, changed_at: float) -> AlarmNews:
+    """Release drafts and log new alarms, unless a supervisor has done so for this revision and repository.
+
+    ``changed_at`` is the monotonic time of the last change of the repository that this supervisor was told of. Nothing
+    is done while another supervisor checks: it is told of the same changes, and checks again. Raises LizaError,
+    OSError.
+    """
+    if not _is_due(_read_check(crew.paths), state.revision, changed_at, crew.clock.monotonic()):
+        return AlarmNews()
     lock = Lock(crew.paths.locks / "alerts.lock")
     if not lock.try_acquire():
-        return ()
+        return AlarmNews()
     try:
-        return _log_locked(crew, state)
+        return _check_locked(crew, state, changed_at)
     finally:
         lock.release()
 
 
-def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
+def _is_due(last: AlarmCheck | None, revision: int, changed_at: float, now: float) -> bool:
+    return (
+        last is None or last.revision != revision or not max(changed_at, now - STAMP_INTERVAL) < last.looked_at <= now
+    )
+
+
+def _check_locked(crew: Crew, state: State, changed_at: float) -> AlarmNews:
+    now, last = crew.clock.monotonic(), _read_check(crew.paths)
+    if not _is_due(last, state.revision, changed_at, now):
+        return AlarmNews()
+    stamp = drift.stamp_repository(crew, state)
+    is_same = last is not None and (last.revision, last.stamp) == (state.revision, stamp)
+    if last is not None and is_same and 0 <= now - last.found_at < state.config.poll_interval:
+        _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, last.found_at))
+        return AlarmNews()
+    news = AlarmNews(draft_specs.release_drafts(crew), log_new_alarms(crew, state))
+    # Last: if this supervisor is killed before, the next one checks again.
+    _write_check(crew.paths, AlarmCheck(state.revision, stamp, now, now))
+    return news
+
+
+def log_new_alarms(crew: Crew, state: State) -> tuple[Alarm, ...]:
+    """Append new alarms to `.liza/alerts.log` and return them. The caller holds the lock of the log."""
     path = crew.paths.tx / "alerts"
     logged = _read_logged(path)
     alarms = {
@@ -41,6 +104,7 @@ def _log_locked(crew: Crew, state: State) -> tuple[Alarm, ...]:
     new = tuple(alarm for key, alarm in alarms.items() if key not in logged)
     if new:
         crew.append_alert_log([f"{alarm.kind}  {alarm.message}. Next: {alarm.next}" for alarm in new])
+        crash_points.point("alarms", "logged")
     if set(alarms) != logged:
         replace_unsynced(path, msgspec.json.encode(sorted(alarms)))
     return new
@@ -52,3 +116,21 @@ def _read_logged(path: Path) -> set[tuple[str, str]]:
         return set(msgspec.json.decode(untrusted_files.read_record(path), type=AlarmKeys))
     except (FileNotFoundError, msgspec.DecodeError):
         return set()
+
+
+def _read_check(paths: Paths) -> AlarmCheck | None:
+    """Return the last check; None if it is missing or damaged."""
+    try:
+        return msgspec.json.decode(untrusted_files.read_record(_check_path(paths)), type=AlarmCheck)
+    except (FileNotFoundError, NotRegularFile, msgspec.DecodeError):
+        return None
+
+
+def _write_check(paths: Paths, check: AlarmCheck) -> None:
+    # Without the record, the next supervisor checks again.
+    with suppress(WriteFailed):
+        replace_unsynced(_check_path(paths), msgspec.json.encode(check))
+
+
+def _check_path(paths: Paths) -> Path:
+    return paths.tx / "alarm-check"

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from liza.board import events, wake_up
-from liza.crew import draft_specs, usage_summary
+from liza.crew import usage_summary
 from liza.crew.crew import Crew
-from liza.crew.drift import drift
 from liza.crew.recovery import recorder, recover
 from liza.crew.recovery.orphan_sessions import end_orphan_sessions
 from liza.programs.presets.preset import Preset
@@ -29,7 +28,7 @@ from liza.rules.sessions.decide import decide
 from liza.rules.sessions.rests import ClockWatch
 from liza.rules.value_classes import Value
 from liza.supervisor.action_runner import ActionRunner
-from liza.supervisor.alarm_log import log_new_alarms
+from liza.supervisor.alarm_log import check_alarms
 from liza.supervisor.launch import Launcher
 from liza.supervisor.memory import LoopMemory, Memory
 from liza.supervisor.metering import MeterThread
@@ -77,7 +76,7 @@ class Supervisor:
         self.notify = notify
         self.events: queue.Queue[Any] = queue.Queue()
         self.memory = Memory(ClockWatch(crew.clock.now(), crew.clock.monotonic()))
-        self.past = LoopMemory()
+        self.past = LoopMemory(repository_changed_at=crew.clock.monotonic())
         self.make_meter = partial(MeterThread, crew, preset, environ=environ, post=self.events.put)
         launcher = Launcher(crew, preset, environ, self._notify_once, terminal=terminal)
         self.action_runner = ActionRunner(agent, launcher, self.memory, self.events.put, self._notify_once)
@@ -171,6 +170,7 @@ class Supervisor:
         return decide(
             gather_situation(
                 self.crew,
+                state,
                 self.agent,
                 self.memory,
                 self.preset,
@@ -245,18 +245,13 @@ class Supervisor:
         return remaining if seconds is None else min(seconds, remaining)
 
     def _report_alarms(self) -> None:
-        """Report each new alarm, once for each state of the board and of the repository, and release the drafts whose
-        inputs are complete.
-        """
+        """Report each new alarm, and each draft that was released because its inputs are complete."""
         for alert in self.crew.log_board_alerts():
             self.notify(f"! {alert}")
-        checked_for = (self.last_state.revision, drift.stamp_repository(self.crew, self.last_state))
-        if self.past.alarms_checked_for == checked_for:
-            return
-        for text in draft_specs.release_drafts(self.crew):
+        news = check_alarms(self.crew, self.last_state, self.past.repository_changed_at)
+        for text in news.released:
             self.notify(f"{LIZA}  {text}")
-        self.past.alarms_checked_for = checked_for
-        for alarm in log_new_alarms(self.crew, self.last_state):
+        for alarm in news.alarms:
             if alarm.kind not in NARRATED_KINDS:
                 self.notify(f"! {alarm.message}")
 
@@ -302,7 +297,7 @@ class Supervisor:
         Output of the living session is read here as it grows. It ends the wait only if it says something new about the
         model.
         """
-        clock, poll = self.crew.clock, float(self.crew.board.read().config.poll_interval)
+        clock, poll = self.crew.clock, float(self.last_state.config.poll_interval)
         end = clock.monotonic() + (poll if seconds is None else min(seconds, poll))
         read_at = self._next_read_time()
         while (now := clock.monotonic()) < end:
@@ -361,6 +356,10 @@ class Supervisor:
     def _handle_event(self, event: object) -> None:
         if isinstance(event, StopRequest):
             self.memory.leaving, self.memory.force = True, event.force or self.memory.force
+        if isinstance(event, events.WatchLost) or (
+            isinstance(event, events.FileChanged) and event.path.parent in self.watched_directories[1:]
+        ):
+            self.past.repository_changed_at = self.crew.clock.monotonic()
 
     def _notify_once(self, text: str) -> None:
         if text != self.past.last_notice:

@@ -33,14 +33,19 @@ from liza.supervisor.observe import MeterMaker, SessionObserver
 
 
 def gather_situation(
-    crew: Crew, agent: str, memory: Memory, preset: Preset, make_meter: MeterMaker, can_type: Callable[[str], bool]
+    crew: Crew,
+    state: State,
+    agent: str,
+    memory: Memory,
+    preset: Preset,
+    make_meter: MeterMaker,
+    can_type: Callable[[str], bool],
 ) -> Situation:
-    """Return the present situation.
+    """Return the present situation on the board ``state``.
 
     ``make_meter`` starts the measurement of a session. ``can_type`` tells whether a message can be typed into a run's
     session now. Raises LizaError if a file cannot be read.
     """
-    state = crew.board.read()
     monotonic_time, now = crew.clock.monotonic(), crew.clock.now()
     memory.clock = memory.clock.saw(now, monotonic_time, state.config.lease_duration)
     observer = SessionObserver(crew, state, preset, memory, make_meter, monotonic_time, now)

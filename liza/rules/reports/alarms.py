@@ -276,7 +276,7 @@ def _merge_failed(state: State, task: Task, now: datetime, seen: AlarmFacts) -> 
 
 
 def _coder_offline(state: State, task: Task, now: datetime, seen: AlarmFacts) -> Iterator[Alarm]:
-    if task.assigned_to in seen.evidence.offline:
+    if task.assigned_to is not None and task.assigned_to in seen.evidence.offline:
         yield Alarm(
             AlarmKind(f"orphaned_{task.status.lower()}"),
             task.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime, timedelta
 
 from liza.rules import invariants
@@ -24,9 +25,9 @@ class Evidence(Value):
     that hold a review or the planning with an expired lease, whose agent is offline and whose session is over.
     """
 
-    offline: frozenset[str] = frozenset()
-    dead: frozenset[str] = frozenset()
-    abandoned: frozenset[str] = frozenset()
+    offline: Container[str] = frozenset()
+    dead: Container[str] = frozenset()
+    abandoned: Container[str] = frozenset()
 
 
 class Pick(Value):

@@ -1,0 +1,114 @@
+"""One supervisor of a crew checks for alarms, and no alarm is lost by that."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from liza.crew.crew import Crew
+from liza.rules.alarm_kinds import AlarmKind
+from liza.rules.model import Agent
+from liza.rules.paths import Paths
+from liza.supervisor import alarm_log
+from liza.supervisor.alarm_log import check_alarms
+from liza.system.file_lock import Lock
+from liza.verbs.init import InitOptions, init
+from tests.campaign import forks
+from tests.conftest import FakeClock, git
+
+NEVER = float("-inf")
+
+
+@pytest.fixture
+def crew(repo: Path, clock: FakeClock) -> Crew:
+    init(repo, InitOptions(goal="x", no_test=True, program="script:/bin/true"))
+    return Crew(Paths(repo), clock)
+
+
+def _count_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The revision of each search for alarms from now on."""
+    searched: list[int] = []
+    find = alarm_log.find_alarms
+    monkeypatch.setattr(
+        alarm_log,
+        "find_alarms",
+        lambda crew, state, *rest: (searched.append(state.revision), find(crew, state, *rest))[1],
+    )
+    return searched
+
+
+def _check(crew: Crew, changed_at: float = NEVER) -> list[str]:
+    """What another supervisor of the crew reports now."""
+    other = Crew(crew.paths, crew.clock)
+    alarms = check_alarms(other, other.board.read(), changed_at).alarms
+    return [alarm.kind for alarm in alarms if alarm.kind != AlarmKind.UNTESTED_MERGES]  # there is no test command
+
+
+def _plant(crew: Crew) -> None:
+    git(crew.paths.root, "config", "core.fsmonitor", "touch /tmp/x")
+
+
+def test_alarms_are_searched_once_for_a_revision_whatever_the_number_of_supervisors(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = _count_searches(monkeypatch)
+    for _ in range(5):
+        _check(crew)
+    with crew.change("human:ann", "note") as tx:
+        tx.state = tx.state.with_agent("coder-9", Agent(role="coder", status="OFFLINE"))
+    for _ in range(5):
+        _check(crew)
+    assert searched == [1, 2]
+
+
+def test_a_change_of_the_repository_is_an_alarm_at_once_for_the_supervisor_that_was_told_of_it(
+    crew: Crew, clock: FakeClock
+) -> None:
+    assert _check(crew) == []
+    clock.advance(1)
+    _plant(crew)
+    assert _check(crew, changed_at=clock.monotonic()) == ["planted_configuration"]
+    assert _check(crew, changed_at=clock.monotonic()) == []
+
+
+def test_a_change_that_nobody_was_told_of_is_an_alarm_after_the_interval(crew: Crew, clock: FakeClock) -> None:
+    assert _check(crew) == []
+    _plant(crew)
+    assert _check(crew) == []
+    clock.advance(alarm_log.STAMP_INTERVAL + 1)
+    assert _check(crew) == ["planted_configuration"]
+
+
+def test_an_alarm_of_time_alone_is_searched_again_at_the_next_poll(
+    crew: Crew, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = _count_searches(monkeypatch)
+    _check(crew)
+    clock.advance(crew.board.read().config.poll_interval + 1)
+    _check(crew)
+    assert searched == [1, 1]
+
+
+@pytest.mark.parametrize("record", [b"", b"[1]", b"{}", b'{"revision":1,"stamp":[],"looked_at":9e9,"found_at":9e9}'])
+def test_a_record_that_is_damaged_or_of_another_start_of_the_machine_hides_no_alarm(crew: Crew, record: bytes) -> None:
+    assert _check(crew) == []
+    _plant(crew)
+    (crew.paths.tx / "alarm-check").write_bytes(record)
+    assert _check(crew) == ["planted_configuration"]
+
+
+def test_while_another_supervisor_checks_nothing_is_recorded_as_checked(crew: Crew, clock: FakeClock) -> None:
+    _plant(crew)
+    with Lock(crew.paths.locks / "alerts.lock"):
+        assert _check(crew) == []
+    assert _check(crew) == ["planted_configuration"]
+
+
+def test_a_supervisor_killed_while_it_checks_loses_no_alarm(crew: Crew) -> None:
+    _plant(crew)
+    assert forks.run(lambda: _check(crew), "alarms.logged") == -signal.SIGKILL
+    assert crew.paths.alerts.read_text().count("planted_configuration") == 1
+    assert _check(crew) == ["planted_configuration"]
+    assert (crew.paths.tx / "alarm-check").exists()
