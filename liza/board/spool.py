@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +67,13 @@ class Spool:
                 return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
         except FileNotFoundError:
             return []
+
+    def age(self, revision: int, now: datetime) -> float | None:
+        """Return the seconds since a revision was added, by the clock of the file system; None if it was dropped."""
+        try:
+            return now.timestamp() - (self._directory / str(revision)).stat().st_mtime
+        except OSError:
+            return None
 
     def read_items(self) -> Iterator[SpoolItem]:
         """Yield the waiting revisions, ascending; unreadable items are left out."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from liza.repo import symbolic_refs
+from liza.repo import history_packs, symbolic_refs
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed
 from liza.rules.lazy_pattern import lazy_pattern
@@ -24,6 +24,9 @@ SETTINGS_FILE = "settings.json"
 _TRAILER = "Liza-Revision"
 _REVISION = lazy_pattern(rf"^{_TRAILER}: ([0-9]{{1,16}})\s*\Z", re.MULTILINE)
 _COMMITTER = "Liza <liza@localhost>"
+_FAST_IMPORT = ("fast-import", "--quiet", "--done", "--date-format=raw")
+_PACK_ANY_SIZE = {"GIT_CONFIG_PARAMETERS": "'fastimport.unpackLimit=1'"}
+"""What ``git -c fastimport.unpackLimit=1`` gives to the git that it starts."""
 
 
 class NewRevision(Value):
@@ -59,17 +62,36 @@ def record_revisions(git: Git, commits: Sequence[NewRevision]) -> int:
 
     Raises ValueError if the revisions do not ascend, GitFailed if git fails; then none was recorded.
     """
+    count, stream = _new_commits(git, commits)
+    if stream:
+        git.raw(*_FAST_IMPORT, stdin=stream, timeout=600)
+    return count
+
+
+def record_packed(git: Git, commits: Sequence[NewRevision]) -> tuple[int, tuple[str, ...]]:
+    """As ``record_revisions``, but write a pack also for a small batch, which git would write as loose objects.
+
+    Return the number of revisions and the names of the packs.
+    """
+    count, stream = _new_commits(git, commits)
+    if not stream:
+        return 0, ()
+    packing = git.with_environment(**_PACK_ANY_SIZE)
+    output = packing.raw(*_FAST_IMPORT, "--export-pack-edges=/dev/stdout", stdin=stream, timeout=600)
+    return count, history_packs.parse_pack_edges(output)
+
+
+def _new_commits(git: Git, commits: Sequence[NewRevision]) -> tuple[int, bytes]:
+    """Return the number of revisions after the recorded tip, and the input of git fast-import for them."""
     if any(first.revision >= second.revision for first, second in pairwise(commits)):
         raise ValueError(f"revisions do not ascend: {[commit.revision for commit in commits]}")
     newest = _newest_commit(git)
     new = [commit for commit in commits if newest is None or commit.revision > newest[1]]
     if not new:
-        return 0
+        return 0, b""
     # fast-import would follow a symbolic ref.
     symbolic_refs.refuse_symbolic(git, HISTORY_REF)
-    stream = b"".join(_fast_import_stream(new, newest[0] if newest else None))
-    git.raw("fast-import", "--quiet", "--done", "--date-format=raw", stdin=stream, timeout=600)
-    return len(new)
+    return len(new), b"".join(_fast_import_stream(new, newest[0] if newest else None))
 
 
 def read_newest(git: Git) -> tuple[int, str] | None:

@@ -37,7 +37,7 @@ from liza.supervisor.situation import gather_situation
 
 FIRST_RETRY_DELAY = 1.0  # seconds, doubled after each failure in a row
 MAX_RETRY_DELAY = 30.0  # seconds
-RECORD_INTERVAL = 2.0  # seconds between two batches of history commits
+RECORD_RETRY_DELAY = 2.0  # seconds to the next look at a spool that another supervisor is recording
 MAX_EXIT_TRIES = 3  # failed passes in a row while leaving
 NARRATED_KINDS = ("blocked", "integration_failed")
 LOG_READ_INTERVAL = 2.0  # seconds between two reads of a log that gives no file events
@@ -227,22 +227,21 @@ class Supervisor:
             if self.memory.session.is_unlogged:
                 self.action_runner.resume_terminal_log(self.memory.session.run)
         self._report_alarms()
-        self._wait_for_event(self._record_history(seconds))
+        self._wait_for_event(seconds)
 
-    def _record_history(self, seconds: float | None) -> float | None:
-        """Write the spooled revisions to the git history, at most every RECORD_INTERVAL: a batch costs several git
-        calls, whatever its size.
+    def _record_history(self) -> float:
+        """Write the spooled revisions to the git history if a batch is due, and if no other supervisor does it.
 
-        Return the maximum time to wait, in seconds, before the next batch.
+        Return the monotonic time at which to look again.
         """
-        if not self.crew.board.spool.revisions():
-            return seconds
-        remaining = self.past.recorded_at + RECORD_INTERVAL - self.crew.clock.monotonic()
-        if remaining <= 0:
-            self.past.recorded_at = self.crew.clock.monotonic()
-            recorder.record_history(self.crew)
-            return seconds
-        return remaining if seconds is None else min(seconds, remaining)
+        remaining = recorder.seconds_to_batch(self.crew)
+        if remaining == 0:
+            recorder.record_history(self.crew, packed=True)
+            remaining = recorder.seconds_to_batch(self.crew)
+        if remaining is None:
+            return float("inf")
+        # Not at once: another supervisor may be writing a batch, or has begun one that is not dropped yet.
+        return self.crew.clock.monotonic() + max(remaining, RECORD_RETRY_DELAY)
 
     def _report_alarms(self) -> None:
         """Report each new alarm, and each draft that was released because its inputs are complete."""
@@ -299,14 +298,16 @@ class Supervisor:
         """
         clock, poll = self.crew.clock, float(self.last_state.config.poll_interval)
         end = clock.monotonic() + (poll if seconds is None else min(seconds, poll))
-        read_at = self._next_read_time()
+        read_at, record_at = self._next_read_time(), self._record_history()
         while (now := clock.monotonic()) < end:
             if now >= read_at:
                 if self._has_model_news(now):
                     return
                 read_at = self._next_read_time()
+            if now >= record_at:
+                record_at = self._record_history()
             try:
-                event = self.events.get(timeout=max(0.0, min(end, read_at) - now))
+                event = self.events.get(timeout=max(0.0, min(end, read_at, record_at) - now))
             except queue.Empty:
                 continue
             if not self._is_output_event(event):

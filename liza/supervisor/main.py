@@ -13,7 +13,7 @@ from liza.board import wake_up
 from liza.crew import layout
 from liza.crew.caller import require_person
 from liza.crew.crew import Crew
-from liza.crew.recovery.recorder import record_history
+from liza.crew.recovery.recorder import record_at_exit
 from liza.crew.recovery.recover import recover_crew
 from liza.programs.presets import preset_table
 from liza.programs.presets.preset import UNCONFINED_WARNING, Preset
@@ -86,7 +86,7 @@ def _supervise(
         exit_action = _run_to_exit(crew, supervisor, choice.spec)
         tmux.close_agent_panes(crew.paths.root, agent)
         _set_status(crew, agent, AgentStatus.OFFLINE, choice.spec)
-        record_history(crew)
+        record_at_exit(crew, agent)
     finally:
         lock.release()
         # Waking the others is only faster than their poll; a full disk must not hide the exit status.

@@ -81,15 +81,14 @@ class Memory(Mutable):
 class LoopMemory(Mutable):
     """What the loop of a supervisor remembers between two passes.
 
-    ``failed_passes``: passes in a row that failed. ``recorded_at``: when history was last written.
-    ``repository_changed_at``: when a change of the repository was last noticed. ``ready_run``, ``end_watched_run`` and
-    ``output_run``: the run that was reported as ready, whose end is awaited, and whose output is watched.
+    ``failed_passes``: passes in a row that failed. ``repository_changed_at``: when a change of the repository was last
+    noticed. ``ready_run``, ``end_watched_run`` and ``output_run``: the run that was reported as ready, whose end is
+    awaited, and whose output is watched.
     """
 
     repository_changed_at: float
     last_notice: str = ""
     failed_passes: int = 0
-    recorded_at: float = float("-inf")
     last_action: tuple[object, int] | None = None
     ready_run: str | None = None
     end_watched_run: str | None = None

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from liza.board import revision_journal
 from liza.crew.crew import Crew, find_crew
 from liza.crew.recovery import recorder
-from liza.repo import board_history
+from liza.repo import board_history, history_packs
 from liza.repo.config_pins import Pins
 from liza.repo.runner import Git
 from liza.rules.errors import GitFailed, NoCrew, Refused
 from liza.rules.model import Agent
 from liza.rules.paths import HISTORY_REF, Paths
+from liza.rules.tasks.backlog import TaskFields
 from liza.system.file_lock import Lock
 from liza.verbs.down import purge
 from liza.verbs.history import history as shown
 from liza.verbs.init import InitOptions, init
 from liza.verbs.restore import find_crew_or_lost, restore
+from liza.verbs.task import add
+from tests.campaign import forks
 from tests.conftest import FakeClock, git
 
 
@@ -179,3 +185,109 @@ def test_a_crew_is_not_laid_out_beside_a_supervisor_whose_liza_was_deleted_or_mo
         supervisor.kill()
         supervisor.wait()
     assert restore(find_crew_or_lost(), last_good=True).result == "changed"
+
+
+def _revise(crew: Crew, number: int) -> None:
+    with crew.change("human:ann", f"note {number}") as tx:
+        tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE", runs=number))
+
+
+def _packs(repo: Path) -> set[str]:
+    return {path.stem for path in (repo / ".git/objects/pack").glob("*.pack")}
+
+
+def test_supervisors_join_the_packs_of_the_history_and_none_of_a_person(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    git(repo, "repack", "-adq")
+    (repo / "mine.txt").write_text("mine\n")
+    mine, loose = _packs(repo), git(repo, "hash-object", "-w", "mine.txt")
+    for number in range(1, 41):
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    assert mine <= _packs(repo)
+    assert len(_packs(repo) - mine) < history_packs.MAX_PACKS
+    assert (repo / ".git/objects" / loose[:2] / loose[2:]).is_file()
+    assert [number for number, _ in recorded(repo)] == list(range(41, 0, -1))
+    assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_the_history_of_a_crew_is_at_most_three_times_as_large_as_its_journal(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    rows = [TaskFields(id=f"t{n}", description="a", done_when="b", scope="c", spec_ref="README.md") for n in range(50)]
+    add(crew, rows)
+    git(repo, "repack", "-adq")
+    before, journal = _packs(repo), crew.paths.journal.stat().st_size
+    for number in range(1, 251):
+        _revise(crew, number)
+        if number % 4 == 0:
+            recorder.record_history(crew, packed=True)
+    new = [path for name in _packs(repo) - before for path in (repo / ".git/objects/pack").glob(f"{name}.*")]
+    assert sum(path.stat().st_size for path in new) <= 3 * (crew.paths.journal.stat().st_size - journal)
+
+
+@pytest.mark.parametrize(
+    "point", ["git.pack-objects", "deleted.pack#1", "deleted.pack#2", "deleted.pack#7", "renamed.history-packs#2"]
+)
+def test_a_recorder_killed_while_it_joins_packs_loses_nothing_and_the_next_one_joins_the_rest(
+    repo: Path, clock: FakeClock, point: str
+) -> None:
+    crew = begun(repo, "x", clock)
+    git(repo, "repack", "-adq")
+    mine = _packs(repo)
+    for number in range(1, history_packs.MAX_PACKS):
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    _revise(crew, 90)
+    assert forks.run(lambda: recorder.record_history(crew, packed=True), point) == -signal.SIGKILL
+    for number in range(91, 91 + history_packs.MAX_PACKS):
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    assert len(_packs(repo) - mine) <= history_packs.MAX_PACKS
+    assert len(recorded(repo)) == 2 * history_packs.MAX_PACKS + 1
+    assert git(repo, "fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_a_pack_that_a_person_keeps_is_not_joined(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    _revise(crew, 1)
+    recorder.record_history(crew, packed=True)
+    names = msgspec.json.decode((crew.paths.tx / "history-packs").read_bytes())
+    kept = repo / ".git/objects/pack" / f"{names[0]}.keep"
+    kept.touch()
+    for number in range(2, 12):
+        _revise(crew, number)
+        recorder.record_history(crew, packed=True)
+    assert kept.with_suffix(".pack").is_file()
+
+
+def test_a_batch_is_due_after_its_interval_or_when_it_is_large_enough(
+    repo: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = begun(repo, "x", clock)
+    assert recorder.seconds_to_batch(crew) is None
+    _revise(crew, 1)
+    added = crew.paths.spool / "2"
+    os.utime(added, (clock.now().timestamp(),) * 2)
+    assert recorder.seconds_to_batch(crew) == recorder.BATCH_INTERVAL
+    os.utime(added, (clock.now().timestamp() - recorder.BATCH_INTERVAL,) * 2)
+    assert recorder.seconds_to_batch(crew) == 0
+    os.utime(added, (clock.now().timestamp(),) * 2)
+    monkeypatch.setattr(recorder, "BATCH_SIZE", 10)
+    assert recorder.seconds_to_batch(crew) == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(recorder, "BATCH_COUNT", 1)
+    assert recorder.seconds_to_batch(crew) == 0
+
+
+def test_of_the_supervisors_that_exit_the_last_one_records(repo: Path, clock: FakeClock) -> None:
+    crew = begun(repo, "x", clock)
+    with crew.change("human:ann", "hire") as tx:
+        for name in ("coder-1", "coder-2"):
+            tx.state = tx.state.with_agent(name, Agent(role="coder", status="IDLE"))
+    with Lock(crew.paths.supervisor_lock("coder-1")), Lock(crew.paths.supervisor_lock("coder-2")):
+        recorder.record_at_exit(crew, "coder-1")
+        assert crew.board.spool.revisions() == [2]
+        with crew.change("coder-1", "leave") as tx:
+            tx.state = tx.state.with_agent("coder-1", Agent(role="coder", status="OFFLINE"))
+        recorder.record_at_exit(crew, "coder-2")
+    assert crew.board.spool.revisions() == []

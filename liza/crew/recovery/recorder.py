@@ -1,32 +1,61 @@
-"""Commit spooled board revisions to the history, one git commit for each."""
+"""Commit spooled board revisions to the history, one git commit for each.
+
+The supervisors of a crew record together: whichever first sees that a batch is due writes it as a pack, and joins the
+packs of earlier batches (decision 017). A command without a supervisor records at its end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
+
+import msgspec
 
 from liza.board.spool import Spool, SpoolItem
 from liza.crew.crew import Crew
 from liza.crew.drift import confirmed_settings
-from liza.repo import board_history
+from liza.repo import board_history, history_packs
 from liza.repo.board_history import NewRevision
 from liza.rules.errors import BoardInconsistent, LizaError
+from liza.rules.statuses import AgentStatus
 from liza.rules.value_classes import replace
-from liza.system import untrusted_files
+from liza.system import files, untrusted_files
 from liza.system.file_lock import Lock
 
 MAX_SPOOL = 64 << 20  # bytes; a larger spool is recorded even beside a supervisor
 MAX_GOAL = 1 << 20  # bytes of goal.md in the history
 
 
-def record_history(crew: Crew) -> int:
-    """Commit the spool in ascending order. Return the number of revisions; 0 if another process is recording."""
+BATCH_INTERVAL = 10.0  # seconds that a revision waits in the spool at most, while a supervisor runs
+BATCH_COUNT = 64  # revisions of a batch that does not wait for its time
+BATCH_SIZE = 1 << 20  # bytes of a batch that does not wait for its time
+
+
+def seconds_to_batch(crew: Crew) -> float | None:
+    """Return the seconds until the supervisors have to record, 0 if a batch is due; None if the spool is empty."""
+    spool = Spool(crew.paths.spool)
+    waiting = spool.revisions()
+    if not waiting:
+        return None
+    if len(waiting) >= BATCH_COUNT or spool.size() >= BATCH_SIZE:
+        return 0.0
+    age = spool.age(waiting[0], crew.clock.now())
+    # A negative age: the clock was set back.
+    return 0.0 if age is None or age < -1 else max(0.0, min(BATCH_INTERVAL, BATCH_INTERVAL - age))
+
+
+def record_history(crew: Crew, *, packed: bool = False) -> int:
+    """Commit the spool in ascending order. Return the number of revisions; 0 if another process is recording.
+
+    ``packed``: write packs, and join them if there are many.
+    """
     lock = Lock(crew.paths.recorder_lock)
     count = 0
     previous: list[int] = []
     while lock.try_acquire():
         try:
-            count += _record_batch(crew)
+            count += _record_batch(crew, packed)
         finally:
             lock.release()
         # Another process may have spooled, found the lock held and returned: look again.
@@ -48,7 +77,7 @@ def _recordable_revisions(crew: Crew) -> list[int]:
     return [revision for revision in Spool(crew.paths.spool).revisions() if revision <= reached]
 
 
-def _record_batch(crew: Crew) -> int:
+def _record_batch(crew: Crew, packed: bool) -> int:
     spool = Spool(crew.paths.spool)
     waiting = _recordable_revisions(crew)
     if not waiting:
@@ -71,9 +100,36 @@ def _record_batch(crew: Crew) -> int:
             revisions[-1], goal=_read_goal(crew), settings=confirmed_settings.export_settings(crew.paths)
         )
     # Drop only what was read here: newer revisions are not recorded yet.
-    count = board_history.record_revisions(crew.git, revisions) if revisions else 0
+    count, packs = _write_batch(crew, revisions, packed) if revisions else (0, ())
     spool.drop_through(waiting[-1])
+    if packs:
+        _keep_packs_few(crew, packs)
     return count
+
+
+def _write_batch(crew: Crew, revisions: list[NewRevision], packed: bool) -> tuple[int, tuple[str, ...]]:
+    if packed:
+        return board_history.record_packed(crew.git, revisions)
+    return board_history.record_revisions(crew.git, revisions), ()
+
+
+def _keep_packs_few(crew: Crew, new: tuple[str, ...]) -> None:
+    """Add the packs of a batch to the list of the history's packs, and join packs if there are many.
+
+    The revisions are recorded already: a failure only leaves more packs than necessary, or unlisted ones.
+    """
+    path = crew.paths.tx / "history-packs"
+    with suppress(LizaError, OSError):
+        try:
+            names = msgspec.json.decode(untrusted_files.read_record(path), type=tuple[str, ...])
+        except (FileNotFoundError, msgspec.DecodeError):
+            names = ()
+        names = (*names, *new)
+        # Before packs are joined: if that is cut short, the list still has all of them.
+        files.replace_unsynced(path, msgspec.json.encode(names))
+        joined = history_packs.join_packs(crew.git, names)
+        if joined != names:
+            files.replace_unsynced(path, msgspec.json.encode(joined))
 
 
 def _read_goal(crew: Crew) -> bytes | None:
@@ -106,3 +162,14 @@ def record_if_unsupervised(crew: Crew) -> None:
     locks = crew.paths.locks.glob("supervisor-*.lock")
     if not any(crew.is_supervised(lock.name.removeprefix("supervisor-").removesuffix(".lock")) for lock in locks):
         record_history(crew)
+
+
+def record_at_exit(crew: Crew, agent: str) -> None:
+    """Record at the end of the supervisor of ``agent``, which the board shows as OFFLINE, if it is the last one.
+
+    The board orders the exits: of several supervisors that exit at the same time, the last one sees no other at work.
+    """
+    agents = crew.board.read().agents.items()
+    others = (name for name, other in agents if name != agent and other.status != AgentStatus.OFFLINE)
+    if not any(crew.is_supervised(name) for name in others):
+        record_history(crew, packed=True)

@@ -59,7 +59,7 @@ def recover_crew(crew: Crew, by: str) -> tuple[Repair, ...]:
         *_remove_leftovers(crew),
         *_archive_runs(crew, by),
     ]
-    record_history(crew)
+    record_history(crew, packed=True)
     # Processes that wait for this agent must be told. A full disk must not prevent the start.
     with suppress(OSError):
         wake_up.wake_watchers(crew.paths, by)
