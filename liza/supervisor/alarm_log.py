@@ -8,7 +8,6 @@ or damaged record, or one from before a restart of the machine, makes the next s
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.errors import NotRegularFile, WriteFailed
 from liza.rules.model import State
 from liza.rules.paths import Paths
+from liza.rules.value_classes import Value
 from liza.system import crash_points, untrusted_files
 from liza.system.file_lock import Lock
 from liza.system.files import replace_unsynced
@@ -45,8 +45,7 @@ class AlarmCheck(msgspec.Struct, frozen=True):
     found_at: float
 
 
-@dataclass(frozen=True)
-class AlarmNews:
+class AlarmNews(Value):
     """What one check found: a line for each draft that was released, and the new alarms."""
 
     released: tuple[str, ...] = ()

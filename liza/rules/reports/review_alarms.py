@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 
 from liza.rules.alarm_kinds import Alarm, AlarmKind
 from liza.rules.model import State, Status
@@ -12,7 +12,7 @@ from liza.rules.reports.up_command import up_command_for
 REVIEWER = "code-reviewer"
 
 
-def unreviewed_alarms(state: State, offline: Collection[str], exits: Collection[str]) -> Iterator[Alarm]:
+def unreviewed_alarms(state: State, offline: Container[str], exits: Collection[str]) -> Iterator[Alarm]:
     """Yield an alarm if tasks wait for a review, and the crew has no reviewer.
 
     None for a crew that was stopped as a whole, unless it never had a reviewer, and none for tasks that persons work
@@ -20,7 +20,7 @@ def unreviewed_alarms(state: State, offline: Collection[str], exits: Collection[
     """
     waiting = [task.id for task in state.tasks if task.status is Status.READY_FOR_REVIEW and task.reviewing_by is None]
     supervised = {name for name, agent in state.agents.items() if agent.program}
-    running = supervised - set(offline)
+    running = {name for name in supervised if name not in offline}
     reviewers = {name for name in (running or supervised) if role_of(name) == REVIEWER}
     if not waiting or not supervised or reviewers or any(role_of(name) == REVIEWER for name in exits):
         return
