@@ -1,0 +1,81 @@
+"""The arithmetic of `benchmarks/run`: percentiles, what is noise, and what became slower."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.comparing import compare_rows
+from benchmarks.rows import Row, percentile, read_rows, summarize, write_rows
+
+
+def _row(scale: float, rival: float | None = None, seed: int = 1, **more: object) -> Row:
+    chance = random.Random(seed)
+
+    def drawn(center: float) -> list[float]:
+        return [center * chance.lognormvariate(0, 0.05) for _ in range(50)]
+
+    rivals = {} if rival is None else {"rival": summarize(drawn(rival))}
+    return Row("board", "transition", "ms", summarize(drawn(scale)), rivals, **more)  # type: ignore[arg-type]
+
+
+def test_percentiles_are_values_that_were_measured_and_blocks_keep_the_order_of_measuring() -> None:
+    values = [float(number) for number in range(1, 101)]
+    random.Random(2).shuffle(values)
+    assert (percentile(values, 95), percentile(values, 99), percentile([7.0], 99)) == (95.0, 99.0, 7.0)
+    assert summarize([1, 1, 2, 2, 3, 3, 4, 4, 5, 5]).blocks == (1, 2, 3, 4, 5)
+    assert summarize([3, 1]).blocks == (3, 1)
+    with pytest.raises(ValueError, match="no values"):
+        summarize([])
+
+
+def test_two_runs_of_the_same_code_differ_by_nothing_that_is_reported() -> None:
+    for seed in range(200):
+        (change,) = compare_rows([_row(10, 3, seed)], [_row(10, 3, seed + 1000)])
+        assert not change.is_worse, (seed, change.describe())
+        assert not change.is_better, (seed, change.describe())
+
+
+@pytest.mark.parametrize("rival", [3.0, None])
+def test_a_row_that_became_a_quarter_slower_is_named_in_nearly_every_run(rival: float | None) -> None:
+    changes = [compare_rows([_row(10, rival, seed)], [_row(12.5, rival, seed + 1000)])[0] for seed in range(200)]
+    assert sum(change.is_worse for change in changes) >= 198
+    assert changes[0].describe().startswith("worse  board: transition: ")
+
+
+def test_a_slower_machine_slows_the_rival_too_and_is_not_reported() -> None:
+    (change,) = compare_rows([_row(10, 3)], [_row(20, 6, 2)])
+    assert not change.is_worse
+    (change,) = compare_rows([_row(10)], [_row(20, None, 2)])
+    assert change.is_worse, "without a rival nothing says that it was the machine"
+
+
+def test_a_load_that_came_during_the_run_is_noise() -> None:
+    calm, loaded = _row(10), summarize([10.0] * 20 + [30.0] * 30)
+    (change,) = compare_rows([calm], [Row("board", "transition", "ms", loaded)])
+    assert change.factor == pytest.approx(3, rel=0.1)
+    assert change.noise > 0.6
+
+
+def test_fewer_transitions_per_second_are_worse_and_so_is_one_more_process() -> None:
+    faster = {"better": "higher"}
+    (change,) = compare_rows([_row(250, 900, **faster)], [_row(150, 900, 2, **faster)])
+    assert change.is_worse
+    (change,) = compare_rows([_row(250, 900, **faster)], [_row(150, 540, 2, **faster)])
+    assert not change.is_worse, "the rival became slower as much"
+    count: Callable[[float], Row] = lambda number: Row("crew", "merge jobs", "", summarize([number]), is_count=True)  # noqa: E731
+    assert compare_rows([count(1)], [count(1.1)])[0].is_worse
+    assert compare_rows([count(0)], [count(1)])[0].is_worse
+    assert not compare_rows([count(1)], [count(1)])[0].is_worse
+
+
+def test_rows_are_read_as_they_were_written_and_know_whether_they_meet_their_target(tmp_path: Path) -> None:
+    rows = [_row(10, 3, target=12.0, series="transition", x=50.0), _row(5, note="alone")]
+    write_rows(tmp_path / "results.json", {"cores": 2}, rows)
+    assert read_rows(tmp_path / "results.json") == ({"cores": 2}, rows)
+    assert (rows[0].is_met, rows[1].is_met) == (True, None)
+    slow = Row("writers", "8 writers, p99", "ms", summarize([1.0] * 90 + [200.0] * 10), target=100.0)
+    assert slow.is_met is False
