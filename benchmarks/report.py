@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks import plots
 from benchmarks.rows import Row, Samples
 
 HEADER = """\
@@ -19,7 +20,8 @@ explains the figures, the targets and the plots.
 
 
 def write_all(directory: Path, facts: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Write RESULTS.md."""
+    """Write RESULTS.md, and the plots into `plots`."""
+    plots.draw_all(directory / "plots", rows)
     (directory / "RESULTS.md").write_text(format_results(facts, rows), encoding="utf-8")
 
 

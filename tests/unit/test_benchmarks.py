@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.charts import Bar, Line, Scale, bar_chart, line_chart
 from benchmarks.comparing import compare_rows
 from benchmarks.rows import Row, percentile, read_rows, summarize, write_rows
 
@@ -79,3 +81,23 @@ def test_rows_are_read_as_they_were_written_and_know_whether_they_meet_their_tar
     assert (rows[0].is_met, rows[1].is_met) == (True, None)
     slow = Row("writers", "8 writers, p99", "ms", summarize([1.0] * 90 + [200.0] * 10), target=100.0)
     assert slow.is_met is False
+
+
+def test_a_chart_is_an_svg_with_each_point_at_its_place_and_colours_for_dark_pages() -> None:
+    lines = [Line("board", [(10, 1.0), (1000, 100.0)]), Line("a <rival>", [(10, 2.0), (1000, 2.5)], is_rival=True)]
+    text = line_chart("Cost", "tasks", "ms", lines)
+    root = ElementTree.fromstring(text)
+    paths = [element.get("points") for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert paths[0] == "64.0,354.0 552.0,44.0"
+    assert "prefers-color-scheme:dark" in text
+    assert "a &lt;rival&gt;" in text
+    bars = ElementTree.fromstring(bar_chart("CPU", "ms", [Bar("hook", 50.0, 25.0), Bar("ready", 25.0, 25.0)]))
+    widths = [float(element.get("width", 0)) for element in bars.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert widths == [500.0, 250.0]
+
+
+def test_values_that_differ_by_much_get_a_logarithmic_axis_and_zero_never_does() -> None:
+    assert Scale([1, 1000], 0, 300).ticks() == [1, 10, 100, 1000]
+    assert Scale([1, 1000], 0, 300).pixel(100) == 200
+    assert not Scale([0, 1000], 0, 300).is_logarithmic
+    assert Scale([3, 7], 0, 80).ticks() == [0, 2, 4, 6, 8]
