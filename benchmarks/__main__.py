@@ -45,6 +45,8 @@ def main() -> int:
         facts, rows = read_rows(results)
         report.write_all(words.output, facts, rows)
         return 0
+    if words.flames:
+        return _draw_flames(words)
     older = read_rows(words.compare)[1] if words.compare else []
     facts, rows = _run(words)
     # Rows of groups that were not measured now stay, so that one group can be measured alone.
@@ -61,9 +63,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few rounds; the results are not kept")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="name what became slower; exit 1 if anything")
     parser.add_argument("--plots", action="store_true", help="write RESULTS.md and the plots again, measure nothing")
+    parser.add_argument("--flames", action="store_true", help="draw the flame graphs, measure nothing else")
     parser.add_argument("--output", type=Path, default=HERE, metavar="DIR", help="of the results; default: benchmarks")
     parser.add_argument("--scratch", type=Path, metavar="DIR", help="where the measured repositories are made")
     return parser
+
+
+def _draw_flames(words: argparse.Namespace) -> int:
+    """Draw the flame graphs of `submit` and of a whole task."""
+    from benchmarks import flames
+
+    scratch = Path(tempfile.mkdtemp(prefix="liza-bench-", dir=words.scratch or _disk()))
+    prepare_environment(scratch)
+    try:
+        for path in flames.draw_all(Options(scratch, words.quick, print), words.output / "plots"):
+            print(path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return 0
 
 
 def _run(words: argparse.Namespace) -> tuple[dict[str, Any], list[Row]]:

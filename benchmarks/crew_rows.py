@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
 from liza.rules.model import FINAL_STATUSES, State
 from liza.rules.statuses import AgentStatus
-from tests.journeys.command_probe import PROBE, name_process
+from tests.journeys.command_probe import PROBE, name_process, read_probe
 from tests.journeys.crews import Crew
 
 AGENTS = (*(f"coder-{number}" for number in range(1, 5)), "code-reviewer-1", "code-reviewer-2")
@@ -28,7 +31,9 @@ LIVING = "exec sleep 3600\n"
 def run_tasks(options: Options, tasks: int, env: dict[str, str] | None = None) -> tuple[float, dict[str, float]]:
     """Have a crew merge ``tasks`` tasks; return the seconds from the first claim to the last merge, and the usage."""
     with project(options) as crew:
-        program = crew.script("agent", INSTANT)
+        # A session gets no PYTHONPATH from its supervisor; its script sets what is counted in it.
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (env or {}).items())
+        program = crew.script("agent", f"{exports}liza ready > /dev/null\n{INSTANT}", ready=False)
         crew.add(*(f"t{number}" for number in range(tasks)))
         with JournalWatch(crew.paths.journal, pause=0.01) as watch, RunningCrew(crew, program, AGENTS, env) as running:
             begin = watch.wait(lambda record: record.get("event") == "reserve", limit=300)
@@ -45,14 +50,18 @@ def _all_closed(crew: Crew) -> bool:
 
 def count_processes(options: Options, tasks: int) -> Counter[str]:
     """Have a crew merge ``tasks`` tasks, and count every process that a Python process of it started, by name."""
-    probe = options.scratch / "probe"
-    probe.mkdir(exist_ok=True)
+    log, env = probe_environment(options)
+    run_tasks(options, tasks, env)
+    return Counter(name_process(line.words) for line in read_probe(log) if line.kind == "start")
+
+
+def probe_environment(options: Options) -> tuple[Path, dict[str, str]]:
+    """Return the log of a new probe, and the variables with which every Python process writes to it."""
+    probe = Path(tempfile.mkdtemp(prefix="probe-", dir=options.scratch))
     (probe / "sitecustomize.py").write_text(PROBE)
     log = probe / "costs.log"
     log.write_text("")
-    run_tasks(options, tasks, {"PYTHONPATH": f"{probe}:{Path.cwd()}", "COSTS_LOG": str(log)})
-    lines = [line.split("\0") for line in log.read_text(errors="surrogateescape").splitlines()]
-    return Counter(name_process(line[2:]) for line in lines if len(line) > 2 and line[1] == "start")
+    return log, {"PYTHONPATH": f"{probe}:{os.environ['PYTHONPATH']}", "COSTS_LOG": str(log)}
 
 
 def measure_throughput(options: Options) -> Iterator[Row]:

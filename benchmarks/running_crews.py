@@ -130,7 +130,7 @@ class JournalWatch:
                 self._read()
 
     def _read(self) -> None:
-        now = time.perf_counter()
+        now = time.monotonic()
         with self._journal.open("rb") as file:
             file.seek(self._offset)
             data = file.read()

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.board_rows import POLL_SECONDS
-from benchmarks.crew_rows import AGENTS, TASK
+from benchmarks.crew_rows import TASK, probe_environment
 from benchmarks.options import Options
 from benchmarks.projects import INSTANT, project
 from benchmarks.rows import Row, Samples, summarize
 from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
 from liza.rules.model import FINAL_STATUSES
+from tests.journeys.command_probe import name_process, read_probe
 
 POLLING: dict[str, Samples] = {f"polling every {POLL_SECONDS:g} s (computed)": summarize([POLL_SECONDS * 500])}
 """The expected value of a uniform wait."""
@@ -23,20 +24,19 @@ git commit -q --allow-empty -m "$LIZA_TASK" && liza submit
 exec cat
 """
 """A coder that stays at its terminal after its last command, as programs for people do."""
-STEPS = (
-    ("submit → the review is claimed", "submit", "claim review"),
-    ("verdict → the merge begins", "approve", "candidate made"),
-)
-"""What a person or an agent says, and the next step of a crew, as events of the journal."""
+STEP_AGENTS = ("coder-1", "code-reviewer-1")
 
 
-def measure_claims(options: Options) -> Iterator[Row]:
-    """Add tasks to a waiting crew one by one; look at the intervals between their revisions."""
+def measure_steps(options: Options) -> Iterator[Row]:
+    """Add tasks to a waiting crew one by one: from each reason to act to the first act.
+
+    A claim begins with the revision "reserve". The other steps begin with the first process that is started for them.
+    """
     claims: list[float] = []
-    intervals: dict[str, list[float]] = {name: [] for name, _, _ in STEPS}
     with project(options) as crew:
         program = crew.script("agent", INSTANT)
-        with JournalWatch(crew.paths.journal) as watch, RunningCrew(crew, program, AGENTS) as running:
+        log, env = probe_environment(options)
+        with JournalWatch(crew.paths.journal) as watch, RunningCrew(crew, program, STEP_AGENTS, env) as running:
             running.wait_started()
             for number in range(options.rounds(25)):
                 task = f"t{number}"
@@ -45,15 +45,17 @@ def measure_claims(options: Options) -> Iterator[Row]:
                 added = watch.wait(lambda record, task=task: _is(record, task, "add"))
                 claims.append((watch.wait(lambda record, task=task: _is(record, task, "reserve")) - added) * 1000)
                 wait_for(lambda task=task: crew.task(task).status in FINAL_STATUSES, f"the merge of {task}", pause=0.02)
-            records = list(watch.records)
-    for name, before, after in STEPS:
-        intervals[name] = list(_find_intervals(records, before, after))
+            reviewer, records = running.pids[-1], list(watch.records)
+    starts = [line for line in read_probe(log) if line.kind == "start"]
+    reviews = [line.time for line in starts if line.pid == reviewer]
+    merges = [line.time for line in starts if name_process(line.words).startswith("python -m liza merge")]
     yield Row("waiting", "task claimable → claim begins, p95", "ms", summarize(claims), POLLING, 50.0)
-    for name, values in intervals.items():
-        if values:
-            yield Row("waiting", f"{name}, p95", "ms", summarize(values), POLLING, 50.0)
-        else:
-            options.log(f"{name}: no such events; there are {sorted({str(r.get('event')) for _, r in records})}")
+    for name, event, moments in (
+        ("submit → the reviewer's supervisor acts, p95", "submit", reviews),
+        ("verdict → the merge job starts, p95", "approve", merges),
+    ):
+        said = [moment for moment, record in records if record.get("event") == event]
+        yield Row("waiting", name, "ms", summarize(_find_waits(said, moments)), POLLING, 50.0)
 
 
 def _is(record: dict[str, Any], task: str, event: str) -> bool:
@@ -61,15 +63,9 @@ def _is(record: dict[str, Any], task: str, event: str) -> bool:
     return record.get("event") == event and record.get("task") in (task, None)
 
 
-def _find_intervals(records: list[tuple[float, dict[str, Any]]], before: str, after: str) -> Iterator[float]:
-    """Milliseconds from each ``before`` to the first ``after`` of the same task."""
-    started: dict[str, float] = {}
-    for moment, record in records:
-        task = str(record.get("task"))
-        if record.get("event") == before:
-            started[task] = moment
-        elif record.get("event") == after and task in started:
-            yield (moment - started.pop(task)) * 1000
+def _find_waits(said: list[float], acts: list[float]) -> list[float]:
+    """Milliseconds from each moment to the first act after it."""
+    return [(min(act for act in acts if act >= moment) - moment) * 1000 for moment in said if moment <= max(acts)]
 
 
 def measure_session_end(options: Options, terminal: bool) -> Row:
@@ -112,7 +108,7 @@ def measure_idle(options: Options) -> Iterator[Row]:
 
 
 def measure(options: Options) -> Iterator[Row]:
-    yield from measure_claims(options)
+    yield from measure_steps(options)
     yield measure_session_end(options, terminal=False)
     if shutil.which("tmux"):
         yield measure_session_end(options, terminal=True)

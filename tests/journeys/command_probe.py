@@ -22,13 +22,15 @@ PROBE = '''\
 
 import os
 import sys
+import time
 
 _log = os.open(os.environ["COSTS_LOG"], os.O_WRONLY | os.O_APPEND)
 _modules = {}
 
 
 def _write(*words):
-    os.write(_log, ("\\0".join([str(os.getpid()), *words]) + "\\n").encode("utf-8", "surrogateescape"))
+    line = "\\0".join([str(os.getpid()), repr(time.monotonic()), *words]) + "\\n"
+    os.write(_log, line.encode("utf-8", "surrogateescape"))
 
 
 def _importer():
@@ -58,6 +60,30 @@ _write("probe", "loaded")
 sys.meta_path.insert(0, _Finder)
 sys.addaudithook(_hear)
 '''
+
+
+def _name_script(words: Sequence[str]) -> str:
+    """Return what an interpreter runs: ``python -m liza merge``, or the name of the script."""
+    rest = [word for word in words if word not in ("-I", "-S", "-P", "-u", "-B")]
+    return " ".join(["python", *rest[:3]]) if rest[:1] == ["-m"] else f"python {Path(*rest[:1]).name}"
+
+
+@dataclass(frozen=True)
+class ProbeLine:
+    """One line of the probe: ``kind`` is "probe", "import" or "start". ``time`` is that of the monotonic clock."""
+
+    pid: int
+    time: float
+    kind: str
+    words: tuple[str, ...]
+
+
+def read_probe(log: Path) -> list[ProbeLine]:
+    """Return the lines of a probe's log."""
+    rows = (line.split("\0") for line in log.read_text(errors="surrogateescape").splitlines())
+    return [ProbeLine(int(row[0]), float(row[1]), row[2], tuple(row[3:])) for row in rows]
+
+
 _GIT_OPTIONS_WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree")
 _GROUPS = ("worktree", "stash", "config", "notes", "remote")
 """git commands whose first argument says what they do."""
@@ -85,9 +111,10 @@ class Costs:
 def name_process(words: Sequence[str]) -> str:
     """Return the name under which a process is counted: ``git worktree add``, or the program and its first words."""
     program = Path(words[0]).name
+    if program.startswith("python"):
+        return _name_script(words[1:])
     if program != "git":
-        module = list(words[1:4]) if words[1:2] == ["-m"] else []
-        return " ".join(["python" if program.startswith("python") else program, *module])
+        return program
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] in _GIT_OPTIONS_WITH_VALUE else 1]
@@ -115,11 +142,11 @@ def run_probed(
     )
     out, err = process.communicate(stdin, timeout=90)
     assert process.returncode == 0, f"liza {words} ended with {process.returncode}\n{out}{err}"
-    lines = [line.split("\0") for line in log.read_text(errors="surrogateescape").splitlines()]
-    own = [line for line in lines if line[0] == str(process.pid)]
-    assert own[:1] == [[str(process.pid), "probe", "loaded"]], "the probe was not loaded into the command"
-    imports = {line[2]: (line[3], int(line[4])) for line in reversed(own) if line[1] == "import"}
-    processes = Counter(name_process(line[2:]) for line in lines if line[1] == "start")
+    lines = read_probe(log)
+    own = [line for line in lines if line.pid == process.pid]
+    assert [line.kind for line in own[:1]] == ["probe"], "the probe was not loaded into the command"
+    imports = {line.words[0]: (line.words[1], int(line.words[2])) for line in reversed(own) if line.kind == "import"}
+    processes = Counter(name_process(line.words) for line in lines if line.kind == "start")
     return Costs(imports, processes), subprocess.CompletedProcess(words, 0, out, err)
 
 

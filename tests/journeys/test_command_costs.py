@@ -186,5 +186,6 @@ def test_an_added_import_and_an_added_process_are_named_and_so_is_what_went() ->
 def test_a_process_is_counted_under_the_command_of_git_and_not_under_its_options() -> None:
     assert name_process(["/usr/bin/git", "--no-pager", "-C", "/x", "worktree", "add", "-q"]) == "git worktree add"
     assert name_process(["git", "-c", "a=b", "config", "--list"]) == "git config"
-    assert name_process(["/v/bin/python3.11", "-m", "liza", "merge", "t"]) == "python -m liza merge"
+    assert name_process(["/v/bin/python3.11", "-P", "-m", "liza", "merge", "t"]) == "python -m liza merge"
+    assert name_process(["/v/bin/python", "-I", "-S", "/x/_shim.py", "/y"]) == "python _shim.py"
     assert name_process(["tmux", "-L", "x"]) == "tmux"
