@@ -82,7 +82,9 @@ def measure_transition(options: Options, tasks: int, target: float | None, group
         flip(board, middle)
         works = {"own": lambda: flip(board, middle), BARE_NAME: lambda: replace_bare(root)}
         taken = interleave(works, options.rounds(201 if tasks <= 500 else 61))
-        rivals = {BARE_NAME: summarize(taken[BARE_NAME]), **_slow_rivals(options, root, text, tasks)}
+        rivals = {BARE_NAME: summarize(taken[BARE_NAME])}
+        if group == "board":
+            rivals |= _slow_rivals(options, root, text, tasks)
     return Row(
         group, f"transition, {tasks} tasks", "ms", summarize(taken["own"]), rivals, target,
         series="transition" if group == "growth" else "", x=float(tasks),
