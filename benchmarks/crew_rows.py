@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.options import Options
-from benchmarks.projects import INSTANT, project
+from benchmarks.projects import INSTANT, history_size, project
 from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import JournalWatch, RunningCrew
 from benchmarks.timing import wait_for
@@ -40,6 +40,7 @@ def run_tasks(options: Options, tasks: int, env: dict[str, str] | None = None) -
             wait_for(lambda: _all_closed(crew), "the merge of all tasks", limit=60 + 10 * tasks, pause=0.05)
             seconds = time.perf_counter() - begin
             usage = running.stop()
+        usage["history"], usage["journal"] = history_size(crew)
         options.log(f"{tasks} tasks in {seconds:.1f} s, {usage['cpu']:.1f} CPU-s")
         return seconds, usage
 
@@ -73,6 +74,8 @@ def measure_throughput(options: Options) -> Iterator[Row]:
     yield Row("crew", f"{about}: tasks", "tasks/s", rates, target=1.5, better="higher")
     cpu = summarize([usage["cpu"] / tasks for _, usage in results])
     yield Row("crew", f"{about}: CPU per task", "s", cpu, target=1.0)
+    sizes = [summarize([usage[name] for _, usage in results]) for name in ("history", "journal")]
+    yield Row("crew", f"{about}: history on disk", "MB", sizes[0], {"the journal": sizes[1]}, 3 * sizes[1].median)
     counted_tasks = 3 if options.quick else 20
     counted = count_processes(options, counted_tasks)
     git = sum(number for name, number in counted.items() if name.startswith("git "))

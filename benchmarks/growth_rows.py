@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import board_rows, crew_rows
 from benchmarks.options import Options
-from benchmarks.projects import INSTANT, project
+from benchmarks.projects import INSTANT, history_size, project
 from benchmarks.rows import Row, summarize
 from benchmarks.running_crews import RunningCrew, resident_memory
 from benchmarks.sample_boards import TASK, flip
@@ -128,7 +128,10 @@ def measure_revisions(options: Options) -> Iterator[Row]:
                     crew.paths.state.write_text("tasks: [")
                 taken.append(run_process([str(BIN / "liza"), *arguments], crew.root).wall)
             yield Row(GROUP, f"{name}, {revisions} revisions", "ms", summarize(taken), target=500.0)
-        yield _compare_size(crew, revisions)
+        history, journal = history_size(crew)
+    rivals = {"the journal": summarize([journal])}
+    name = f"history on disk, {revisions} revisions in batches of {BATCH}"
+    yield Row(GROUP, name, "MB", summarize([history]), rivals, target=3 * journal)
 
 
 def make_revisions(crew: Crew, number: int) -> None:
@@ -161,15 +164,6 @@ def _append_records(journal: Path, batch: list[NewRevision]) -> None:
     with journal.open("ab") as file:
         for entry in batch:
             file.write(revision_journal.format_record(_record(entry.revision, f"task-{entry.revision % 10}")))
-
-
-def _compare_size(crew: Crew, revisions: int) -> Row:
-    """Size of the history on disk beside the journal."""
-    objects = sum(path.stat().st_size for path in (crew.root / ".git" / "objects").rglob("*") if path.is_file())
-    journal = sum(path.stat().st_size for path in crew.paths.journal.parent.glob(f"{crew.paths.journal.name}*"))
-    rivals = {"the journal": summarize([journal / 1e6])}
-    name = f"history on disk, {revisions} revisions"
-    return Row(GROUP, name, "MB", summarize([objects / 1e6]), rivals, target=3 * journal / 1e6)
 
 
 def measure_archive(options: Options) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from benchmarks.options import Options
 from liza.programs.terminal import tmux
 from liza.rules.errors import LizaError
+from liza.rules.paths import HISTORY_REF
 from liza.system.file_lock import Lock
 from tests.journeys.crews import APPROVE, WORK, Crew, begun, processes_of
 
@@ -61,6 +63,17 @@ def recorded_elsewhere(crew: Crew) -> Iterator[None]:
     crew.paths.locks.mkdir(exist_ok=True)
     with Lock(crew.paths.supervisor_lock("coder-99")).acquire(timeout=0):
         yield
+
+
+def history_size(crew: Crew) -> tuple[float, float]:
+    """Return the size on disk of the board's history, and that of the journal, in MB."""
+    objects = crew.git("rev-list", "--objects", "--no-object-names", HISTORY_REF)
+    sizes = subprocess.run(
+        ["git", "cat-file", "--batch-check=%(objectsize:disk)"],
+        cwd=crew.root, input=objects + "\n", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    journal = sum(path.stat().st_size for path in crew.paths.journal.parent.glob(f"{crew.paths.journal.name}*"))
+    return sum(map(int, sizes.stdout.split())) / 1e6, journal / 1e6
 
 
 def commit_work(worktree: Path, name: str) -> None:
